@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
+use firstbyte_location::{ByteRange, Entry, Location, ObjectLocation, Version};
 
 use crate::http::Http;
 use crate::s3::S3;
@@ -101,7 +101,7 @@ impl Store {
     /// [`Error::Unsupported`] for stores other than S3; missing credentials.
     pub fn presign(&self, location: &Location, presign: &Presign) -> Result<Presigned> {
         match location {
-            Location::S3(object) if !object.key.is_empty() => self.s3.presign(object, presign),
+            Location::Object(object) if !object.key.is_empty() => self.s3.presign(object, presign),
             other => Err(Error::Unsupported { location: other.to_string(), what: "a presigned URL" }),
         }
     }
@@ -114,7 +114,7 @@ impl Store {
     pub fn stat(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Local(path) => local::stat(path),
-            Location::S3(object) => self.s3.stat(object),
+            Location::Object(object) => self.s3.stat(object),
             Location::Http(url) => self.http.stat(url),
         }
     }
@@ -126,7 +126,7 @@ impl Store {
     /// store.
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
-            Location::S3(object) if !object.key.is_empty() => self.s3.head(object, None),
+            Location::Object(object) if !object.key.is_empty() => self.s3.head(object, None),
             _ => self.stat(location),
         }
     }
@@ -161,7 +161,7 @@ impl Store {
     /// Errors of the connection or the store.
     pub fn has_below(&self, location: &Location) -> Result<bool> {
         match location {
-            Location::S3(object) => self.s3.has_below(object),
+            Location::Object(object) => self.s3.has_below(object),
             _ => Ok(false),
         }
     }
@@ -176,7 +176,7 @@ impl Store {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let body = match location {
             Location::Local(path) => local::get(path, get, cancel.clone()),
-            Location::S3(object) => self.s3.get(object, get),
+            Location::Object(object) => self.s3.get(object, get),
             Location::Http(url) => self.http.get(url, get),
         }?;
         Ok(body.kept_to(&get.throttle, &cancel))
@@ -191,7 +191,7 @@ impl Store {
             Location::Local(path) => {
                 Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
             }
-            Location::S3(object) => self.s3.list(object, options)?,
+            Location::Object(object) => self.s3.list(object, options)?,
             Location::Http(url) => self.http.list(url, options)?,
         };
         Ok(Listing { entries })
@@ -203,7 +203,7 @@ impl Store {
     /// As [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
         match location {
-            Location::S3(object) => self.s3.list_page(object, options),
+            Location::Object(object) => self.s3.list_page(object, options),
             _ => {
                 let entries = self.list(location, options)?.collect::<Result<Vec<_>>>()?;
                 Ok(ListedPage { entries, is_last: true })
@@ -219,7 +219,7 @@ impl Store {
     pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
         match location {
             Location::Local(path) => local::put(path, payload, options),
-            Location::S3(object) => self.s3.put(object, payload, options),
+            Location::Object(object) => self.s3.put(object, payload, options),
             Location::Http(url) => self.http.put(url, payload, options),
         }
     }
@@ -227,7 +227,7 @@ impl Store {
     /// True if large objects are uploaded in parts (S3).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {
-        matches!(location, Location::S3(_))
+        matches!(location, Location::Object(_))
     }
 
     /// Begins a multipart upload.
@@ -335,7 +335,7 @@ impl Store {
     pub fn delete(&self, location: &Location) -> Result<()> {
         match location {
             Location::Local(path) => local::delete(path),
-            Location::S3(object) => self.s3.delete(object),
+            Location::Object(object) => self.s3.delete(object),
             Location::Http(url) => self.http.delete(url),
         }
     }
@@ -347,7 +347,7 @@ impl Store {
         let mut failed = Vec::new();
         for location in locations {
             match location {
-                Location::S3(object) => objects.push(object.clone()),
+                Location::Object(object) => objects.push(object.clone()),
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
@@ -387,25 +387,25 @@ impl Store {
 }
 
 /// The bucket that a location is.
-fn bucket_of(location: &Location) -> Result<&S3Object> {
+fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
-        Location::S3(object) if object.key.is_empty() => Ok(object),
+        Location::Object(object) if object.key.is_empty() => Ok(object),
         other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
     }
 }
 
 /// The S3 object at a location, of which there may be several versions.
-fn object_with_versions(location: &Location) -> Result<&S3Object> {
+fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     match location {
-        Location::S3(object) if !object.bucket.is_empty() => Ok(object),
+        Location::Object(object) if !object.bucket.is_empty() => Ok(object),
         other => Err(Error::Unsupported { location: other.to_string(), what: "a version of an object" }),
     }
 }
 
 /// The S3 object at a location. Only S3 has multipart uploads and copies within the service.
-fn object_of(location: &Location) -> Result<&S3Object> {
+fn object_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
-        Location::S3(object) => Ok(object),
+        Location::Object(object) => Ok(object),
         other => {
             Err(Error::Unsupported { location: other.to_string(), what: "an operation within the service" })
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use firstbyte_location::{Location, S3Object, Strength};
+use firstbyte_location::{Location, ObjectLocation, Service, Strength};
 use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Tls, Writing};
 use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
 use tempfile::TempDir;
@@ -219,7 +219,11 @@ impl Subject {
         let root = scratch.path().join("root");
         let files = root.join(BUCKET);
         fs::create_dir_all(&files).expect("the bucket's directory");
-        let s3 = Location::S3(S3Object { bucket: BUCKET.into(), key: String::new() });
+        let s3 = Location::Object(ObjectLocation {
+            service: Service::S3,
+            bucket: BUCKET.into(),
+            key: String::new(),
+        });
         let certificate = place.is_tls().then(|| Certificate::make(Made::Authority));
         let (backing, url) = match place {
             Place::Local => (Backing::Directory, String::new()),

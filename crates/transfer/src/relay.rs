@@ -50,7 +50,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         context.observer.expected(0, size);
     }
     // To check the user's checksum the bytes have to pass here.
-    let both_s3 = matches!((&job.source, &job.destination), (Location::S3(_), Location::S3(_)));
+    let both_s3 = matches!((&job.source, &job.destination), (Location::Object(_), Location::Object(_)));
     let inside = both_s3 && context.settings.checksum.is_none();
     let options = put_options(context, &stat);
     if inside && size <= SINGLE_COPY {

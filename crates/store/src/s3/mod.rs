@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
@@ -59,7 +59,7 @@ pub(crate) struct S3 {
 /// One request to S3, before it has an address and a signature.
 pub(super) struct Call<'a> {
     operation: Operation,
-    object: &'a S3Object,
+    object: &'a ObjectLocation,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
@@ -68,7 +68,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(operation: Operation, object: &'a S3Object, cancel: &'a Cancel) -> Self {
+    fn new(operation: Operation, object: &'a ObjectLocation, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
         Self { operation, object, query, headers, payload, cancel, throttle: Throttle::default() }
     }
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
     }
 
     fn place(&self) -> String {
-        Location::S3(self.object.clone()).to_string()
+        self.object.to_string()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::{S3Object, Version, to_usize};
+use firstbyte_location::{ObjectLocation, Version, to_usize};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
@@ -27,7 +27,7 @@ impl S3 {
     /// `PutObject`.
     pub(crate) fn put(
         &self,
-        object: &S3Object,
+        object: &ObjectLocation,
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Written> {
@@ -53,9 +53,9 @@ impl S3 {
     /// `CopyObject`, within the service, at most 5 GiB.
     pub(crate) fn copy(
         &self,
-        source: &S3Object,
+        source: &ObjectLocation,
         version: &Version,
-        object: &S3Object,
+        object: &ObjectLocation,
         options: &PutOptions,
     ) -> Result<Written> {
         let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
@@ -153,7 +153,7 @@ pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
 }
 
 /// Adds the headers that name a version of an object as the source.
-pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Version) {
+pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {
@@ -163,10 +163,10 @@ pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Versio
 
 /// A failed condition on a copy without a condition on the destination means that the source has
 /// changed.
-pub(super) fn changed(error: Error, source: &S3Object, version: &Version) -> Error {
+pub(super) fn changed(error: Error, source: &ObjectLocation, version: &Version) -> Error {
     match error {
         Error::Precondition { .. } => Error::Changed {
-            location: firstbyte_location::Location::S3(source.clone()).to_string(),
+            location: source.to_string(),
             expected: Box::new(version.clone()),
             found: Box::default(),
         },
@@ -198,12 +198,12 @@ pub(super) fn length(payload: Payload<'_>) -> u64 {
 }
 
 /// CRC-64/NVME of a payload.
-pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Checksum> {
+pub(super) fn checksum_of(object: &ObjectLocation, payload: Payload<'_>) -> Result<Checksum> {
     let (file, range) = match payload {
         Payload::Bytes(bytes) => return Ok(Hasher::of(Algorithm::Crc64Nvme, bytes)),
         Payload::File(file, range) => (file, range),
     };
-    let location = || firstbyte_location::Location::S3(object.clone()).to_string();
+    let location = || object.to_string();
     let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
     let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
     let mut offset = range.start;

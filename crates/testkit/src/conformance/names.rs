@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::Location;
 use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
 
 use crate::{Subject, Support};
@@ -118,7 +118,7 @@ fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
         // The file name of a copy of such an object.
         Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
-        Location::S3(bucket) => Location::S3(S3Object { key: key.to_owned(), ..bucket.clone() }),
+        Location::Object(bucket) => Location::Object(bucket.with_key(key)),
         Location::Http(_) => subject.at(key),
     })
 }
