@@ -1,9 +1,9 @@
 //! Parsing and printing of locations. The command line and Python parse a string once; all other
 //! code uses [`Location`].
 //!
-//! A key in an object store is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are legal. A local
-//! path is raw bytes. An HTTP target is kept as written, with its percent-encoding, because only
-//! the server knows which encodings are equal.
+//! A key in an object store is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are
+//! legal. A local path is raw bytes. An HTTP target is kept as written, with its percent-encoding,
+//! because only the server knows which encodings are equal.
 
 use std::ffi::OsStr;
 use std::fmt;

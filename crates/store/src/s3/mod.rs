@@ -21,7 +21,7 @@ mod read;
 mod service;
 mod sign;
 mod write;
-mod xml;
+pub(crate) mod xml;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,7 @@ use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
 use credentials::Identity;
 use endpoint::Address;
+pub(crate) use environment::variable;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
 use operation::Operation;

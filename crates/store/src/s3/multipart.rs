@@ -5,12 +5,12 @@
 
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Version};
 
+use crate::turns::{Brought, Turns};
 use crate::{
     Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
     Written, answer,
 };
 
-use super::list::{Brought, Turns};
 use super::operation::Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
@@ -43,7 +43,7 @@ impl S3 {
         payload: Payload<'_>,
         sending: &Sending,
     ) -> Result<Part> {
-        let crc = write::checksum_of(object, payload)?;
+        let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
             let mut call = part_call(Operation::UploadPart, object, id, number, &sending.cancel);
             call.throttle = sending.throttle.clone();
@@ -55,7 +55,7 @@ impl S3 {
             let place = call.place();
             let etag = head.get("etag").ok_or_else(|| protocol(&place, "a part without an ETag"))?.to_owned();
             let checksum = write::confirmed(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
-            Ok(Part { number, size: write::length(payload), etag, checksum })
+            Ok(Part { number, size: payload.length(), etag, checksum })
         })
     }
 

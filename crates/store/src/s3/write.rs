@@ -1,18 +1,14 @@
 //! PutObject and CopyObject, and the headers of all writes.
 //!
-//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head. This
-//! leaves the bytes in the page cache for sendfile; both together take less time than sending the
-//! bytes through this process.
+//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
 
-use std::os::unix::fs::FileExt;
-
-use firstbyte_location::{ObjectLocation, Version, to_usize};
+use firstbyte_location::{ObjectLocation, Version};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
 use crate::{
-    Algorithm, BUFFER, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
-    ServerSideEncryption, Written, answer, header_text,
+    Algorithm, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption,
+    Written, answer, header_text,
 };
 
 use super::errors::Refusal;
@@ -31,7 +27,7 @@ impl S3 {
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Written> {
-        let crc = checksum_of(object, payload)?;
+        let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
             let mut call = Call::new(Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
@@ -44,7 +40,7 @@ impl S3 {
             let (head, _) = self.call_text(&call)?;
             let stored = head.get(CRC_HEADER).map(ToOwned::to_owned);
             Ok(Written {
-                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(length(payload))),
+                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(payload.length())),
                 verified: confirmed(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
             })
         })
@@ -188,31 +184,4 @@ pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> R
     };
     ours.verify(&theirs, &place)?;
     Ok(Some(theirs))
-}
-
-pub(super) fn length(payload: Payload<'_>) -> u64 {
-    match payload {
-        Payload::Bytes(bytes) => bytes.len() as u64,
-        Payload::File(_, range) => range.len(),
-    }
-}
-
-/// CRC-64/NVME of a payload.
-pub(super) fn checksum_of(object: &ObjectLocation, payload: Payload<'_>) -> Result<Checksum> {
-    let (file, range) = match payload {
-        Payload::Bytes(bytes) => return Ok(Hasher::of(Algorithm::Crc64Nvme, bytes)),
-        Payload::File(file, range) => (file, range),
-    };
-    let location = || object.to_string();
-    let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
-    let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
-    let mut offset = range.start;
-    while offset < range.end {
-        let want = step.len().min(to_usize(range.end - offset));
-        file.read_exact_at(&mut step[..want], offset)
-            .map_err(|source| Error::Payload { location: location(), source })?;
-        hasher.update(&step[..want]);
-        offset += want as u64;
-    }
-    Ok(hasher.finish())
 }

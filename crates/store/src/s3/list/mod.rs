@@ -13,7 +13,6 @@ mod cut;
 mod pace;
 mod page;
 mod plan;
-mod turns;
 mod versions;
 
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Entry, ObjectLocation};
 
+use crate::turns::{Brought, Turns};
 use crate::{Cancel, Error, ListOptions, ListedPage, Result};
 
 use super::{S3, protocol};
-pub(super) use turns::{Brought, Turns};
 
 use crew::Crew;
 use page::{From, Page, Query};
