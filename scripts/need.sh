@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 # Pinned: the servers that the conformance suite and the benchmarks are stated against.
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+FAKE_GCS=github.com/fsouza/fake-gcs-server@v1.56.1
 # The last one with a free licence; what it formats, newer ones format alike.
 TERRAFORM=github.com/hashicorp/terraform@v1.5.7
 # What a program is made of, by the authors of the format.
@@ -80,10 +81,13 @@ golang() {
 
 servers() {
     apt nginx=nginx curl=curl openssl=openssl jq=jq
-    command -v versitygw >/dev/null && command -v minio >/dev/null && return
+    npm_packages tests/azurite .venv/azurite
+    command -v versitygw >/dev/null && command -v minio >/dev/null && command -v fake-gcs-server >/dev/null && return
     golang
     command -v versitygw >/dev/null || { echo "need.sh: building versitygw" >&2; go install "$VERSITYGW"; }
     command -v minio >/dev/null || { echo "need.sh: building minio" >&2; go install "$MINIO"; }
+    command -v fake-gcs-server >/dev/null ||
+        { echo "need.sh: building fake-gcs-server" >&2; go install "$FAKE_GCS"; }
 }
 
 # venv FILE [DIR]: installs the versions pinned in FILE into DIR, by default .venv; a copy of FILE in it marks that as

@@ -32,8 +32,8 @@ def list_arrow(
     needed to make it.
 
     Args:
-        path: the directory. A str that begins with `s3://`, `http://` or `https://` is a location
-            in a store.
+        path: the directory. A str that begins with `s3://`, `gs://`, `az://`, `http://` or
+            `https://` is a location in a store.
         recursive: whether to list everything below it, too.
         stat: what to ask for besides names, at the price of a system call an entry: None, "size" or
             "full". A store's listing has sizes and times for nothing, and no more.

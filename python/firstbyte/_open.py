@@ -102,7 +102,8 @@ def open(
     endpoint come from all the usual AWS places.
 
     Args:
-        location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        location: `s3://BUCKET/KEY` (also `gs://` and `az://`), `http(s)://HOST/PATH`,
+            `file://PATH` or a path.
         mode: "rb" to read bytes, "r" to read text; "wb" or "w" to write an object, "xb" or "x" to
             write one only if there is none. The store decides that when the file is closed; one
             that exists before is refused at once. Objects are not changed in place: "a" and "+" are

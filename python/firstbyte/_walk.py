@@ -33,8 +33,8 @@ def walk(
     meanwhile is not seen.
 
     Args:
-        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `http://`
-            or `https://` is a location in a store.
+        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `gs://`,
+            `az://`, `http://` or `https://` is a location in a store.
         topdown: whether a directory comes before those in it, or after.
         onerror: called with the OSError of each directory that cannot be read; may raise it to end
             the walk.

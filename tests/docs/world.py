@@ -1,5 +1,5 @@
-"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a web
-server, and files of the names that the examples use.
+"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, emulators
+of Google's and Azure's stores, a web server, and files of the names that the examples use.
 
 It has a network namespace of its own, so that the ports that the documents name are free. Before
 each script everything is as at first, and after it nothing that it started runs.
@@ -24,6 +24,8 @@ from serving import CLEAN, PROGRAM, ROOT
 
 KEY = "minioadmin"
 MINIO = "http://127.0.0.1:9000"
+GOOGLE = "127.0.0.1:4443"
+AZURE = "127.0.0.1:10000"
 # Not a port that a document names.
 WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
 START_TIMEOUT = 30
@@ -144,9 +146,13 @@ class World:
         shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
 
     def start_servers(self) -> None:
-        """MinIO with the bucket, and the web server with and without TLS."""
+        """MinIO with the bucket, the emulators, and the web server with and without TLS."""
         minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
         self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
+        google = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", "4443", "-public-host", GOOGLE]
+        self.start(GOOGLE, ["fake-gcs-server", *google])
+        azurite = ROOT / ".venv" / "azurite" / "node_modules" / ".bin" / "azurite-blob"
+        self.start(AZURE, [azurite, "--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"])
         web = [PROGRAM, "serve", self.root / "web", "--bucket", "web", "--listen"]
         plain, tls = WEB
         self.start(plain, [*web, plain])

@@ -32,11 +32,12 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Locations: PATH, file://PATH, s3://BUCKET/KEY, http(s)://HOST/PATH; `-` is standard input or output.
+Locations: PATH, file://PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, http(s)://HOST/PATH; `-` is standard
+input or output.
 Every option is also an environment variable: --read-timeout is FIRSTBYTE_READ_TIMEOUT. Options that delete,
 overwrite or let others in (--delete, --write, ...) are not: they have to be written each time.
 Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit. Times: 500ms, 30s, 5m, 2h.
-Credentials, region and endpoint come from all the usual AWS places.
+Credentials, region and endpoint come from all the usual places of AWS, Google and Azure.
 Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrupted.
 
   firstbyte cp s3://bucket/big.bam .             # kill it at any point, run it again: it resumes

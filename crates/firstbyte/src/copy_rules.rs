@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_location::{Kind, Location, S3Object, shown};
+use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::Store;
 
 use crate::operand::{Depth, Glob};
@@ -299,8 +299,8 @@ impl Overlap {
         let inside = match (&from, &to) {
             _ if from == to => return Self::Same,
             (Location::Local(from), Location::Local(to)) => to.starts_with(from),
-            (Location::S3(from), Location::S3(to)) => {
-                from.bucket == to.bucket && to.key.starts_with(&from.key)
+            (Location::Object(from), Location::Object(to)) => {
+                (from.service, &from.bucket) == (to.service, &to.bucket) && to.key.starts_with(&from.key)
             }
             _ => false,
         };
@@ -326,8 +326,8 @@ fn absolute(location: &Location) -> Location {
                 None => path.clone(),
             })
         }
-        Location::S3(S3Object { bucket, key }) if !key.is_empty() && !key.ends_with('/') => {
-            Location::S3(S3Object { bucket: bucket.clone(), key: format!("{key}/") })
+        Location::Object(object) if !location.is_directory_like() => {
+            Location::Object(object.with_key(format!("{}/", object.key)))
         }
         _ => location.clone(),
     }

@@ -95,12 +95,12 @@ impl Glob {
         let is_name = match location {
             Location::Local(path) => path.symlink_metadata().is_ok(),
             Location::Http(_) => true,
-            Location::S3(_) => false,
+            Location::Object(_) => false,
         };
         let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
             return Ok(None);
         };
-        if base == "s3://" {
+        if ["s3://", "gs://", "az://"].contains(&base) {
             return Err(Error::Operand {
                 operand: shown(text).to_string(),
                 why: "a bucket's name cannot hold wildcards".into(),

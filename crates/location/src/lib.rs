@@ -14,7 +14,7 @@ mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use entry::{Entry, Kind};
-pub use location::{HttpUrl, Location, LocationError, S3Object};
+pub use location::{HttpUrl, Location, LocationError, ObjectLocation, Service};
 pub use range::{ByteRange, to_usize};
 pub use secret::redacted;
 pub use shown::{Escaped, Shown, controls, one_line, shown};

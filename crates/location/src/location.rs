@@ -1,9 +1,9 @@
 //! Parsing and printing of locations. The command line and Python parse a string once; all other
 //! code uses [`Location`].
 //!
-//! An S3 key is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are legal. A local
-//! path is raw bytes. An HTTP target is kept as written, with its percent-encoding, because only
-//! the server knows which encodings are equal.
+//! A key in an object store is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are
+//! legal. A local path is raw bytes. An HTTP target is kept as written, with its percent-encoding,
+//! because only the server knows which encodings are equal.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -33,13 +33,56 @@ const PATH_UNSAFE: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// An object or a prefix in a bucket.
+/// A kind of object store, by its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// S3 and everything that speaks its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage, whose containers are the buckets.
+    Azure,
+}
+
+impl Service {
+    /// The scheme of its locations.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+
+    fn of_scheme(scheme: &[u8]) -> Option<Self> {
+        [Self::S3, Self::Google, Self::Azure].into_iter().find(|it| it.scheme().as_bytes() == scheme)
+    }
+}
+
+/// An object or a prefix in a bucket of an object store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct S3Object {
+pub struct ObjectLocation {
+    /// The protocol.
+    pub service: Service,
     /// Bucket name; empty for the service itself (`s3://`), whose entries are buckets.
     pub bucket: String,
     /// Key, verbatim; empty for the bucket itself.
     pub key: String,
+}
+
+impl ObjectLocation {
+    /// The location of this key in the same bucket; of the bucket if it is empty.
+    #[must_use]
+    pub fn with_key(&self, key: impl Into<String>) -> Self {
+        Self { key: key.into(), service: self.service, bucket: self.bucket.clone() }
+    }
+}
+
+impl fmt::Display for ObjectLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}/{}", self.service.scheme(), self.bucket, self.key)
+    }
 }
 
 /// An `http` or `https` URL in the three parts that a request needs. `Display` and `Debug` omit its
@@ -59,8 +102,8 @@ pub struct HttpUrl {
 pub enum Location {
     /// A path on a mounted file system.
     Local(PathBuf),
-    /// A key in an S3-compatible store.
-    S3(S3Object),
+    /// A key in an object store.
+    Object(ObjectLocation),
     /// A URL.
     Http(HttpUrl),
 }
@@ -76,7 +119,8 @@ pub struct LocationError {
 }
 
 impl Location {
-    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` or `http(s)://HOST/PATH`.
+    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` (also `gs://` and `az://`) or
+    /// `http(s)://HOST/PATH`.
     ///
     /// # Errors
     /// An unknown scheme, a missing bucket or host, or bytes that are illegal in the scheme.
@@ -86,8 +130,9 @@ impl Location {
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
-            } else if let Some(scheme) =
-                ["s3:/", "http:/", "https:/", "file:/"].iter().find(|it| starts_with(bytes, it))
+            } else if let Some(scheme) = ["s3:/", "gs:/", "az:/", "http:/", "https:/", "file:/"]
+                .iter()
+                .find(|it| starts_with(bytes, it))
             {
                 Err(fail(&format!(
                     "a `/` is missing; write {scheme}/..., or ./{scheme}... for a path of that name"
@@ -101,12 +146,17 @@ impl Location {
             return Ok(Self::Local(PathBuf::from(input)));
         }
         let text = || std::str::from_utf8(rest).map_err(|_| fail("not valid UTF-8, which this scheme needs"));
-        match scheme.to_ascii_lowercase().as_slice() {
+        let scheme = scheme.to_ascii_lowercase();
+        if let Some(service) = Service::of_scheme(&scheme) {
+            let scheme = service.scheme();
+            return object_url(service, text()?)
+                .ok_or_else(|| fail(&format!("a key without a bucket; write {scheme}://BUCKET/KEY")));
+        }
+        match scheme.as_slice() {
             b"file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
-            b"s3" => s3_url(text()?).ok_or_else(|| fail("a key without a bucket; write s3://BUCKET/KEY")),
             b"http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
             b"https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            _ => Err(fail("unknown scheme; use a path, file://, s3://, http:// or https://")),
+            _ => Err(fail("unknown scheme; use a path, file://, s3://, gs://, az://, http:// or https://")),
         }
     }
 
@@ -122,17 +172,17 @@ impl Location {
                 Self::Local(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
             }
             // The entries of the service itself are buckets.
-            Self::S3(S3Object { bucket, .. }) if bucket.is_empty() => {
+            Self::Object(object) if object.bucket.is_empty() => {
                 let bucket = String::from_utf8_lossy(name).into_owned();
-                Self::S3(S3Object { bucket, key: String::new() })
+                Self::Object(ObjectLocation { service: object.service, bucket, key: String::new() })
             }
-            Self::S3(S3Object { bucket, key }) => {
-                let mut joined = key.clone().into_bytes();
+            Self::Object(object) => {
+                let mut joined = object.key.clone().into_bytes();
                 add_slash(&mut joined);
                 joined.extend_from_slice(name);
                 let key = String::from_utf8(joined)
                     .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
-                Self::S3(S3Object { bucket: bucket.clone(), key })
+                Self::Object(object.with_key(key))
             }
             Self::Http(url) => {
                 let path = url.target.split(['?', '#']).next().unwrap_or("/");
@@ -153,7 +203,7 @@ impl Location {
                 Some(text) => text.to_owned(),
                 None => format!("file://{}", percent_encode(path.as_os_str().as_bytes(), PATH_UNSAFE)),
             },
-            Self::S3(_) | Self::Http(_) => self.to_string(),
+            Self::Object(_) | Self::Http(_) => self.to_string(),
         };
         (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
     }
@@ -169,7 +219,9 @@ impl Location {
             (Self::Local(path), Self::Local(root)) => {
                 rest(path.as_os_str().as_bytes(), root.as_os_str().as_bytes()).map(<[u8]>::to_vec)
             }
-            (Self::S3(object), Self::S3(root)) if object.bucket == root.bucket => {
+            (Self::Object(object), Self::Object(root))
+                if (object.service, &object.bucket) == (root.service, &root.bucket) =>
+            {
                 rest(object.key.as_bytes(), root.key.as_bytes()).map(<[u8]>::to_vec)
             }
             (Self::Http(url), Self::Http(root)) if url.authority == root.authority && url.tls == root.tls => {
@@ -185,15 +237,15 @@ impl Location {
     pub fn parent(&self) -> Option<Self> {
         match self {
             Self::Local(path) => Some(Self::Local(path.parent()?.to_owned())),
-            Self::S3(S3Object { bucket, key }) if !key.is_empty() => {
-                let key = key[..key.rfind('/').map_or(0, |slash| slash + 1)].to_owned();
-                Some(Self::S3(S3Object { bucket: bucket.clone(), key }))
+            Self::Object(object) if !object.key.is_empty() => {
+                let end = object.key.rfind('/').map_or(0, |slash| slash + 1);
+                Some(Self::Object(object.with_key(&object.key[..end])))
             }
             Self::Http(url) if !url.target.contains('?') => {
                 let target = url.target[..=url.target.rfind('/')?].to_owned();
                 Some(Self::Http(HttpUrl { target, ..url.clone() }))
             }
-            Self::S3(_) | Self::Http(_) => None,
+            Self::Object(_) | Self::Http(_) => None,
         }
     }
 
@@ -203,7 +255,7 @@ impl Location {
     pub fn file_name(&self) -> Option<Vec<u8>> {
         let name = match self {
             Self::Local(path) => return path.file_name().map(|name| name.as_bytes().to_vec()),
-            Self::S3(object) => object.key.trim_end_matches('/').rsplit('/').next()?.as_bytes().to_vec(),
+            Self::Object(object) => object.key.trim_end_matches('/').rsplit('/').next()?.as_bytes().to_vec(),
             Self::Http(url) => {
                 let path = url.target.split(['?', '#']).next()?.trim_end_matches('/');
                 percent_decode(path.rsplit('/').next()?.as_bytes()).collect()
@@ -217,7 +269,7 @@ impl Location {
     pub fn is_directory_like(&self) -> bool {
         match self {
             Self::Local(path) => path.as_os_str().as_bytes().ends_with(b"/"),
-            Self::S3(object) => object.key.is_empty() || object.key.ends_with('/'),
+            Self::Object(object) => object.key.is_empty() || object.key.ends_with('/'),
             Self::Http(url) => url.target.split(['?', '#']).next().is_some_and(|path| path.ends_with('/')),
         }
     }
@@ -248,10 +300,10 @@ fn file_url(rest: &[u8]) -> Option<Location> {
     path.starts_with(b"/").then(|| Location::Local(PathBuf::from(OsStr::from_bytes(&decoded))))
 }
 
-fn s3_url(rest: &str) -> Option<Location> {
+fn object_url(service: Service, rest: &str) -> Option<Location> {
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-    let object = S3Object { bucket: bucket.to_owned(), key: key.to_owned() };
-    (!bucket.is_empty() || key.is_empty()).then_some(Location::S3(object))
+    let object = ObjectLocation { service, bucket: bucket.to_owned(), key: key.to_owned() };
+    (!bucket.is_empty() || key.is_empty()).then_some(Location::Object(object))
 }
 
 fn http_url(tls: bool, rest: &str) -> Option<Location> {
@@ -285,7 +337,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local(path) => shown(path).fmt(f),
-            Self::S3(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
+            Self::Object(object) => object.fmt(f),
             Self::Http(url) => url.fmt(f),
         }
     }
@@ -302,11 +354,13 @@ mod tests {
 
     #[test]
     fn every_legal_key_survives_parsing_and_printing() {
-        for key in ["a//b", "../x", "dir/", "ü/\u{1F600}", "a b?c#d%20", "/lead"] {
-            let text = format!("s3://bucket/{key}");
-            let Location::S3(object) = parse(&text) else { panic!("{text}") };
-            assert_eq!(object.key, key);
-            assert_eq!(Location::S3(object).to_string(), text);
+        for service in [Service::S3, Service::Google, Service::Azure] {
+            for key in ["a//b", "../x", "dir/", "ü/\u{1F600}", "a b?c#d%20", "/lead"] {
+                let text = format!("{}://bucket/{key}", service.scheme());
+                let Location::Object(object) = parse(&text) else { panic!("{text}") };
+                assert_eq!((object.service, object.key.as_str()), (service, key));
+                assert_eq!(Location::Object(object).to_string(), text);
+            }
         }
     }
 
@@ -315,7 +369,11 @@ mod tests {
         assert_eq!(parse("a:b/c"), Location::Local("a:b/c".into()));
         assert!(Location::parse(OsStr::new("ftp://host/x")).is_err());
         assert!(Location::parse(OsStr::new("")).is_err());
-        assert!(Location::parse(OsStr::new("s3:///key")).is_err());
+        for scheme in ["s3", "gs", "az"] {
+            assert!(Location::parse(OsStr::new(&format!("{scheme}:///key"))).is_err());
+            let error = Location::parse(OsStr::new(&format!("{scheme}:/b/key"))).unwrap_err();
+            assert!(error.to_string().contains("a `/` is missing"), "{error}");
+        }
         assert!(Location::parse(OsStr::new("http:///x")).is_err());
     }
 
@@ -325,13 +383,15 @@ mod tests {
         assert_eq!(parse("s3://b/p").join(b"k").to_string(), "s3://b/p/k");
         assert_eq!(parse("s3://b").join(b"k").to_string(), "s3://b/k");
         assert_eq!(parse("s3://").join(b"b").to_string(), "s3://b/");
+        assert_eq!(parse("gs://").join(b"b").join(b"k").to_string(), "gs://b/k");
         let Location::Local(path) = parse("/d").join(b"\xff") else { panic!() };
         assert_eq!(path.as_os_str().as_bytes(), b"/d/\xff");
     }
 
     #[test]
     fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
-        for text in ["s3://b/a//b", "s3://b/k", "/d/x", "/x", "http://h/d/a%20b", "http://h/x"] {
+        for text in ["s3://b/a//b", "gs://b/k", "az://b/d/k", "/d/x", "/x", "http://h/d/a%20b", "http://h/x"]
+        {
             let location = parse(text);
             let parent = location.parent().unwrap();
             let name = location.name_below(&parent).unwrap();
@@ -342,6 +402,7 @@ mod tests {
         assert_eq!(parse(&raw.to_text().unwrap()), raw);
         assert_eq!(parse("/d/e/f").name_below(&parse("/d/")).unwrap(), b"e/f");
         assert_eq!(parse("/data").name_below(&parse("/d")), None);
+        assert_eq!(parse("gs://b/k").name_below(&parse("s3://b")), None);
         assert_eq!(parse("https://me:secret@h/x").to_text(), None);
         assert!(parse("s3://b").parent().is_none() && parse("http://h/x?y").parent().is_none());
     }

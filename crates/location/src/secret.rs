@@ -78,7 +78,7 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
         out.push_str(before);
         match scheme_of(&rest[..at]) {
             // Keys and paths hold no secrets.
-            "s3" | "file" => out.push_str(&url[..end]),
+            "s3" | "gs" | "az" | "file" => out.push_str(&url[..end]),
             _ => out.push_str(&behind_scheme(&url[..end])),
         }
         rest = &url[end..];

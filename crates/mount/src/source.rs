@@ -75,10 +75,10 @@ impl Source {
         }
         let source = Arc::new(new(root, Shape::Directory));
         let mut children = source.list(b"")?.peekable();
-        let is_bucket = matches!(&source.root, Location::S3(object) if object.key.is_empty());
+        let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
             // An empty bucket may be filled later; a prefix without keys is no more than a name.
-            None if matches!(source.root, Location::S3(_)) && !is_bucket => {
+            None if matches!(source.root, Location::Object(_)) && !is_bucket => {
                 Err(Error::Nothing { location: source.root.to_string() })
             }
             Some(Err(error)) => Err(error.clone()),
@@ -124,7 +124,7 @@ impl Source {
 
     /// Whether the store lists a page at a time. Others read everything before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
-        matches!((&self.root, &self.shape), (Location::S3(_), Shape::Directory))
+        matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory))
     }
 
     /// Looks one name up without a listing. `None` if it does not exist.
@@ -140,8 +140,8 @@ impl Source {
         let path = join(directory, name);
         match &self.root {
             // Keys are UTF-8.
-            Location::S3(_) if std::str::from_utf8(&path).is_err() => Ok(None),
-            Location::S3(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
+            Location::Object(_) if std::str::from_utf8(&path).is_err() => Ok(None),
+            Location::Object(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
         }
     }
@@ -264,7 +264,7 @@ impl Source {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.len() < REPORTED && reported.insert(key) {
             let location = match &self.root {
-                Location::S3(_) => format!(
+                Location::Object(_) => format!(
                     "{}/{}",
                     self.root.to_string().trim_end_matches('/'),
                     String::from_utf8_lossy(path)

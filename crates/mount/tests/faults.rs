@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::{Location, ObjectLocation, Service};
 use firstbyte_mount::{Mount, Options};
 use firstbyte_store::Store;
 use firstbyte_testkit::{Reply, Scripted, scratch, set_credentials};
@@ -42,7 +42,11 @@ impl World {
             read_deadline: Duration::from_secs(2),
             ..firstbyte_store::Options::default()
         };
-        let base = Location::S3(S3Object { bucket: "bucket".into(), key: String::new() });
+        let base = Location::Object(ObjectLocation {
+            service: Service::S3,
+            bucket: "bucket".into(),
+            key: String::new(),
+        });
         let (directory, cache) = (scratch(), scratch());
         let options = Options {
             deadline: Duration::from_secs(2),
@@ -212,7 +216,11 @@ fn a_location_that_cannot_be_read_is_never_mounted() {
     let store = Store::new(store).unwrap();
     let directory = scratch();
     for key in ["", "prefix/", "object"] {
-        let location = Location::S3(S3Object { bucket: "bucket".into(), key: key.into() });
+        let location = Location::Object(ObjectLocation {
+            service: Service::S3,
+            bucket: "bucket".into(),
+            key: key.into(),
+        });
         let Err(error) = support::mount(&store, &location, directory.path(), &options()) else {
             panic!("mounted")
         };

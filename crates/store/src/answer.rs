@@ -2,8 +2,8 @@
 //! request.
 //!
 //! S3 and plain HTTP share this module: both describe objects by the same headers, and both may
-//! answer a range request with something else. Every response is checked, because pieces of
-//! different versions must never be combined.
+//! answer a range request with something else. Google and Azure rename theirs to those of S3 first.
+//! Every response is checked, because pieces of different versions must never be combined.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +19,8 @@ pub(crate) const KEPT_HEADERS: [&str; 4] =
 pub(crate) const MTIME: &str = "mtime";
 /// Prefix of user metadata.
 pub(crate) const USER_PREFIX: &str = "x-amz-meta-";
+/// Azure's header for the MD5 of a whole object.
+pub(crate) const AZURE_MD5: &str = "x-ms-blob-content-md5";
 
 /// The description of the object in a response head. `size` is that of the whole object.
 pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
@@ -55,7 +57,8 @@ fn metadata(head: &Head) -> Metadata {
         if KEPT_HEADERS.contains(&name) {
             metadata.headers.insert(name.to_owned(), value.to_owned());
         } else if let Some(key) = name.strip_prefix(USER_PREFIX) {
-            match parse_unix(value).filter(|_| key == MTIME) {
+            // rclone writes seconds to S3, and RFC 3339 to Google and Azure.
+            match parse_unix(value).or_else(|| rfc3339(value)).filter(|_| key == MTIME) {
                 Some(time) => metadata.modified = Some(time),
                 None => drop(metadata.user.insert(key.to_owned(), header_text::decode(value))),
             }
@@ -77,7 +80,8 @@ fn checksum(head: &Head) -> Option<Checksum> {
             Checksum::from_base64(algorithm, head.get(algorithm.header()?)?)
         })
     };
-    full.then(from_s3).flatten().or_else(|| digest(head))
+    let from_azure = || Checksum::from_base64(Algorithm::Md5, head.get(AZURE_MD5)?);
+    full.then(from_s3).flatten().or_else(|| digest(head)).or_else(from_azure)
 }
 
 /// `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC 3230),
@@ -217,6 +221,20 @@ pub(crate) fn format_unix(time: SystemTime) -> String {
     }
 }
 
+/// Formats a time like rclone for Google and Azure.
+pub(crate) fn format_rfc3339(time: SystemTime) -> String {
+    let nanos = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i128::try_from(since.as_nanos()),
+        Err(before) => i128::try_from(before.duration().as_nanos()).map(|nanos| -nanos),
+    };
+    let format = || {
+        let date = time::OffsetDateTime::from_unix_timestamp_nanos(nanos.ok()?).ok()?;
+        date.format(&time::format_description::well_known::Rfc3339).ok()
+    };
+    // The format has the years 0 to 9999.
+    format().unwrap_or_else(|| format_unix(time))
+}
+
 /// Parses an HTTP date (RFC 9110, 5.6.7) in the preferred format.
 pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
     use time::macros::format_description;
@@ -293,6 +311,7 @@ mod tests {
             let span = Duration::new(seconds.unsigned_abs(), nanos);
             let time = if seconds < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span };
             prop_assert_eq!(parse_unix(&format_unix(time)), Some(time));
+            prop_assert_eq!(rfc3339(&format_rfc3339(time)), Some(time));
         }
 
         #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
+/// The beginnings of locations in object stores.
+const OBJECT_STORES: [&str; 3] = ["s3://", "gs://", "az://"];
+
 /// Between an object's location and the version of it that is missing.
 pub(crate) const VERSION: &str = ", version ";
 
@@ -257,9 +260,9 @@ impl Error {
                 "`firstbyte ls --versions` shows the versions that there are"
             }
             Self::NotFound { location } if is_bucket(location) => {
-                "there is no such bucket; `firstbyte ls s3://` shows those of this account"
+                "there is no such bucket; `firstbyte ls` of the service, such as s3://, shows those of this account"
             }
-            Self::NotFound { location } if location.starts_with("s3://") => {
+            Self::NotFound { location } if OBJECT_STORES.iter().any(|it| location.starts_with(it)) => {
                 "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
             }
             Self::NotFound { location } if location.starts_with("http") => "check the address",
@@ -268,6 +271,13 @@ impl Error {
                 "give the bucket's region with --region"
             }
             Self::Denied { detail, request, .. } => request.advice(detail),
+            Self::Credentials { location, .. } if location.starts_with("gs://") => {
+                "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or use \
+                 --no-sign-request for a public bucket"
+            }
+            Self::Credentials { location, .. } if location.starts_with("az://") => {
+                "set AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING"
+            }
             Self::Credentials { .. } => {
                 "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
             }
@@ -307,6 +317,10 @@ pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
 pub enum Asked {
     /// By a signature.
     Signed,
+    /// By a token of Google's.
+    Google,
+    /// By what Azure accepts: a key, a shared access signature or a token.
+    Azure,
     /// Not at all: the options forbid a signature.
     Unsigned,
     /// By what the URL of a web server has.
@@ -318,6 +332,17 @@ impl Asked {
     fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
         match (self, code) {
+            (Self::Google, _) => {
+                "check that this account has a role such as Storage Object User, or use --no-sign-request for a public bucket"
+            }
+            (Self::Azure, "AuthenticationFailed") => {
+                "check that AZURE_STORAGE_KEY or the signature belongs to the account and has not expired, and this \
+                 machine's clock"
+            }
+            (Self::Azure, _) => {
+                "check the role of this identity or the permissions of the signature, or use --no-sign-request for a \
+                 public container"
+            }
             (Self::Web, "401") => {
                 "the server wants a login: write USER:PASSWORD@ before the host, or give --header 'Authorization: ...'"
             }
@@ -383,7 +408,8 @@ impl fmt::Display for CertificateFault {
 
 /// True if a location is a whole bucket.
 fn is_bucket(location: &str) -> bool {
-    location.strip_prefix("s3://").is_some_and(|rest| !rest.contains('/'))
+    let rest = OBJECT_STORES.iter().find_map(|scheme| location.strip_prefix(scheme));
+    rest.is_some_and(|rest| !rest.contains('/'))
 }
 
 /// True if an S3 error code means that the bucket is in another region.
@@ -417,8 +443,8 @@ mod tests {
     #[test]
     fn a_missing_bucket_concerns_the_store_and_a_missing_object_does_not() {
         let missing = |location: &str| Error::NotFound { location: location.into() };
-        assert!(missing("s3://bucket").concerns_store());
-        for object in ["s3://bucket/key", "https://host", "/path"] {
+        assert!(missing("s3://bucket").concerns_store() && missing("az://container").concerns_store());
+        for object in ["s3://bucket/key", "gs://bucket/key", "https://host", "/path"] {
             assert!(!missing(object).concerns_store(), "{object}");
         }
         assert!(Error::Unreachable { endpoint: "h:1".into(), detail: String::new() }.concerns_store());

@@ -146,10 +146,7 @@ impl Http {
             incoming.collect(LONGEST_REFUSAL)?;
             Ok((head, ()))
         })?;
-        let size = match payload {
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::File(_, range) => range.len(),
-        };
+        let size = payload.length();
         let etag = head.get("etag").map(ToOwned::to_owned);
         Ok(Written { version: Version { size: Some(size), etag, ..Version::default() }, verified: None })
     }

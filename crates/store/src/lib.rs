@@ -1,15 +1,17 @@
-//! Access to local files, S3 and HTTP by one interface: stat, list, read a range, write, multipart
-//! uploads.
+//! Access to local files, S3, Google, Azure and HTTP by one interface: stat, list, read a range,
+//! write, multipart uploads.
 //!
-//! One handle, [`Store`], over three private backends. Requests are written to blocking sockets;
+//! One handle, [`Store`], over private backends. Requests are written to blocking sockets;
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
 //! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
 //! other services of AWS ([`Store::call_service`]) use the same credentials and connections.
 
 mod answer;
+mod azure;
 mod body;
 mod cancel;
 mod error;
+mod google;
 mod header_text;
 mod http;
 mod limits;
@@ -17,10 +19,12 @@ mod local;
 mod object;
 mod options;
 mod query;
+mod rest;
 mod retry;
 mod s3;
 mod sink;
 mod store;
+mod turns;
 mod upload;
 mod wire;
 
@@ -35,7 +39,8 @@ pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_M
 pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
-    HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
+    AzureConnection, HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing,
+    header_value,
 };
 pub use query::{Directories, Get, Links, ListOptions, ListedPage};
 pub use s3::{

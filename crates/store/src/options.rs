@@ -1,5 +1,5 @@
 //! Options of a store. The command line and Python fill them in from flags and environment; below
-//! them only the AWS credential chain reads the environment.
+//! them only what finds the credentials of a service reads the environment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -47,6 +47,16 @@ pub struct Keys {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
+    }
+}
+
+/// The connection string of an Azure storage account. `Debug` omits it, since it holds the key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AzureConnection(pub String);
+
+impl fmt::Debug for AzureConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AzureConnection")
     }
 }
 
@@ -108,6 +118,12 @@ pub struct Options {
     /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
     /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
+    /// An emulator of Google Cloud Storage instead of the service, `http(s)://HOST[:PORT]`. It gets
+    /// no credentials. `None`: `STORAGE_EMULATOR_HOST`, else the service.
+    pub google_endpoint: Option<String>,
+    /// The connection string of an Azure storage account. `None`: taken from the variables of
+    /// Azure's own clients.
+    pub azure_connection: Option<AzureConnection>,
     /// Profile in the AWS configuration files.
     pub profile: Option<String>,
     /// Region. `None`: taken from the AWS configuration, and corrected by the bucket's response.
@@ -148,6 +164,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             endpoint_url: None,
+            google_endpoint: None,
+            azure_connection: None,
             profile: None,
             region: None,
             signing: Signing::Chain,

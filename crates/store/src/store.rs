@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
+use firstbyte_location::{ByteRange, Entry, Location, ObjectLocation, Service, Version};
 
+use crate::azure::Azure;
+use crate::google::Google;
 use crate::http::Http;
+use crate::rest::Service as _;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
@@ -49,12 +52,34 @@ pub struct CounterSnapshot {
     pub sent: u64,
 }
 
+/// The value of an expression about the backend of an object's service.
+macro_rules! by_service {
+    ($store:expr, $object:expr, $backend:ident => $value:expr) => {
+        match $object.service {
+            Service::S3 => {
+                let $backend = &$store.s3;
+                $value
+            }
+            Service::Google => {
+                let $backend = &$store.google;
+                $value
+            }
+            Service::Azure => {
+                let $backend = &$store.azure;
+                $value
+            }
+        }
+    };
+}
+
 /// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods
 /// block.
 #[derive(Clone)]
 pub struct Store {
     client: Arc<Client>,
     s3: Arc<S3>,
+    google: Arc<Google>,
+    azure: Arc<Azure>,
     http: Arc<Http>,
 }
 
@@ -68,6 +93,8 @@ impl Store {
         let client = Arc::new(Client::new(Arc::new(options))?);
         Ok(Self {
             s3: Arc::new(S3::new(Arc::clone(&client))),
+            google: Arc::new(Google::new(Arc::clone(&client))),
+            azure: Arc::new(Azure::new(Arc::clone(&client))),
             http: Arc::new(Http::new(Arc::clone(&client))),
             client,
         })
@@ -80,6 +107,8 @@ impl Store {
         let client = Arc::new(self.client.scoped(cancel));
         Self {
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
+            google: Arc::new(self.google.by(Arc::clone(&client))),
+            azure: Arc::new(self.azure.by(Arc::clone(&client))),
             http: Arc::new(self.http.by(Arc::clone(&client))),
             client,
         }
@@ -109,12 +138,14 @@ impl Store {
     /// [`Error::Unsupported`] for stores other than S3; missing credentials.
     pub fn presign(&self, location: &Location, presign: &Presign) -> Result<Presigned> {
         match location {
-            Location::S3(object) if !object.key.is_empty() => self.s3.presign(object, presign),
+            Location::Object(object) if object.service == Service::S3 && !object.key.is_empty() => {
+                self.s3.presign(object, presign)
+            }
             other => Err(Error::Unsupported { location: other.to_string(), what: "a presigned URL" }),
         }
     }
 
-    /// Describes the object, file or directory at `location`. One request, or two if an S3 key is
+    /// Describes the object, file or directory at `location`. One request, or two if a key is
     /// only a prefix.
     ///
     /// # Errors
@@ -122,7 +153,7 @@ impl Store {
     pub fn stat(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Local(path) => local::stat(path),
-            Location::S3(object) => self.s3.stat(object),
+            Location::Object(object) => by_service!(self, object, it => it.stat(object)),
             Location::Http(url) => self.http.stat(url),
         }
     }
@@ -130,11 +161,15 @@ impl Store {
     /// Describes the object at `location`, never a prefix. One request.
     ///
     /// # Errors
-    /// [`Error::NotFound`], also if an S3 key is only a prefix, and errors of the connection or the
+    /// [`Error::NotFound`], also if a key is only a prefix, and errors of the connection or the
     /// store.
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
-            Location::S3(object) if !object.key.is_empty() => self.s3.head(object, None),
+            Location::Object(object) if !object.key.is_empty() => match object.service {
+                Service::S3 => self.s3.head(object, None),
+                Service::Google => self.google.head(object),
+                Service::Azure => self.azure.head(object),
+            },
             _ => self.stat(location),
         }
     }
@@ -142,10 +177,15 @@ impl Store {
     /// Describes one version of the object at `location`. One request.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3; otherwise as
+    /// [`Error::Unsupported`] for stores other than S3 and Google; otherwise as
     /// [`stat_object`](Self::stat_object).
     pub fn stat_version(&self, location: &Location, id: &str) -> Result<Stat> {
-        self.s3.head(object_with_versions(location)?, Some(id))
+        match location {
+            Location::Object(object) if object.service == Service::Google && !object.key.is_empty() => {
+                self.google.stat_version(object, Some(id))
+            }
+            _ => self.s3.head(object_with_versions(location)?, Some(id)),
+        }
     }
 
     /// Lists the versions of the objects under `location`, or of the object there, by key and from
@@ -162,14 +202,14 @@ impl Store {
         self.s3.list_versions(object_with_versions(location)?, options)
     }
 
-    /// True if an S3 key begins with that of `location` and a `/`. One request. False for other
-    /// stores, where a file cannot be a directory too.
+    /// True if a key of an object store begins with that of `location` and a `/`. One request.
+    /// False for other stores, where a file cannot be a directory too.
     ///
     /// # Errors
     /// Errors of the connection or the store.
     pub fn has_below(&self, location: &Location) -> Result<bool> {
         match location {
-            Location::S3(object) => self.s3.has_below(object),
+            Location::Object(object) => by_service!(self, object, it => it.has_below(object)),
             _ => Ok(false),
         }
     }
@@ -184,7 +224,7 @@ impl Store {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let body = match location {
             Location::Local(path) => local::get(path, get, cancel.clone()),
-            Location::S3(object) => self.s3.get(object, get),
+            Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
             Location::Http(url) => self.http.get(url, get),
         }?;
         Ok(body.kept_to(&get.throttle, &cancel))
@@ -199,19 +239,20 @@ impl Store {
             Location::Local(path) => {
                 Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
             }
-            Location::S3(object) => self.s3.list(object, options)?,
+            Location::Object(object) => by_service!(self, object, it => it.list(object, options)?),
             Location::Http(url) => self.http.list(url, options)?,
         };
         Ok(Listing { entries })
     }
 
-    /// The first page of a listing: from S3 a thousand names by one request, from other stores all.
+    /// The first page of a listing: from an object store some thousand names by one request, from
+    /// other stores all.
     ///
     /// # Errors
     /// As [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
         match location {
-            Location::S3(object) => self.s3.list_page(object, options),
+            Location::Object(object) => by_service!(self, object, it => it.list_page(object, options)),
             _ => {
                 let entries = self.list(location, options)?.collect::<Result<Vec<_>>>()?;
                 Ok(ListedPage { entries, is_last: true })
@@ -227,23 +268,33 @@ impl Store {
     pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
         match location {
             Location::Local(path) => local::put(path, payload, options),
-            Location::S3(object) => self.s3.put(object, payload, options),
+            Location::Object(object) => by_service!(self, object, it => it.put(object, payload, options)),
             Location::Http(url) => self.http.put(url, payload, options),
         }
     }
 
-    /// True if large objects are uploaded in parts (S3).
+    /// True if large objects are uploaded in parts (S3, Azure).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {
-        matches!(location, Location::S3(_))
+        matches!(location, Location::Object(object) if object.service != Service::Google)
+    }
+
+    /// True if [`copy_part`](Self::copy_part) is possible: both are in S3.
+    #[must_use]
+    pub fn has_copied_parts(&self, source: &Location, destination: &Location) -> bool {
+        [source, destination].into_iter().all(|it| object_in_s3(it, "").is_ok())
     }
 
     /// Begins a multipart upload.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3, and errors of the connection or the store.
+    /// [`Error::Unsupported`] for stores other than S3 and Azure, and errors of the connection or
+    /// the store.
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
-        self.s3.begin_upload(object_of(location)?, options)
+        match object_in_azure(location) {
+            Some(object) => self.azure.begin_upload(object),
+            None => self.s3.begin_upload(object_in_s3(location, PARTS)?, options),
+        }
     }
 
     /// Sends part `number` (from 1).
@@ -257,13 +308,19 @@ impl Store {
         payload: Payload<'_>,
         sending: &Sending,
     ) -> Result<Part> {
-        self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, sending)
+        match object_in_azure(&upload.location) {
+            Some(object) => self.azure.put_part(object, &upload.id, number, payload, sending),
+            None => {
+                let object = object_in_s3(&upload.location, PARTS)?;
+                self.s3.put_part(object, &upload.id, number, payload, sending)
+            }
+        }
     }
 
-    /// Copies a range of another object of the same service as part `number`, within the service.
+    /// Copies a range of another object of S3 as part `number`, within the service.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if they are on different services, [`Error::Changed`] if the source
+    /// [`Error::Unsupported`] if one of them is not in S3, [`Error::Changed`] if the source
     /// has changed.
     pub fn copy_part(
         &self,
@@ -274,10 +331,10 @@ impl Store {
         range: ByteRange,
     ) -> Result<Part> {
         self.s3.copy_part(
-            object_of(&upload.location)?,
+            object_in_s3(&upload.location, WITHIN)?,
             &upload.id,
             number,
-            object_of(source)?,
+            object_in_s3(source, WITHIN)?,
             version,
             range,
         )
@@ -288,7 +345,10 @@ impl Store {
     /// # Errors
     /// Errors of the connection or the store.
     pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> {
-        self.s3.list_parts(object_of(&upload.location)?, &upload.id)
+        match object_in_azure(&upload.location) {
+            Some(object) => self.azure.list_parts(object, &upload.id),
+            None => self.s3.list_parts(object_in_s3(&upload.location, PARTS)?, &upload.id),
+        }
     }
 
     /// Completes an upload with these parts, in order.
@@ -296,16 +356,26 @@ impl Store {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> {
-        self.s3.complete_upload(object_of(&upload.location)?, &upload.id, parts, options)
+        match object_in_azure(&upload.location) {
+            Some(object) => self.azure.complete_upload(object, parts, options),
+            None => {
+                let object = object_in_s3(&upload.location, PARTS)?;
+                self.s3.complete_upload(object, &upload.id, parts, options)
+            }
+        }
     }
 
     /// Aborts an upload, and so deletes its parts. After cancellation of the store's scope this is
-    /// still attempted, for at most a second.
+    /// still attempted, for at most a second. Azure has no such operation: it deletes the parts
+    /// itself when the object is written, or after a week.
     ///
     /// # Errors
     /// Errors of the connection or the store.
     pub fn abort_upload(&self, upload: &Upload) -> Result<()> {
-        let object = object_of(&upload.location)?;
+        if object_in_azure(&upload.location).is_some() {
+            return Ok(());
+        }
+        let object = object_in_s3(&upload.location, PARTS)?;
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return self.s3.abort_upload(object, &upload.id);
         }
@@ -318,7 +388,7 @@ impl Store {
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3, and errors of the connection or the store.
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
-        self.s3.stale_uploads(object_of(location)?)
+        self.s3.stale_uploads(object_in_s3(location, "a list of unfinished uploads")?)
     }
 
     /// Copies within one service, without downloading the bytes.
@@ -333,7 +403,12 @@ impl Store {
         destination: &Location,
         options: &PutOptions,
     ) -> Result<Written> {
-        self.s3.copy(object_of(source)?, version, object_of(destination)?, options)
+        match (source, destination) {
+            (Location::Object(from), Location::Object(to)) if from.service == to.service => {
+                by_service!(self, to, it => it.copy(from, version, to, options))
+            }
+            _ => Err(Error::Unsupported { location: destination.to_string(), what: WITHIN }),
+        }
     }
 
     /// Deletes one object or file. A missing one is not an error.
@@ -343,7 +418,7 @@ impl Store {
     pub fn delete(&self, location: &Location) -> Result<()> {
         match location {
             Location::Local(path) => local::delete(path),
-            Location::S3(object) => self.s3.delete(object),
+            Location::Object(object) => by_service!(self, object, it => it.delete(object)),
             Location::Http(url) => self.http.delete(url),
         }
     }
@@ -355,11 +430,16 @@ impl Store {
         let mut failed = Vec::new();
         for location in locations {
             match location {
-                Location::S3(object) => objects.push(object.clone()),
+                Location::Object(object) => objects.push(object.clone()),
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
-        failed.extend(self.s3.delete_many(&objects));
+        for service in [Service::S3, Service::Google, Service::Azure] {
+            let own: Vec<_> = objects.iter().filter(|object| object.service == service).cloned().collect();
+            if let Some(first) = own.first() {
+                failed.extend(by_service!(self, first, it => it.delete_many(&own)));
+            }
+        }
         failed
     }
 
@@ -369,7 +449,8 @@ impl Store {
     /// A location that is not a bucket; a name that is taken; errors of the connection or the
     /// store.
     pub fn create_bucket(&self, location: &Location) -> Result<()> {
-        self.s3.create_bucket(bucket_of(location)?)
+        let bucket = bucket_of(location)?;
+        by_service!(self, bucket, it => it.create_bucket(bucket))
     }
 
     /// Deletes an empty bucket.
@@ -378,7 +459,8 @@ impl Store {
     /// A location that is not a bucket; a bucket that is missing or not empty; errors of the
     /// connection or the store.
     pub fn delete_bucket(&self, location: &Location) -> Result<()> {
-        self.s3.delete_bucket(bucket_of(location)?)
+        let bucket = bucket_of(location)?;
+        by_service!(self, bucket, it => it.delete_bucket(bucket))
     }
 
     /// The counters so far.
@@ -395,27 +477,36 @@ impl Store {
 }
 
 /// The bucket that a location is.
-fn bucket_of(location: &Location) -> Result<&S3Object> {
+fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
-        Location::S3(object) if object.key.is_empty() => Ok(object),
+        Location::Object(object) if object.key.is_empty() => Ok(object),
         other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
     }
 }
 
 /// The S3 object at a location, of which there may be several versions.
-fn object_with_versions(location: &Location) -> Result<&S3Object> {
+fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
+    object_in_s3(location, "a version of an object").and_then(|object| match object.bucket.is_empty() {
+        false => Ok(object),
+        true => Err(Error::Unsupported { location: location.to_string(), what: "a version of an object" }),
+    })
+}
+
+/// What a store other than S3 cannot do with an object.
+const PARTS: &str = "an upload in parts";
+const WITHIN: &str = "a copy within the service";
+
+/// The object in S3 at a location, for what only S3 has.
+fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
     match location {
-        Location::S3(object) if !object.bucket.is_empty() => Ok(object),
-        other => Err(Error::Unsupported { location: other.to_string(), what: "a version of an object" }),
+        Location::Object(object) if object.service == Service::S3 => Ok(object),
+        other => Err(Error::Unsupported { location: other.to_string(), what }),
     }
 }
 
-/// The S3 object at a location. Only S3 has multipart uploads and copies within the service.
-fn object_of(location: &Location) -> Result<&S3Object> {
+fn object_in_azure(location: &Location) -> Option<&ObjectLocation> {
     match location {
-        Location::S3(object) => Ok(object),
-        other => {
-            Err(Error::Unsupported { location: other.to_string(), what: "an operation within the service" })
-        }
+        Location::Object(object) if object.service == Service::Azure => Some(object),
+        _ => None,
     }
 }

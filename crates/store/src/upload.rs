@@ -1,12 +1,13 @@
 //! Parameters and results of writes: payloads, preconditions, uploads and their parts.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::SystemTime;
 
-use firstbyte_location::{ByteRange, Location, Version};
+use firstbyte_location::{ByteRange, Location, Version, to_usize};
 use firstbyte_pacing::Throttle;
 
-use crate::{Cancel, Checksum, Metadata};
+use crate::{Algorithm, BUFFER, Cancel, Checksum, Error, Hasher, Metadata, Result};
 
 /// The bytes to write.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,50 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A range of a file; sent by sendfile on plain TCP.
     File(&'a File, ByteRange),
+}
+
+impl Payload<'_> {
+    pub(crate) fn length(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, range) => range.len(),
+        }
+    }
+
+    /// Appends the bytes to a buffer.
+    pub(crate) fn append_to(self, buffer: &mut Vec<u8>, place: &str) -> Result<()> {
+        match self {
+            Self::Bytes(bytes) => buffer.extend_from_slice(bytes),
+            Self::File(file, range) => {
+                let start = buffer.len();
+                buffer.resize(start + to_usize(range.len()), 0);
+                file.read_exact_at(&mut buffer[start..], range.start)
+                    .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksum, for stores that expect it before the bytes. This leaves those of a file in the
+    /// page cache for sendfile; both together take less time than sending them through this
+    /// process.
+    pub(crate) fn checksum(self, algorithm: Algorithm, place: &str) -> Result<Checksum> {
+        let (file, range) = match self {
+            Self::Bytes(bytes) => return Ok(Hasher::of(algorithm, bytes)),
+            Self::File(file, range) => (file, range),
+        };
+        let mut hasher = Hasher::new(algorithm);
+        let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
+        let mut offset = range.start;
+        while offset < range.end {
+            let want = step.len().min(to_usize(range.end - offset));
+            file.read_exact_at(&mut step[..want], offset)
+                .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
+            hasher.update(&step[..want]);
+            offset += want as u64;
+        }
+        Ok(hasher.finish())
+    }
 }
 
 /// The condition of a write.

@@ -21,6 +21,9 @@ pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
 pub use process::{Process, free_port, unprivileged};
 pub use scripted::{Received, Reply, Scripted};
-pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
+pub use servers::{
+    ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server,
+    minio, nginx, set_credentials, versitygw,
+};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -95,12 +95,14 @@ pub fn free_port() -> u16 {
     panic!("all ports of {PORTS:?} are taken");
 }
 
-/// Finds a program on `PATH`, in Debian's directory for daemons, or in that of `go install`.
+/// Finds a program on `PATH`, in Debian's directory for daemons, or in those of `go install` and of
+/// the tests' npm packages.
 fn find(program: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/azurite/node_modules/.bin");
     std::env::split_paths(&path)
-        .chain([home.join("go/bin"), "/usr/sbin".into(), "/usr/local/bin".into()])
+        .chain([home.join("go/bin"), "/usr/sbin".into(), "/usr/local/bin".into(), packages])
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
         .unwrap_or_else(|| {

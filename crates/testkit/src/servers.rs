@@ -2,7 +2,7 @@
 //! own directory.
 
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use crate::{Certificate, Process};
 
@@ -10,6 +10,11 @@ use crate::{Certificate, Process};
 pub const ACCESS_KEY: &str = "testkit";
 /// Its secret. MinIO requires eight characters or more.
 pub const SECRET_KEY: &str = "testkit-secret";
+/// The account of Azure's emulators.
+pub const AZURE_ACCOUNT: &str = "devstoreaccount1";
+/// Its key, which is the same everywhere.
+pub const AZURE_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 /// The bucket of every test server: a directory of this name below its root.
 pub const BUCKET: &str = "bucket";
 
@@ -92,6 +97,44 @@ fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
             }}
         }}"
     )
+}
+
+/// fake-gcs-server, an emulator of Google Cloud Storage, with its objects in memory. It has no
+/// bucket yet.
+#[must_use]
+pub fn fake_gcs_server() -> Process {
+    Process::start("fake-gcs-server", |command, address| {
+        command.args(["-scheme", "http", "-backend", "memory", "-log-level", "error"]);
+        command.arg("-host").arg(address.ip().to_string()).arg("-port").arg(address.port().to_string());
+        // The host by which objects are read; any other name is taken for that of a bucket.
+        command.arg("-public-host").arg(address.to_string());
+    })
+}
+
+/// Azurite, an emulator of Azure Blob Storage, with its blobs in memory. It takes a second to
+/// start, so tests that run at the same time share it. It has no container yet.
+#[must_use]
+pub fn azurite() -> Arc<Process> {
+    static RUNNING: Mutex<Weak<Process>> = Mutex::new(Weak::new());
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(process) = running.upgrade() {
+        return process;
+    }
+    let process = Arc::new(Process::start("azurite-blob", |command, address| {
+        command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
+        command.arg("--blobHost").arg(address.ip().to_string());
+        command.arg("--blobPort").arg(address.port().to_string());
+        // Where it would write if it wrote anything.
+        command.current_dir(std::env::temp_dir());
+    }));
+    *running = Arc::downgrade(&process);
+    process
+}
+
+/// The connection string of an emulator of Azure at `url`, with this key.
+#[must_use]
+pub fn azure_connection(url: &str, key: &str) -> String {
+    format!("AccountName={AZURE_ACCOUNT};AccountKey={key};BlobEndpoint={url}/{AZURE_ACCOUNT}")
 }
 
 fn make_bucket(root: &Path) {

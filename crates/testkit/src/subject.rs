@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firstbyte_location::{Location, S3Object, Strength};
+use firstbyte_location::{Location, ObjectLocation, Service, Strength};
 use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Tls, Writing};
-use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
+use firstbyte_store::{AzureConnection, Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
 use tempfile::TempDir;
 
 use crate::servers::minio_with;
 use crate::{
-    ACCESS_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, nginx, scratch, set_credentials, versitygw,
+    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, azure_connection, azurite,
+    fake_gcs_server, nginx, scratch, set_credentials, versitygw,
 };
 
 /// The backends under test, each with a real server.
@@ -34,6 +37,10 @@ pub enum Place {
     ServeHttpTls,
     /// nginx.
     Nginx,
+    /// fake-gcs-server, for Google Cloud Storage.
+    Google,
+    /// Azurite, for Azure Blob Storage.
+    Azure,
 }
 
 /// Whether a backend supports something, and if not, why.
@@ -75,6 +82,10 @@ pub struct Capabilities {
     pub multipart: Support,
     /// Unfinished uploads can be listed by a prefix of their keys, not only by a whole key.
     pub stale_by_prefix: Support,
+    /// Unfinished uploads can be listed at all.
+    pub lists_uploads: Support,
+    /// Aborting an upload deletes its parts at once.
+    pub aborts: Support,
     /// Completing an aborted upload fails.
     pub refuses_aborted: Support,
     /// Content type and user metadata are kept.
@@ -86,6 +97,8 @@ pub struct Capabilities {
     /// Keys need not be paths: empty, `.` and `..` components are ordinary names. Otherwise such
     /// keys must be refused or distinct from all others.
     pub free_keys: Support,
+    /// Names that the service would change, and that are therefore refused.
+    pub refused_names: &'static [&'static str],
     /// Keys that the service confuses with other keys.
     pub mistaken_keys: &'static [&'static str],
     /// A component of a key may be longer than a file name.
@@ -105,11 +118,14 @@ const FULL: Capabilities = Capabilities {
     listed_sizes: Support::Yes,
     multipart: Support::Yes,
     stale_by_prefix: Support::Yes,
+    lists_uploads: Support::Yes,
+    aborts: Support::Yes,
     refuses_aborted: Support::Yes,
     metadata: Support::Yes,
     modified: Support::Yes,
     copy: Support::Yes,
     free_keys: Support::Yes,
+    refused_names: &[],
     mistaken_keys: &[],
     long_components: Support::Yes,
     denies: Support::Yes,
@@ -125,6 +141,23 @@ const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 impl Place {
     fn is_tls(self) -> bool {
         matches!(self, Self::MinioTls | Self::ServeS3Tls | Self::ServeHttpTls)
+    }
+
+    fn keeps_files(self) -> bool {
+        !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure)
+    }
+
+    /// The options of a store for the server of this place.
+    fn options(self, url: Option<&str>, azure_key: &str) -> Options {
+        let url = url.map(ToOwned::to_owned);
+        match self {
+            Self::Google => Options { google_endpoint: url, ..Options::default() },
+            Self::Azure => {
+                let connection = azure_connection(&url.unwrap_or_default(), azure_key);
+                Options { azure_connection: Some(AzureConnection(connection)), ..Options::default() }
+            }
+            _ => Options { endpoint_url: url, ..Options::default() },
+        }
     }
 
     /// The capabilities of this backend.
@@ -170,6 +203,17 @@ impl Place {
                 denies: Support::No("served without keys"),
                 ..http
             },
+            Self::Google => Capabilities {
+                multipart: Support::No("Google's JSON interface has no parts, and fake-gcs-server no other"),
+                denies: Support::No("fake-gcs-server reads no credentials"),
+                ..FULL
+            },
+            Self::Azure => Capabilities {
+                lists_uploads: Support::No("Azure lists blocks by whole key only"),
+                refused_names: &["back\\slash"],
+                aborts: Support::No("Azure deletes blocks when the blob is written, or after a week"),
+                ..FULL
+            },
             Self::Nginx => Capabilities {
                 write: READ_ONLY,
                 replace_if_matches: READ_ONLY,
@@ -183,6 +227,7 @@ impl Place {
 
 enum Backing {
     Directory,
+    Shared(#[allow(dead_code, reason = "held for its drop, the last of which ends the server")] Arc<Process>),
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
 }
@@ -199,7 +244,7 @@ pub struct Subject {
     pub can: Capabilities,
     /// A store at the same server without valid keys.
     stranger: Store,
-    /// The directory that holds the objects as plain files; `None` for MinIO.
+    /// The directory that holds the objects as plain files; `None` if the server keeps none.
     files: Option<PathBuf>,
     // Fields are dropped in order: first the server, then its directory.
     _backing: Backing,
@@ -219,13 +264,18 @@ impl Subject {
         let root = scratch.path().join("root");
         let files = root.join(BUCKET);
         fs::create_dir_all(&files).expect("the bucket's directory");
-        let s3 = Location::S3(S3Object { bucket: BUCKET.into(), key: String::new() });
         let certificate = place.is_tls().then(|| Certificate::make(Made::Authority));
         let (backing, url) = match place {
             Place::Local => (Backing::Directory, String::new()),
             Place::Versitygw => process(versitygw(&root)),
             Place::Minio | Place::MinioTls => process(minio_with(&root, certificate.as_ref())),
             Place::Nginx => process(nginx(&root, scratch.path())),
+            Place::Google => process(fake_gcs_server()),
+            Place::Azure => {
+                let process = azurite();
+                let url = process.url();
+                (Backing::Shared(process), url)
+            }
             Place::ServeS3 | Place::ServeHttp | Place::ServeS3Tls | Place::ServeHttpTls => {
                 serve(&root, place, certificate.as_ref())
             }
@@ -234,19 +284,31 @@ impl Subject {
         let base = match place {
             Place::Local => Location::Local(files.clone()),
             Place::Nginx | Place::ServeHttp | Place::ServeHttpTls => http(),
-            Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => s3,
+            Place::Google => bucket(Service::Google),
+            Place::Azure => bucket(Service::Azure),
+            Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => {
+                bucket(Service::S3)
+            }
         };
         let url = (!url.is_empty()).then_some(url);
         let ca_bundle = certificate.as_ref().map(Certificate::certificate);
-        let options = Options { endpoint_url: url.clone(), ca_bundle, ..Options::default() };
-        let stranger = Options { signing: Signing::Anonymous, ..options.clone() };
+        let options = Options { ca_bundle, ..place.options(url.as_deref(), AZURE_KEY) };
+        let stranger = match place {
+            // To strangers a container does not exist.
+            Place::Azure => place.options(url.as_deref(), "d3Jvbmc="),
+            _ => Options { signing: Signing::Anonymous, ..options.clone() },
+        };
+        let store = Store::new(options).expect("a store");
+        if matches!(place, Place::Google | Place::Azure) {
+            store.create_bucket(&base).expect("a bucket");
+        }
         Self {
-            store: Store::new(options).expect("a store"),
+            store,
             base,
             url,
             can: place.capabilities(),
             stranger: Store::new(stranger).expect("a store"),
-            files: (!matches!(place, Place::Minio | Place::MinioTls)).then_some(files),
+            files: place.keeps_files().then_some(files),
             _backing: backing,
             _certificate: certificate,
             scratch,
@@ -334,6 +396,17 @@ impl Subject {
         }
         read(&self.stranger, &self.at("denied/x"), &Get::default())
     }
+}
+
+/// The location of a bucket that no other subject has.
+fn bucket(service: Service) -> Location {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let bucket = match service {
+        Service::S3 | Service::Google => BUCKET.to_owned(),
+        // The server is shared.
+        Service::Azure => format!("{BUCKET}-{}", MADE.fetch_add(1, Ordering::Relaxed)),
+    };
+    Location::Object(ObjectLocation { service, bucket, key: String::new() })
 }
 
 fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {

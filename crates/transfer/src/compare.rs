@@ -85,7 +85,7 @@ impl Times {
             _ if found.modified == modified => Self::Unchanged,
             Location::Local(_) => Self::Changed,
             _ if written_since => Self::Unchanged,
-            Location::S3(_) => Self::UnchangedIfModified(found.modified),
+            Location::Object(_) => Self::UnchangedIfModified(found.modified),
             Location::Http(_) => Self::Changed,
         }
     }

@@ -50,8 +50,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         context.observer.expected(0, size);
     }
     // To check the user's checksum the bytes have to pass here.
-    let both_s3 = matches!((&job.source, &job.destination), (Location::S3(_), Location::S3(_)));
-    let inside = both_s3 && context.settings.checksum.is_none();
+    let inside = context.settings.checksum.is_none() && is_one_service(&job.source, &job.destination);
     let options = put_options(context, &stat);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
@@ -79,12 +78,24 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         return Ok(Started::Done(parts::done(size, written, Some(stat.version))));
     }
     let (way, part) =
-        if inside && size > SINGLE_COPY { (Way::Inside, COPY_PART) } else { (Way::Through, PART) };
+        if inside && size > SINGLE_COPY && context.store.has_copied_parts(&job.source, &job.destination) {
+            (Way::Inside, COPY_PART)
+        } else {
+            (Way::Through, PART)
+        };
     let plan = Plan::even(size, part.max(size.div_ceil(MOST_PARTS)));
     let parts = Parts::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.pieces().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, way };
     Ok(Started::Split { object: Arc::new(relay), pending, own: None })
+}
+
+/// Whether a service can copy between them by itself.
+fn is_one_service(source: &Location, destination: &Location) -> bool {
+    match (source, destination) {
+        (Location::Object(from), Location::Object(to)) => from.service == to.service,
+        _ => false,
+    }
 }
 
 /// Reads a range of a pinned version into memory.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use firstbyte_location::{Entry, Kind, Location, S3Object};
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE};
 
 use crate::context::Scope;
@@ -84,7 +84,7 @@ fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Ob
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
         Location::Local(path) => remove_names(scope, removal, taken, path, &outcome)?,
-        Location::S3(object) => remove_keys(scope, removal, taken, object, &outcome)?,
+        Location::Object(object) => remove_keys(scope, removal, taken, object, &outcome)?,
         Location::Http(_) => {
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
         }
@@ -171,7 +171,7 @@ fn remove_keys(
     scope: &Scope<'_>,
     removal: &Removal<'_>,
     taken: Taken,
-    root: &S3Object,
+    root: &ObjectLocation,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
     let listing = scope.store.list(&removal.root, &removal.options(Order::Any, scope))?;
@@ -219,12 +219,12 @@ fn remove_keys(
 
 /// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
 /// not counted, because a store does not say whether there was one.
-fn remove_marker(scope: &Scope<'_>, root: &S3Object, taken: Taken, outcome: &Outcome<'_>) {
+fn remove_marker(scope: &Scope<'_>, root: &ObjectLocation, taken: Taken, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
         return;
     }
-    let marker = Location::S3(S3Object { bucket: root.bucket.clone(), key: format!("{prefix}/") });
+    let marker = Location::Object(root.with_key(format!("{prefix}/")));
     if taken == Taken::Empty && !scope.store.stat_object(&marker).is_ok_and(|stat| stat.size() == Some(0)) {
         return;
     }

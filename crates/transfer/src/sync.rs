@@ -345,7 +345,7 @@ impl Join<'_> {
     fn pass(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
-        if self.passed < PAGE || !matches!(destination, Location::S3(_)) {
+        if self.passed < PAGE || !matches!(destination, Location::Object(_)) {
             return;
         }
         self.passed = 0;

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use firstbyte_location::{Entry, Kind, Location, S3Object};
+use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store};
 
 use crate::compare::{Comparison, Comparisons, Outcome, Sameness, Times};
@@ -146,7 +146,7 @@ impl<'a> TreeCopy<'a> {
                 self.count_if_empty(&entry.name);
                 return Ok(None);
             }
-            if matches!(tree.destination, Location::S3(_)) && std::str::from_utf8(&entry.name).is_err() {
+            if matches!(tree.destination, Location::Object(_)) && std::str::from_utf8(&entry.name).is_err() {
                 let why = "a key must be UTF-8, and this name is not";
                 return Err(Error::invalid(&tree.source.join(&entry.name), why));
             }
@@ -182,13 +182,13 @@ pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
 
 /// Whether a location is a prefix of a store's keys, which exists only while a key begins with it.
 pub(crate) fn is_prefix(location: &Location) -> bool {
-    matches!(location, Location::S3(object) if !object.key.is_empty())
+    matches!(location, Location::Object(object) if !object.key.is_empty())
 }
 
 /// The bucket a location lies in.
 pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
-    let Location::S3(object) = location else { return None };
-    Some(Location::S3(S3Object { bucket: object.bucket.clone(), key: String::new() }))
+    let Location::Object(object) = location else { return None };
+    Some(Location::Object(object.with_key("")))
 }
 
 /// The options for listing a source: links are followed unless they are kept, and local directories

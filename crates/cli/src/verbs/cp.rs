@@ -246,7 +246,7 @@ impl CpArgs {
     fn check_version(&self, sources: &[OsString]) -> Result<()> {
         match (&self.version_id, sources) {
             (None, _) => Ok(()),
-            (Some(_), [source]) if matches!(Location::parse(source)?, Location::S3(_)) => Ok(()),
+            (Some(_), [source]) if matches!(Location::parse(source)?, Location::Object(_)) => Ok(()),
             _ => Err(Error::usage("--version-id: names a version of one object in S3")),
         }
     }

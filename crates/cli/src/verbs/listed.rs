@@ -31,7 +31,7 @@ pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s
 /// Whether a location is there although nothing is in it: a bucket, the service, a server.
 pub fn is_whole(location: &Location) -> bool {
     match location {
-        Location::S3(object) => object.key.is_empty(),
+        Location::Object(object) => object.key.is_empty(),
         _ => location.is_directory_like(),
     }
 }

@@ -42,7 +42,7 @@ pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
 /// Parses operands that have to be buckets.
 pub(super) fn parse(texts: &[OsString]) -> Result<Vec<Location>> {
     let parse = |text: &OsString| match Location::parse(text)? {
-        Location::S3(object) if object.key.is_empty() => Ok(Location::S3(object)),
+        Location::Object(object) if object.key.is_empty() => Ok(Location::Object(object)),
         other => Err(Error::usage(format!("{other}: is not a bucket")).advise("write s3://BUCKET")),
     };
     texts.iter().map(parse).collect()

@@ -136,12 +136,13 @@ impl Mv<'_> {
                     return Ok(Source::Object(location));
                 }
             }
-            Location::S3(_) => {}
+            Location::Object(_) => {}
         }
         let source = Source::parse(text, self.depth(), wildcards, self.engine.store())?;
         // Sources are judged before anything is moved.
         match &source {
-            Source::Object(location @ Location::S3(_)) => match self.engine.store().stat_object(location) {
+            Source::Object(location @ Location::Object(_)) => match self.engine.store().stat_object(location)
+            {
                 Ok(_) => Ok(source),
                 Err(error) => {
                     let error = error.into();

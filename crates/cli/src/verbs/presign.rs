@@ -48,7 +48,7 @@ fn parse_expiry(text: &str) -> std::result::Result<Duration, String> {
 /// Runs it.
 pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
-    if !matches!(&location, Location::S3(object) if !object.key.is_empty()) {
+    if !matches!(&location, Location::Object(object) if !object.key.is_empty()) {
         return Err(Error::usage(format!("{location}: not an S3 object"))
             .advise("write s3://BUCKET/KEY, with --endpoint-url for other services than AWS"));
     }

@@ -109,11 +109,13 @@ impl Rm<'_> {
                 }
             }
             Location::Http(_) => (true, false),
-            Location::S3(object) if object.bucket.is_empty() => {
-                return Err(Error::usage("s3://: names no bucket").advise("name one; rb removes a bucket"));
+            Location::Object(object) if object.bucket.is_empty() => {
+                return Err(
+                    Error::usage(format!("{root}: names no bucket")).advise("name one; rb removes a bucket")
+                );
             }
-            Location::S3(object) if object.key.is_empty() => (false, true),
-            Location::S3(_) => {
+            Location::Object(object) if object.key.is_empty() => (false, true),
+            Location::Object(_) => {
                 let is_one = match self.store().stat_object(&root) {
                     Ok(_) => true,
                     Err(StoreError::NotFound { .. }) => false,

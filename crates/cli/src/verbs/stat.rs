@@ -123,8 +123,8 @@ fn aligned(fields: &Map<String, Value>) -> String {
 /// The kind of what is at a location. A store has no directories.
 fn word(location: &Location, kind: Kind) -> &'static str {
     match location {
-        Location::S3(object) if object.key.is_empty() => "bucket",
-        Location::S3(_) if kind == Kind::Directory => "prefix",
+        Location::Object(object) if object.key.is_empty() => "bucket",
+        Location::Object(_) if kind == Kind::Directory => "prefix",
         _ => kind.word(),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::{Location, ObjectLocation, Service};
 use firstbyte_store::{Options, Store};
 use firstbyte_testkit::{Reply, Scripted, set_credentials};
 
@@ -23,7 +23,11 @@ impl Keys {
         let server = Scripted::start(move |_, head| answer(&keys, head));
         let options =
             Options { endpoint_url: Some(server.url().to_owned()), retries: 0, ..Options::default() };
-        let base = Location::S3(S3Object { bucket: "bucket".into(), key: String::new() });
+        let base = Location::Object(ObjectLocation {
+            service: Service::S3,
+            bucket: "bucket".into(),
+            key: String::new(),
+        });
         Self { store: Store::new(options).unwrap(), server, base }
     }
 }

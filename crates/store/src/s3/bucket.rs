@@ -1,13 +1,13 @@
 //! CreateBucket and DeleteBucket.
 
-use firstbyte_location::S3Object;
+use firstbyte_location::ObjectLocation;
 
 use super::{Call, Operation, S3, endpoint, xml};
 use crate::{Cancel, Payload, Result};
 
 impl S3 {
     /// `CreateBucket`, in the region of the options.
-    pub(crate) fn create_bucket(&self, bucket: &S3Object) -> Result<()> {
+    pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let region = self.region(&bucket.bucket)?;
         // A request without a body means the first region, whose name no body may have.
         let body = if region == endpoint::FIRST_REGION {
@@ -25,7 +25,7 @@ impl S3 {
     }
 
     /// `DeleteBucket`, which refuses a bucket that is not empty.
-    pub(crate) fn delete_bucket(&self, bucket: &S3Object) -> Result<()> {
+    pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         self.call_text(&Call::new(Operation::DeleteBucket, bucket, &cancel)).map(drop)
     }

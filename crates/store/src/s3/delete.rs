@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::{Location, ObjectLocation};
 
 use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
 
@@ -13,7 +13,7 @@ use super::{Call, S3, protocol};
 
 impl S3 {
     /// `DeleteObject`. A missing key is not an error.
-    pub(crate) fn delete(&self, object: &S3Object) -> Result<()> {
+    pub(crate) fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         match self.call_text(&Call::new(Operation::DeleteObject, object, &cancel)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -22,8 +22,8 @@ impl S3 {
     }
 
     /// `DeleteObjects` for each bucket. Returns the failures.
-    pub(crate) fn delete_many(&self, objects: &[S3Object]) -> Vec<(Location, Error)> {
-        let mut buckets: HashMap<&str, Vec<&S3Object>> = HashMap::new();
+    pub(crate) fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
+        let mut buckets: HashMap<&str, Vec<&ObjectLocation>> = HashMap::new();
         for object in objects {
             buckets.entry(&object.bucket).or_default().push(object);
         }
@@ -31,8 +31,8 @@ impl S3 {
         batches.flat_map(|batch| self.delete_batch(batch)).collect()
     }
 
-    fn delete_batch(&self, batch: &[&S3Object]) -> Vec<(Location, Error)> {
-        let located = |object: &S3Object| Location::S3(object.clone());
+    fn delete_batch(&self, batch: &[&ObjectLocation]) -> Vec<(Location, Error)> {
+        let located = |object: &ObjectLocation| Location::Object(object.clone());
         let of = |key: &str| batch.iter().find(|object| object.key == key);
         match self.send_batch(batch) {
             Ok(deletion) if deletion.error.iter().all(|refused| of(&refused.key).is_some()) => {
@@ -70,17 +70,15 @@ impl S3 {
         }
     }
 
-    fn send_batch(&self, batch: &[&S3Object]) -> Result<Deletion> {
+    fn send_batch(&self, batch: &[&ObjectLocation]) -> Result<Deletion> {
+        let Some(first) = batch.first() else { return Ok(Deletion::default()) };
         let mut body =
             String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
         for object in batch {
             body.push_str(&format!("<Object><Key>{}</Key></Object>", xml::escape(&object.key)));
         }
         body.push_str("</Delete>");
-        let bucket = S3Object {
-            bucket: batch.first().map(|object| object.bucket.clone()).unwrap_or_default(),
-            key: String::new(),
-        };
+        let bucket = first.with_key("");
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::DeleteObjects, &bucket, &cancel);
         call.query.push(("delete", String::new()));

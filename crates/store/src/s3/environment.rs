@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::Options;
 
 /// The value of a variable that is set and not empty.
-pub(super) fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -21,14 +21,14 @@ mod read;
 mod service;
 mod sign;
 mod write;
-mod xml;
+pub(crate) mod xml;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
@@ -38,6 +38,7 @@ use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 pub use credentials::EndpointSource;
 use credentials::Identity;
 use endpoint::Address;
+pub(crate) use environment::variable;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
 use operation::Operation;
@@ -60,7 +61,7 @@ pub(crate) struct S3 {
 /// One request to S3, before it has an address and a signature.
 pub(super) struct Call<'a> {
     operation: Operation,
-    object: &'a S3Object,
+    object: &'a ObjectLocation,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
@@ -69,7 +70,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(operation: Operation, object: &'a S3Object, cancel: &'a Cancel) -> Self {
+    fn new(operation: Operation, object: &'a ObjectLocation, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
         Self { operation, object, query, headers, payload, cancel, throttle: Throttle::default() }
     }
@@ -79,7 +80,7 @@ impl<'a> Call<'a> {
     }
 
     fn place(&self) -> String {
-        Location::S3(self.object.clone()).to_string()
+        self.object.to_string()
     }
 }
 

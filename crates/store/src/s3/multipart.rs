@@ -3,14 +3,14 @@
 //! Each part is sent with the CRC-64/NVME of its bytes, and the completion with that of the whole
 //! object, combined from those of the parts, so the service verifies every byte.
 
-use firstbyte_location::{ByteRange, Location, S3Object, Version};
+use firstbyte_location::{ByteRange, Location, ObjectLocation, Version};
 
+use crate::turns::{Brought, Turns};
 use crate::{
     Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
     Written, answer,
 };
 
-use super::list::{Brought, Turns};
 use super::operation::Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
@@ -18,7 +18,7 @@ use super::{Call, S3, protocol};
 
 impl S3 {
     /// `CreateMultipartUpload`.
-    pub(crate) fn begin_upload(&self, object: &S3Object, options: &PutOptions) -> Result<Upload> {
+    pub(crate) fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload> {
         self.with_checksums(|checked| {
             let mut call = Call::new(Operation::CreateMultipartUpload, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
@@ -30,20 +30,20 @@ impl S3 {
             let (_, body) = self.call_text(&call)?;
             let initiated: Initiated =
                 xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the response"))?;
-            Ok(Upload { location: Location::S3(object.clone()), id: initiated.upload_id })
+            Ok(Upload { location: Location::Object(object.clone()), id: initiated.upload_id })
         })
     }
 
     /// `UploadPart`.
     pub(crate) fn put_part(
         &self,
-        object: &S3Object,
+        object: &ObjectLocation,
         id: &str,
         number: u32,
         payload: Payload<'_>,
         sending: &Sending,
     ) -> Result<Part> {
-        let crc = write::checksum_of(object, payload)?;
+        let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
             let mut call = part_call(Operation::UploadPart, object, id, number, &sending.cancel);
             call.throttle = sending.throttle.clone();
@@ -55,17 +55,17 @@ impl S3 {
             let place = call.place();
             let etag = head.get("etag").ok_or_else(|| protocol(&place, "a part without an ETag"))?.to_owned();
             let checksum = write::confirmed(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
-            Ok(Part { number, size: write::length(payload), etag, checksum })
+            Ok(Part { number, size: payload.length(), etag, checksum })
         })
     }
 
     /// `UploadPartCopy`.
     pub(crate) fn copy_part(
         &self,
-        object: &S3Object,
+        object: &ObjectLocation,
         id: &str,
         number: u32,
-        source: &S3Object,
+        source: &ObjectLocation,
         version: &Version,
         range: ByteRange,
     ) -> Result<Part> {
@@ -83,7 +83,7 @@ impl S3 {
     }
 
     /// `ListParts`, all pages.
-    pub(crate) fn list_parts(&self, object: &S3Object, id: &str) -> Result<Vec<Part>> {
+    pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut parts = Vec::new();
         let (mut marker, mut turns): (Option<String>, _) = (None, Turns::default());
@@ -114,7 +114,7 @@ impl S3 {
     /// `CompleteMultipartUpload`.
     pub(crate) fn complete_upload(
         &self,
-        object: &S3Object,
+        object: &ObjectLocation,
         id: &str,
         parts: &[Part],
         options: &PutOptions,
@@ -149,19 +149,24 @@ impl S3 {
 
     /// A completion is refused if it was done already and only its response was lost. In that case
     /// the object has the checksum of the whole.
-    fn completed_before(&self, object: &S3Object, id: &str, whole: Option<&Checksum>) -> Result<Written> {
+    fn completed_before(
+        &self,
+        object: &ObjectLocation,
+        id: &str,
+        whole: Option<&Checksum>,
+    ) -> Result<Written> {
         let stat = self.head(object, None)?;
         if stat.checksum.is_some() && stat.checksum.as_ref() == whole {
             return Ok(Written { version: stat.version, verified: stat.checksum });
         }
         Err(protocol(
-            &Location::S3(object.clone()).to_string(),
+            &object.to_string(),
             format!("upload {id} does not exist any more, and neither does its object"),
         ))
     }
 
     /// `AbortMultipartUpload`. A missing upload is not an error.
-    pub(crate) fn abort_upload(&self, object: &S3Object, id: &str) -> Result<()> {
+    pub(crate) fn abort_upload(&self, object: &ObjectLocation, id: &str) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::AbortMultipartUpload, object, &cancel);
         call.query.push(("uploadId", id.to_owned()));
@@ -173,9 +178,9 @@ impl S3 {
     }
 
     /// `ListMultipartUploads` under a prefix, all pages.
-    pub(crate) fn stale_uploads(&self, prefix: &S3Object) -> Result<Vec<StaleUpload>> {
+    pub(crate) fn stale_uploads(&self, prefix: &ObjectLocation) -> Result<Vec<StaleUpload>> {
         let cancel = Cancel::new();
-        let bucket = S3Object { bucket: prefix.bucket.clone(), key: String::new() };
+        let bucket = prefix.with_key("");
         let mut uploads = Vec::new();
         let (mut marker, mut turns): (Option<(String, String)>, _) = (None, Turns::default());
         loop {
@@ -193,7 +198,7 @@ impl S3 {
             let (encoding, brought) = (page.encoding_type.as_deref(), Brought::of(&page.upload));
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = xml::key(&pending.key, encoding).into_owned();
-                let location = Location::S3(S3Object { bucket: prefix.bucket.clone(), key });
+                let location = Location::Object(prefix.with_key(key));
                 let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
                 StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
             }));
@@ -214,7 +219,7 @@ impl S3 {
 
 fn part_call<'a>(
     operation: Operation,
-    object: &'a S3Object,
+    object: &'a ObjectLocation,
     id: &str,
     number: u32,
     cancel: &'a Cancel,

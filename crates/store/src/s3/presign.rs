@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::ObjectLocation;
 
 use super::endpoint::{self, Address};
 use super::{S3, sign};
@@ -43,14 +43,14 @@ pub struct Presigned {
 
 impl S3 {
     /// Signs a request in its URL.
-    pub(crate) fn presign(&self, object: &S3Object, presign: &Presign) -> Result<Presigned> {
+    pub(crate) fn presign(&self, object: &ObjectLocation, presign: &Presign) -> Result<Presigned> {
         endpoint::check_bucket(&object.bucket)?;
         let options = &self.client.options;
-        let place = Location::S3(object.clone()).to_string();
+        let place = object.to_string();
         let configured = self.identity.place(options)?;
         if configured.region.is_none() && configured.endpoint_url.is_none() {
             // The signature is for one region. A refusal names it as well as an answer does.
-            match self.stat(&S3Object { bucket: object.bucket.clone(), key: String::new() }) {
+            match self.stat(&object.with_key("")) {
                 Ok(_) | Err(Error::Denied { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,6 +1,6 @@
 //! HeadObject and GetObject.
 
-use firstbyte_location::{Kind, S3Object, Version};
+use firstbyte_location::{Kind, ObjectLocation, Version};
 
 use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
 
@@ -10,7 +10,7 @@ use crate::error::VERSION;
 
 impl S3 {
     /// Describes an object, or else a prefix with keys below it, which counts as a directory.
-    pub(crate) fn stat(&self, object: &S3Object) -> Result<Stat> {
+    pub(crate) fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         let cancel = Cancel::new();
         if object.key.is_empty() {
             let operation =
@@ -34,13 +34,13 @@ impl S3 {
     }
 
     /// True if any key begins with this one and a `/`.
-    pub(crate) fn has_below(&self, object: &S3Object) -> Result<bool> {
+    pub(crate) fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let key = format!("{}/", object.key.trim_end_matches('/'));
-        self.has_keys_under(&S3Object { bucket: object.bucket.clone(), key })
+        self.has_keys_under(&object.with_key(key))
     }
 
     /// `HeadObject`, of the given version if any.
-    pub(crate) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
+    pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
@@ -56,7 +56,7 @@ impl S3 {
     }
 
     /// `GetObject`: one attempt.
-    pub(crate) fn get(&self, object: &S3Object, get: &Get) -> Result<Body> {
+    pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = Call::new(Operation::GetObject, object, &get.cancel);
         call.throttle = get.throttle.clone();
         if let Some(range) = get.range {
@@ -85,7 +85,7 @@ impl S3 {
     }
 
     /// The error for an object that has changed, with its current version.
-    fn changed(&self, object: &S3Object, place: &str, get: &Get) -> Error {
+    fn changed(&self, object: &ObjectLocation, place: &str, get: &Get) -> Error {
         let found = match self.head(object, None) {
             Ok(stat) => stat.version,
             Err(error @ Error::NotFound { .. }) => return error,

@@ -1,18 +1,14 @@
 //! PutObject and CopyObject, and the headers of all writes.
 //!
-//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head. This
-//! leaves the bytes in the page cache for sendfile; both together take less time than sending the
-//! bytes through this process.
+//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
 
-use std::os::unix::fs::FileExt;
-
-use firstbyte_location::{S3Object, Version, to_usize};
+use firstbyte_location::{ObjectLocation, Version};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
 use crate::{
-    Algorithm, BUFFER, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
-    ServerSideEncryption, Written, answer, header_text,
+    Algorithm, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption,
+    Written, answer, header_text,
 };
 
 use super::errors::Refusal;
@@ -27,11 +23,11 @@ impl S3 {
     /// `PutObject`.
     pub(crate) fn put(
         &self,
-        object: &S3Object,
+        object: &ObjectLocation,
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Written> {
-        let crc = checksum_of(object, payload)?;
+        let crc = payload.checksum(Algorithm::Crc64Nvme, &object.to_string())?;
         self.with_checksums(|checked| {
             let mut call = Call::new(Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
@@ -44,7 +40,7 @@ impl S3 {
             let (head, _) = self.call_text(&call)?;
             let stored = head.get(CRC_HEADER).map(ToOwned::to_owned);
             Ok(Written {
-                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(length(payload))),
+                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(payload.length())),
                 verified: confirmed(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
             })
         })
@@ -53,9 +49,9 @@ impl S3 {
     /// `CopyObject`, within the service, at most 5 GiB.
     pub(crate) fn copy(
         &self,
-        source: &S3Object,
+        source: &ObjectLocation,
         version: &Version,
-        object: &S3Object,
+        object: &ObjectLocation,
         options: &PutOptions,
     ) -> Result<Written> {
         let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
@@ -153,7 +149,7 @@ pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
 }
 
 /// Adds the headers that name a version of an object as the source.
-pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Version) {
+pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {
@@ -163,10 +159,10 @@ pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Versio
 
 /// A failed condition on a copy without a condition on the destination means that the source has
 /// changed.
-pub(super) fn changed(error: Error, source: &S3Object, version: &Version) -> Error {
+pub(super) fn changed(error: Error, source: &ObjectLocation, version: &Version) -> Error {
     match error {
         Error::Precondition { .. } => Error::Changed {
-            location: firstbyte_location::Location::S3(source.clone()).to_string(),
+            location: source.to_string(),
             expected: Box::new(version.clone()),
             found: Box::default(),
         },
@@ -188,31 +184,4 @@ pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> R
     };
     ours.verify(&theirs, &place)?;
     Ok(Some(theirs))
-}
-
-pub(super) fn length(payload: Payload<'_>) -> u64 {
-    match payload {
-        Payload::Bytes(bytes) => bytes.len() as u64,
-        Payload::File(_, range) => range.len(),
-    }
-}
-
-/// CRC-64/NVME of a payload.
-pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Checksum> {
-    let (file, range) = match payload {
-        Payload::Bytes(bytes) => return Ok(Hasher::of(Algorithm::Crc64Nvme, bytes)),
-        Payload::File(file, range) => (file, range),
-    };
-    let location = || firstbyte_location::Location::S3(object.clone()).to_string();
-    let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
-    let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
-    let mut offset = range.start;
-    while offset < range.end {
-        let want = step.len().min(to_usize(range.end - offset));
-        file.read_exact_at(&mut step[..want], offset)
-            .map_err(|source| Error::Payload { location: location(), source })?;
-        hasher.update(&step[..want]);
-        offset += want as u64;
-    }
-    Ok(hasher.finish())
 }

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// Parses a response. Returns `None` if it is not the expected XML.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     // From text rather than from a reader, which would copy every event.
     quick_xml::de::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
 /// Parses a response if its outermost element is `root`.
-pub(super) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
+pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim_start();
     let text = text
         .strip_prefix("<?xml")
@@ -134,7 +134,7 @@ pub(super) fn key<'a>(text: &'a str, encoding_type: Option<&str>) -> Cow<'a, str
 }
 
 /// Text for an element or attribute.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }

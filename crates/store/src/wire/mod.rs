@@ -89,6 +89,19 @@ impl Client {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
+    /// A clone for services on this machine or its link, which answer at once or are not there: it
+    /// uses no proxy and waits no longer than `deadline`.
+    pub(crate) fn nearby(&self, deadline: Duration) -> Result<Self> {
+        let options = Options {
+            connect_deadline: deadline,
+            read_deadline: deadline,
+            proxies: crate::Proxies::default(),
+            ..(*self.options).clone()
+        };
+        let routes = Arc::new(Routes::new(&options.proxies)?);
+        Ok(Self { options: Arc::new(options), routes, ..self.clone() })
+    }
+
     /// A request's handle within the client's scope.
     pub(crate) fn scoped_cancel(&self, cancel: &Cancel) -> Cancel {
         self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))

@@ -111,7 +111,7 @@ impl Request<'_> {
                 })?;
             }
         }
-        counters.sent.fetch_add(self.length(), Ordering::Relaxed);
+        counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -123,13 +123,6 @@ impl Request<'_> {
         let grant = self.throttle.grant(most, Instant::now());
         self.cancel.sleep(grant.wait).map_err(io::Error::other)?;
         Ok(grant.bytes)
-    }
-
-    fn length(&self) -> u64 {
-        match self.payload {
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::File(_, range) => range.len(),
-        }
     }
 
     fn head(&self, proxy: Option<&Proxy>) -> String {
@@ -154,7 +147,7 @@ impl Request<'_> {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         if matches!(self.method, Method::Put | Method::Post) {
-            let _ = write!(head, "content-length: {}\r\n", self.length());
+            let _ = write!(head, "content-length: {}\r\n", self.payload.length());
         }
         let _ = write!(head, "user-agent: firstbyte/{}\r\n\r\n", env!("CARGO_PKG_VERSION"));
         head

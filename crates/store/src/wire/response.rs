@@ -102,6 +102,16 @@ impl Head {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// The same head with other names and values of headers, those of `rename`, which drops a
+    /// header by `None`.
+    pub(crate) fn renamed<'a>(
+        &'a self,
+        rename: impl Fn(&'a str, &'a str) -> Option<(String, String)>,
+    ) -> Self {
+        let headers = self.headers().filter_map(|(name, value)| rename(name, value)).collect();
+        Self { headers, reason: self.reason.clone(), ..*self }
+    }
+
     /// `Content-Length`. Two different values are an error.
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;

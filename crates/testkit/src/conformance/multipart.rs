@@ -56,14 +56,18 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     let upload = begin(subject, "x");
     let sent = send(subject, &upload, 2, &content[PART..2 * PART]);
 
-    let stale = subject.store.stale_uploads(&subject.at("x")).unwrap();
-    let found = stale.iter().find(|stale| stale.upload == upload).expect("the upload under its own key");
-    assert!(found.initiated.is_some());
-    if subject.can.stale_by_prefix == Support::Yes {
+    let stale = || subject.store.stale_uploads(&subject.at("x"));
+    let lists = subject.can.lists_uploads.or_refuses(stale);
+    if lists {
+        let stale = stale().unwrap();
+        let found = stale.iter().find(|stale| stale.upload == upload).expect("the upload under its own key");
+        assert!(found.initiated.is_some());
+    }
+    if lists && subject.can.stale_by_prefix == Support::Yes {
         let all = subject.store.stale_uploads(&subject.base).unwrap();
         assert!(all.iter().any(|stale| stale.upload == upload), "{all:?}");
     }
-    let held = subject.store.list_parts(&found.upload).unwrap();
+    let held = subject.store.list_parts(&upload).unwrap();
     let tell = |parts: &[Part]| {
         parts.iter().map(|part| (part.number, part.size, part.etag.clone())).collect::<Vec<_>>()
     };
@@ -74,7 +78,7 @@ pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     parts.push(send(subject, &upload, 3, &content[2 * PART..]));
     subject.store.complete_upload(&upload, &parts, &PutOptions::default()).unwrap();
     assert!(subject.read("x", &Get::default()).unwrap() == content);
-    assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
+    assert!(!lists || stale().unwrap().is_empty());
 }
 
 /// An aborted upload leaves the object unchanged and no parts. Aborting it again is not an error.
@@ -87,8 +91,10 @@ pub fn an_aborted_upload_leaves_no_parts(subject: &Subject) {
     let part = send(subject, &upload, 1, &bytes(33, 1000));
     subject.store.abort_upload(&upload).unwrap();
     subject.store.abort_upload(&upload).expect("what is gone already");
-    assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
-    let completed = subject.store.complete_upload(&upload, &[part], &PutOptions::default());
-    assert_eq!(completed.is_err(), subject.can.refuses_aborted == Support::Yes, "{completed:?}");
+    if subject.can.aborts == Support::Yes {
+        assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
+        let completed = subject.store.complete_upload(&upload, &[part], &PutOptions::default());
+        assert_eq!(completed.is_err(), subject.can.refuses_aborted == Support::Yes, "{completed:?}");
+    }
     assert_eq!(subject.read("x", &Get::default()).unwrap(), b"as it was");
 }

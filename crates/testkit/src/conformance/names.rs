@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::Location;
 use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
 
 use crate::{Subject, Support};
@@ -35,10 +35,15 @@ const ODD: [&str; 22] = [
 
 /// Each name can be written, read, listed and deleted.
 pub fn every_legal_name_is_preserved(subject: &Subject) {
-    for name in ODD {
+    let kept = || ODD.into_iter().filter(|name| !subject.can.refused_names.contains(name));
+    for name in subject.can.refused_names {
+        let refused = put(subject, name, "refused");
+        assert!(matches!(refused, Err(Error::InvalidName { .. })), "{name:?}: {refused:?}");
+    }
+    for name in kept() {
         subject.place(name, name.as_bytes());
     }
-    for name in ODD {
+    for name in kept() {
         let read = subject.read(name, &Get::default()).unwrap_or_else(|error| panic!("{name:?}: {error}"));
         assert_eq!(read, name.as_bytes(), "{name:?}");
         assert_eq!(
@@ -48,14 +53,14 @@ pub fn every_legal_name_is_preserved(subject: &Subject) {
         );
     }
     if subject.can.list == Support::Yes {
-        let mut wanted: Vec<Vec<u8>> = ODD.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let mut wanted: Vec<Vec<u8>> = kept().map(|name| name.as_bytes().to_vec()).collect();
         let dots = subject.can.listed_dots == Support::Yes;
         wanted.retain(|name| dots || !name.starts_with(b"."));
         wanted.sort();
         assert_eq!(listed(subject), wanted);
     }
     if subject.can.write == Support::Yes {
-        ODD.iter().for_each(|name| subject.store.delete(&subject.at(name)).unwrap());
+        kept().for_each(|name| subject.store.delete(&subject.at(name)).unwrap());
         assert!(subject.can.list != Support::Yes || listed(subject).is_empty());
     }
 }
@@ -106,6 +111,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
     }
     let one = "n".repeat(1024);
     if subject.can.long_components.or_refuses(|| put(subject, &one, "long")) {
+        subject.place(&one, b"long");
         assert_eq!(subject.read(&one, &Get::default()).unwrap(), b"long");
     }
     let longest = "n".repeat(255);
@@ -118,7 +124,7 @@ fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
         // The file name of a copy of such an object.
         Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
-        Location::S3(bucket) => Location::S3(S3Object { key: key.to_owned(), ..bucket.clone() }),
+        Location::Object(bucket) => Location::Object(bucket.with_key(key)),
         Location::Http(_) => subject.at(key),
     })
 }

@@ -98,7 +98,7 @@ fn split(
         plan.pieces().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
-    if known.is_some() || !matches!(source, Location::S3(_)) {
+    if known.is_some() || !matches!(source, Location::Object(_)) {
         // It cannot be set already.
         let _ = expected.set(known);
     } else {

@@ -21,7 +21,7 @@ pub(super) fn whole(
 ) -> Result<Started> {
     let mut stat = opened.0.stat().clone();
     let asked_by_range = job.listed_size().is_none();
-    if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::S3(_)) {
+    if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::Object(_)) {
         // Stores send a checksum with whole objects only, and this was asked for as a range.
         let described = requester.stat(&job.source, stat.version.version_id.as_deref())?;
         if described.version.agrees_with(&stat.version) {

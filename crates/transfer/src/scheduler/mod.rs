@@ -12,7 +12,7 @@ mod workers;
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use firstbyte_location::{Location, S3Object, shown};
+use firstbyte_location::{Location, shown};
 use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
 
@@ -209,11 +209,11 @@ impl<'a> Scheduler<'a> {
     /// does not say how much it denies, so this asks once a run.
     fn is_bucket_denied(&self, error: &StoreError) -> bool {
         let StoreError::Denied { location, .. } = error else { return false };
-        let Ok(Location::S3(object)) = Location::parse(location.as_ref()) else { return false };
+        let Ok(Location::Object(object)) = Location::parse(location.as_ref()) else { return false };
         if self.queue().summary.objects > 0 {
             return false;
         }
-        let bucket = Location::S3(S3Object { key: String::new(), ..object });
+        let bucket = Location::Object(object.with_key(""));
         let denied = || matches!(self.context.store.stat(&bucket), Err(StoreError::Denied { .. }));
         *self.denied.get_or_init(denied)
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use firstbyte::environment::{self, Lookup};
-use firstbyte_location::{HttpUrl, Location, S3Object, redacted};
+use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
 use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Store};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -149,7 +149,11 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     // The credential chain may wait for an instance's metadata service: the thread is left behind
     // if it waits too long.
     thread::spawn(move || {
-        let service = Location::S3(S3Object { bucket: String::new(), key: String::new() });
+        let service = Location::Object(ObjectLocation {
+            service: Service::S3,
+            bucket: String::new(),
+            key: String::new(),
+        });
         let first = Store::new(options)
             .and_then(|store| store.list(&service, &ListOptions::default())?.next().transpose());
         // If this fails, the caller has given up waiting.

@@ -13,18 +13,17 @@ mod cut;
 mod pace;
 mod page;
 mod plan;
-mod turns;
 mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{Entry, Location, S3Object};
+use firstbyte_location::{Entry, ObjectLocation};
 
+use crate::turns::{Brought, Turns};
 use crate::{Cancel, Error, ListOptions, ListedPage, Result};
 
 use super::{S3, protocol};
-pub(super) use turns::{Brought, Turns};
 
 use crew::Crew;
 use page::{From, Page, Query};
@@ -33,7 +32,7 @@ impl S3 {
     /// Lists a prefix, a bucket, or (with an empty bucket) the buckets.
     pub(crate) fn list(
         self: &Arc<Self>,
-        object: &S3Object,
+        object: &ObjectLocation,
         options: &ListOptions,
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let query = Query::new(object, options);
@@ -50,17 +49,17 @@ impl S3 {
     }
 
     /// The first page of a listing. One request.
-    pub(crate) fn list_page(&self, object: &S3Object, options: &ListOptions) -> Result<ListedPage> {
+    pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let page = self.first_page(object, &Query::new(object, options))?;
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 
-    fn first_page(&self, object: &S3Object, query: &Query) -> Result<Page> {
+    fn first_page(&self, object: &ObjectLocation, query: &Query) -> Result<Page> {
         let page = self.page(query, &From::Start, &Cancel::new())?;
         // On S3 a prefix exists only while a key begins with it, so an empty page means "not
         // found".
         if !object.key.is_empty() && !query.is_narrowed() && page.last.is_none() && page.next.is_none() {
-            return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
+            return Err(Error::NotFound { location: object.to_string() });
         }
         Ok(page)
     }
@@ -71,7 +70,7 @@ impl S3 {
     }
 
     /// True if any key begins with this one.
-    pub(super) fn has_keys_under(&self, prefix: &S3Object) -> Result<bool> {
+    pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
         let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         let page = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
         Ok(!page.contents.is_empty() || !page.common_prefixes.is_empty())

@@ -1,6 +1,6 @@
 //! Requests one page of a listing and converts the response to entries.
 
-use firstbyte_location::{Entry, Kind, Location, S3Object};
+use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use crate::object::in_listing_order;
 use crate::s3::operation::Operation;
@@ -14,7 +14,7 @@ use super::cut::Grouping;
 /// The parameters shared by all pages of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
-    pub(super) bucket: S3Object,
+    pub(super) bucket: ObjectLocation,
     /// Empty, or ending in `/`.
     prefix: String,
     /// The beginning of names after the prefix.
@@ -47,13 +47,13 @@ pub(super) struct Page {
 }
 
 impl Query {
-    pub(super) fn new(object: &S3Object, options: &ListOptions) -> Self {
+    pub(super) fn new(object: &ObjectLocation, options: &ListOptions) -> Self {
         let mut prefix = object.key.clone();
         if !prefix.is_empty() && !prefix.ends_with('/') {
             prefix.push('/');
         }
         Self {
-            bucket: S3Object { bucket: object.bucket.clone(), key: String::new() },
+            bucket: object.with_key(""),
             start_after: options.start_after.clone(),
             prefix,
             beginning: options.beginning.clone(),
@@ -66,7 +66,7 @@ impl Query {
     /// The location in error messages.
     pub(super) fn place(&self) -> String {
         let key = format!("{}{}", self.prefix, self.beginning);
-        Location::S3(S3Object { bucket: self.bucket.bucket.clone(), key }).to_string()
+        self.bucket.with_key(key).to_string()
     }
 
     /// Adds the parameters of every page of keys to a request.

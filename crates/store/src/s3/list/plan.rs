@@ -15,9 +15,9 @@ use firstbyte_location::Entry;
 
 use super::cut::{Grouping, Shape};
 use super::page::{From, Page};
-use super::turns::{Brought, Turns};
 use crate::Order;
 use crate::object::in_listing_order;
+use crate::turns::{Brought, Turns};
 
 /// Wrong guesses allowed before the first right one. A name of 30 characters may need a guess per
 /// character.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{Location, S3Object};
+use firstbyte_location::ObjectLocation;
 
 use crate::s3::operation::Operation;
 use crate::s3::{Call, S3, protocol, xml};
@@ -18,7 +18,7 @@ impl S3 {
     /// The versions of what is below a prefix or in a bucket, or of the object of that name.
     pub(crate) fn list_versions(
         self: &Arc<Self>,
-        object: &S3Object,
+        object: &ObjectLocation,
         options: &ListOptions,
     ) -> Result<Box<dyn Iterator<Item = Result<ObjectVersion>> + Send>> {
         let mut below = Versions::new(Arc::clone(self), Query::new(object, options));
@@ -26,7 +26,7 @@ impl S3 {
         if object.key.is_empty() || !below.is_empty() {
             return Ok(Box::new(below));
         }
-        let bucket = S3Object { bucket: object.bucket.clone(), key: String::new() };
+        let bucket = object.with_key("");
         let key = object.key.clone();
         let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
         let mut versions = Versions::new(Arc::clone(self), Query::new(&bucket, &alone));
@@ -37,7 +37,7 @@ impl S3 {
         };
         let mut versions = versions.take_while(is_own).peekable();
         match versions.peek() {
-            None => Err(Error::NotFound { location: Location::S3(object.clone()).to_string() }),
+            None => Err(Error::NotFound { location: object.to_string() }),
             Some(_) => Ok(Box::new(versions)),
         }
     }

@@ -9,7 +9,7 @@ const MOST_EMPTY: u32 = 1_000;
 
 /// The pages of a listing or of a range.
 #[derive(Debug, Default)]
-pub(in crate::s3) struct Turns {
+pub(crate) struct Turns {
     /// Hashes of the tokens so far, 8 bytes per 1,000 names.
     seen: HashSet<u64>,
     hasher: RandomState,
@@ -18,7 +18,7 @@ pub(in crate::s3) struct Turns {
 
 /// Whether a page is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::s3) enum Brought {
+pub(crate) enum Brought {
     /// Some names.
     Names,
     /// None.
@@ -30,7 +30,7 @@ impl Turns {
     ///
     /// # Errors
     /// Why the listing must not continue.
-    pub(in crate::s3) fn check(&mut self, token: &str, brought: Brought) -> Result<(), &'static str> {
+    pub(crate) fn check(&mut self, token: &str, brought: Brought) -> Result<(), &'static str> {
         self.empty = if brought == Brought::Names { 0 } else { self.empty + 1 };
         if !self.seen.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
@@ -43,7 +43,7 @@ impl Turns {
 }
 
 impl Brought {
-    pub(in crate::s3) fn of<T>(names: &[T]) -> Self {
+    pub(crate) fn of<T>(names: &[T]) -> Self {
         if names.is_empty() { Self::Nothing } else { Self::Names }
     }
 }

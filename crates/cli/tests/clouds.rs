@@ -1,0 +1,198 @@
+//! `gs://` and `az://`: what the verbs do with each, by its emulator.
+
+mod support;
+
+use std::sync::Arc;
+
+use firstbyte_testkit::{AZURE_KEY, Process, azure_connection, azurite, bytes, fake_gcs_server, free_port};
+use support::{World, names_below};
+
+/// A server and a world with it; the bucket is `ROOT`.
+struct Cloud<S> {
+    _server: S,
+    world: World,
+    root: &'static str,
+}
+
+fn google() -> Cloud<Process> {
+    let server = fake_gcs_server();
+    let mut world = World::new();
+    world.set("STORAGE_EMULATOR_HOST", &server.url());
+    let root = "gs://bucket";
+    world.run(&["mb", root]).ok();
+    Cloud { _server: server, world, root }
+}
+
+/// The server is shared, so each test names a container of its own.
+fn azure(root: &'static str) -> Cloud<Arc<Process>> {
+    let server = azurite();
+    let mut world = World::new();
+    world.set("AZURE_STORAGE_CONNECTION_STRING", &azure_connection(&server.url(), AZURE_KEY));
+    world.run(&["mb", root]).ok();
+    Cloud { _server: server, world, root }
+}
+
+const NAMES: [&str; 4] = ["a", "dir/b", "dir/\u{fc} +%41", "z.gz"];
+
+fn plant(world: &World) {
+    for (seed, name) in (1..).zip(NAMES) {
+        world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
+    }
+}
+
+impl<S> Cloud<S> {
+    fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.root)
+    }
+
+    fn text(&self, words: &[&str]) -> String {
+        String::from_utf8(self.world.run(words).ok().stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn assert_synced(&self, from: &str, to: &str, copied: u64, skipped: u64) {
+        let receipt = self.world.run(&["--json", "sync", from, to]).ok().receipt();
+        let counts = (receipt["objects"].as_u64(), receipt["skipped"].as_u64());
+        assert_eq!(counts, (Some(copied), Some(skipped)), "{receipt}");
+    }
+
+    /// One file of several parts, or by a session, and an empty one.
+    fn files_go_there_and_come_back(&self) {
+        for (name, content) in [("big", bytes(7, (20 << 20) + 3)), ("empty", Vec::new())] {
+            self.world.write(name, &content);
+            self.world.run(&["cp", name, &self.at(name), "--metadata", "run=7"]).ok();
+            self.world.run(&["cp", &self.at(name), "back"]).ok();
+            assert!(self.world.read("back") == content, "{name}");
+            let stat = self.world.run(&["--json", "stat", &self.at(name)]).ok().receipt();
+            assert_eq!(stat["size"].as_u64(), Some(content.len() as u64), "{stat}");
+            assert!(stat.to_string().contains("\"run\":\"7\""), "{stat}");
+        }
+        let part = self.world.run(&["cat", &self.at("big"), "--range", "5000000-5000009"]).ok().stdout;
+        assert_eq!(part, bytes(7, 6 << 20)[5_000_000..5_000_010]);
+        // Within the service, and from there to itself by way of this machine.
+        self.world.run(&["cp", &self.at("big"), &self.at("copies/big")]).ok();
+        self.world.run(&["mv", &self.at("copies/big"), &self.at("copies/moved")]).ok();
+        self.world.run(&["check", "big", &self.at("copies/moved"), "--content"]).ok();
+        self.world.run(&["cp", &self.at("copies/big"), "none"]).fails(1, &["not found"]);
+        self.world.run_with_input(&["cp", "-", &self.at("piped")], &bytes(9, 9_000_000)).ok();
+        assert!(self.world.run(&["cat", &self.at("piped")]).ok().stdout == bytes(9, 9_000_000));
+    }
+
+    fn trees_go_there_and_come_back(&self) {
+        plant(&self.world);
+        // Stores date objects in whole seconds: the files are to be older than the objects.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let tree = self.at("tree");
+        self.assert_synced("tree", &tree, 4, 0);
+        self.assert_synced("tree", &tree, 0, 4);
+        self.assert_synced(&tree, "back", 4, 0);
+        self.assert_synced(&tree, "back", 0, 4);
+        self.assert_synced("back", &tree, 0, 4);
+        for name in names_below(&self.world.path("tree")) {
+            let read = |root: &str| self.world.read(&format!("{root}/{name}"));
+            assert!(read("tree") == read("back"), "{name}");
+        }
+        self.world.write("tree/a", &bytes(77, 10_001));
+        self.assert_synced("tree", &tree, 1, 3);
+        self.world.run(&["check", "tree", &tree, "--content"]).ok();
+
+        assert_eq!(self.text(&["ls", "-R", "-1", &tree]).lines().count(), NAMES.len());
+        assert_eq!(self.text(&["ls", "-1", &tree]), "a\ndir/\nz.gz\n");
+        assert_eq!(self.text(&["ls", "-1", &self.at("tree/*.gz")]).trim(), "z.gz");
+        assert!(self.text(&["du", "-s", &tree]).contains("40001"));
+        assert!(self.text(&["ls", &self.root[..5]]).contains(&self.root[5..]));
+        self.world.run(&["hydrate", "-r", &tree, "--wait"]).ok();
+
+        self.world.run(&["rm", "-r", "-y", &tree]).ok();
+        self.world.run(&["ls", &tree]).fails(1, &["not found"]);
+    }
+
+    fn mistakes_are_explained(&self, scheme: &str) {
+        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "firstbyte ls"]);
+        self.world.run(&["cp", &self.at("none"), "here"]).fails(1, &["not found"]);
+        let missing = format!("{scheme}://no-such-bucket/key");
+        self.world.run(&["cat", &missing]).fails(1, &["not found"]);
+        self.world.write("small", b"small");
+        self.world.run(&["cp", "small", &missing]).fails(1, &["not found"]);
+        self.world.run(&["presign", &self.at("x")]).fails(2, &["not an S3 object"]);
+        self.world.run(&["ls", "--versions", self.root]).fails(1, &["a version of an object"]);
+        self.world
+            .run(&["--request-payer", "cp", "small", &self.at("s"), "--acl", "private"])
+            .fails(1, &["--acl"]);
+        self.world.run(&["cp", &format!("{scheme}:/bucket/key"), "."]).fails(2, &["a `/` is missing"]);
+    }
+}
+
+#[test]
+fn files_go_to_google_and_come_back() {
+    google().files_go_there_and_come_back();
+}
+
+#[test]
+fn files_go_to_azure_and_come_back() {
+    azure("az://files").files_go_there_and_come_back();
+}
+
+#[test]
+fn trees_go_to_google_and_come_back() {
+    google().trees_go_there_and_come_back();
+}
+
+#[test]
+fn trees_go_to_azure_and_come_back() {
+    azure("az://trees").trees_go_there_and_come_back();
+}
+
+#[test]
+fn mistakes_with_google_are_explained() {
+    let cloud = google();
+    cloud.mistakes_are_explained("gs");
+    cloud.world.run(&["rb", cloud.root]).ok();
+    let mut world = World::new();
+    // Nothing listens there.
+    world.set("GCE_METADATA_HOST", &format!("127.0.0.1:{}", free_port()));
+    world.run(&["ls", "gs://bucket"]).fails(1, &["no usable credentials", "GOOGLE_APPLICATION_CREDENTIALS"]);
+    let file = world.write("key.json", br#"{"type": "service_account", "private_key": "hidden"}"#);
+    world.set("GOOGLE_APPLICATION_CREDENTIALS", file.to_str().unwrap());
+    let ran =
+        world.run(&["ls", "gs://bucket"]).fails(1, &["key.json", "neither the key of a service account"]);
+    assert!(!ran.stderr.contains("hidden"), "{ran:?}");
+}
+
+#[test]
+fn mistakes_with_azure_are_explained() {
+    let mut cloud = azure("az://mistakes");
+    cloud.mistakes_are_explained("az");
+    cloud.world.run(&["rb", cloud.root]).fails(1, &["container"]);
+    let wrong = "d3JvbmctYnV0LXNlY3JldA==";
+    let connection = azure_connection(&azurite().url(), wrong);
+    cloud.world.set("AZURE_STORAGE_CONNECTION_STRING", &connection);
+    cloud.world.run(&["ls", cloud.root]).fails(1, &["access denied", "AZURE_STORAGE_KEY"]);
+    // Whatever is logged, neither the key nor what it signs is.
+    let ran = cloud.world.run(&["-vvv", "ls", cloud.root]);
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), ran.stderr);
+    assert!(!said.contains(wrong) && !said.contains("SharedKey"), "{said}");
+    let mut world = World::new();
+    world.run(&["ls", "az://bucket"]).fails(1, &["no storage account", "AZURE_STORAGE_ACCOUNT"]);
+    world.set("AZURE_STORAGE_ACCOUNT", "me");
+    world.set("AZURE_STORAGE_KEY", "hidden!");
+    let ran = world.run(&["ls", "az://bucket"]).fails(1, &["not in base64"]);
+    assert!(!ran.stderr.contains("hidden"), "{ran:?}");
+}
+
+/// A signature instead of a key is sent with each request, and is neither shown nor logged.
+#[test]
+fn a_shared_access_signature_is_not_shown() {
+    let server = azurite();
+    let mut world = World::new();
+    let secret = "c2VjcmV0LXNpZ25hdHVyZQ";
+    let endpoint = format!("{}/devstoreaccount1", server.url());
+    let connection =
+        format!("BlobEndpoint={endpoint};SharedAccessSignature=sv=2021-08-06&sp=rl&sig={secret}");
+    world.set("AZURE_STORAGE_CONNECTION_STRING", &connection);
+    let ran = world.run(&["-vvv", "--log-file", "log", "ls", "az://signed"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("denied"), "{ran:?}");
+    let log = String::from_utf8(world.read("log")).unwrap();
+    assert!(!ran.stderr.contains(secret) && !log.contains(secret), "{ran:?}: {log}");
+}

@@ -1,0 +1,174 @@
+//! The account, and what proves who asks: from the options, else from the variables of Azure's own
+//! clients.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::tokens::Source;
+use crate::s3::variable;
+use crate::wire::Origin;
+use crate::{Options, Signing};
+
+/// The account that Azure's emulators serve, and its key, which are the same everywhere.
+const EMULATED: &str = "devstoreaccount1";
+const EMULATED_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
+
+/// An account at its endpoint.
+pub(super) struct Account {
+    pub(super) name: String,
+    pub(super) origin: Origin,
+    /// What the paths of all requests begin with: nothing, or the account's name at an emulator.
+    pub(super) path: String,
+    pub(super) proof: Proof,
+}
+
+/// What proves who asks.
+pub(super) enum Proof {
+    /// The account's key.
+    Key(Vec<u8>),
+    /// A shared access signature: a query.
+    Signature(String),
+    /// A token of Microsoft Entra.
+    Token(Source),
+    /// Nothing, for public containers.
+    Anonymous,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account({} at {}{})", self.name, self.origin, self.path)
+    }
+}
+
+/// What is said about an account, in a connection string or in variables.
+#[derive(Default)]
+struct Parts {
+    name: Option<String>,
+    key: Option<String>,
+    signature: Option<String>,
+    endpoint: Option<String>,
+    suffix: Option<String>,
+    protocol: Option<String>,
+}
+
+impl Account {
+    /// The account, or why there is none, without secrets.
+    pub(super) fn find(options: &Options) -> Result<Self, String> {
+        let given = options.azure_connection.as_ref().map(|given| given.0.clone());
+        let parts = match given.or_else(|| variable("AZURE_STORAGE_CONNECTION_STRING")) {
+            Some(text) => Parts::of_connection(&text)?,
+            None => Parts {
+                name: variable("AZURE_STORAGE_ACCOUNT").or_else(|| variable("AZURE_STORAGE_ACCOUNT_NAME")),
+                key: variable("AZURE_STORAGE_KEY").or_else(|| variable("AZURE_STORAGE_ACCOUNT_KEY")),
+                signature: variable("AZURE_STORAGE_SAS_TOKEN"),
+                ..Parts::default()
+            },
+        };
+        parts.account(options.signing == Signing::Anonymous)
+    }
+}
+
+impl Parts {
+    /// Parses `NAME=VALUE;...`.
+    fn of_connection(text: &str) -> Result<Self, String> {
+        let mut parts = Self::default();
+        for field in text.split(';').filter(|field| !field.trim().is_empty()) {
+            // The value is not shown: it may be the key.
+            let (name, value) =
+                field.split_once('=').ok_or("the connection string has a part without a `=`")?;
+            let value = Some(value.trim().to_owned());
+            match name.trim().to_ascii_lowercase().as_str() {
+                "usedevelopmentstorage" => {
+                    parts.name = Some(EMULATED.to_owned());
+                    parts.key = Some(EMULATED_KEY.to_owned());
+                    parts.endpoint.get_or_insert_with(|| EMULATED_ENDPOINT.to_owned());
+                }
+                "accountname" => parts.name = value,
+                "accountkey" => parts.key = value,
+                "sharedaccesssignature" => parts.signature = value,
+                "blobendpoint" => parts.endpoint = value,
+                "endpointsuffix" => parts.suffix = value,
+                "defaultendpointsprotocol" => parts.protocol = value,
+                _ => {}
+            }
+        }
+        Ok(parts)
+    }
+
+    fn account(self, is_anonymous: bool) -> Result<Account, String> {
+        let name = match (self.name, &self.endpoint) {
+            (Some(name), _) => name,
+            // A signature with its endpoint needs no name.
+            (None, Some(_)) => String::new(),
+            (None, None) => return Err("no storage account is named".to_owned()),
+        };
+        let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if !name.bytes().all(legal) {
+            return Err("the name of the storage account has more than small letters and digits".to_owned());
+        }
+        let endpoint = self.endpoint.unwrap_or_else(|| {
+            let protocol = self.protocol.as_deref().unwrap_or("https");
+            format!("{protocol}://{name}.blob.{}", self.suffix.as_deref().unwrap_or("core.windows.net"))
+        });
+        let unusable = || format!("{endpoint} is no endpoint; write http(s)://HOST[:PORT]");
+        let origin = Origin::parse_url(&endpoint).ok_or_else(unusable)?;
+        let rest = endpoint.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
+        let path = rest.find('/').map(|at| rest[at..].trim_end_matches('/').to_owned()).unwrap_or_default();
+        let proof = match (self.key, self.signature) {
+            _ if is_anonymous => Proof::Anonymous,
+            (Some(key), _) => Proof::Key(
+                BASE64_STANDARD.decode(key.trim()).map_err(|_| "the account's key is not in base64")?,
+            ),
+            (None, Some(signature)) => Proof::Signature(signature.trim_start_matches('?').to_owned()),
+            (None, None) => Proof::Token(Source::find()),
+        };
+        Ok(Account { name, origin, path, proof })
+    }
+}
+
+/// A target with a shared access signature.
+pub(super) fn with_signature(target: &str, signature: &str) -> String {
+    let sign = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{sign}{signature}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(text: &str) -> Result<Account, String> {
+        Parts::of_connection(text)?.account(false)
+    }
+
+    #[test]
+    fn a_connection_string_names_account_endpoint_and_key() {
+        let found =
+            account("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=aGlkZGVu;EndpointSuffix=x.y")
+                .unwrap();
+        assert_eq!((found.origin.to_string().as_str(), found.path.as_str()), ("me.blob.x.y:443", ""));
+        assert!(matches!(&found.proof, Proof::Key(key) if key == b"hidden"));
+        assert!(!format!("{found:?}").contains("hidden"));
+        let found = account("UseDevelopmentStorage=true").unwrap();
+        assert_eq!((found.origin.port, found.path.as_str()), (10_000, "/devstoreaccount1"));
+        let found = account("BlobEndpoint=http://h:1/me/;SharedAccessSignature=?sv=1&sig=x=").unwrap();
+        assert_eq!(found.path, "/me");
+        assert!(matches!(&found.proof, Proof::Signature(text) if text == "sv=1&sig=x="));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_connection_string_is_said_without_its_key() {
+        for text in [
+            "AccountKey=hidden",
+            "AccountName=a;hidden",
+            "AccountName=a;AccountKey=hidden!",
+            "AccountName=h/idden",
+        ] {
+            let error = account(text).unwrap_err();
+            assert!(!error.contains("hidden") && !error.contains('\n'), "{error}");
+        }
+    }
+}

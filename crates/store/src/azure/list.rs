@@ -1,0 +1,60 @@
+//! `List Blobs` and `List Containers`.
+
+use firstbyte_location::{Entry, Kind};
+
+use super::xml::{self, Item, Named};
+use super::{Azure, path, protocol};
+use crate::rest::{Call, Page, Query, Service as _, directory_entry};
+use crate::wire::Method;
+use crate::{Cancel, Result, answer};
+
+impl Azure {
+    pub(super) fn list_page_of(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+        let cancel = Cancel::new();
+        let is_service = query.bucket.bucket.is_empty();
+        let path = if is_service { "/".to_owned() } else { path(&query.bucket) };
+        let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        call.query.push(("comp", "list".to_owned()));
+        if !is_service {
+            call.query.push(("restype", "container".to_owned()));
+            call.query.push(("prefix", query.prefix()));
+            call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
+        }
+        call.query.extend(token.map(|token| ("marker", token.to_owned())));
+        call.query.extend(most.map(|most| ("maxresults", most.to_string())));
+        call.query.retain(|(_, value)| !value.is_empty());
+        let (_, body) = self.call(&call)?;
+        let listing =
+            xml::listing(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
+        if is_service {
+            let bucket = |container: &Named| Entry {
+                modified: container.properties.last_modified.as_deref().and_then(answer::http_date),
+                ..directory_entry(format!("{}/", container.name()).into_bytes())
+            };
+            let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
+            let next = listing.next_marker.filter(|marker| !marker.is_empty());
+            return Ok(Page { brought_names: !entries.is_empty(), entries, next });
+        }
+        let (mut blobs, mut prefixes) = (Vec::new(), Vec::new());
+        for item in listing.blobs.items {
+            match item {
+                Item::Blob(blob) => blobs.push((blob.name(), entry(blob))),
+                Item::BlobPrefix(prefix) => prefixes.push(prefix.name()),
+                Item::Other => {}
+            }
+        }
+        Ok(query.page(blobs.into_iter(), prefixes.into_iter(), listing.next_marker))
+    }
+}
+
+fn entry(blob: Named) -> Entry {
+    let properties = blob.properties;
+    Entry {
+        size: properties.content_length,
+        modified: properties.last_modified.as_deref().and_then(answer::http_date),
+        // Listings have it without quotes.
+        etag: properties.etag.map(|etag| format!("\"{}\"", etag.trim_matches('"'))),
+        storage_class: properties.access_tier.filter(|tier| tier != "Hot"),
+        ..Entry::named(Vec::new(), Kind::File)
+    }
+}

@@ -1,0 +1,246 @@
+//! The Azure Blob Storage backend. A container is a bucket, a blob an object, its ETag its version.
+
+mod account;
+mod list;
+mod multipart;
+mod sign;
+mod tokens;
+mod write;
+mod xml;
+
+use std::sync::{Arc, OnceLock};
+
+use firstbyte_location::{ObjectLocation, Version};
+
+use crate::rest::{Address, Call, Page, Query, Refusal, Service, Tokens, encoded, protocol};
+use crate::wire::{Client, Head, Method};
+use crate::{Asked, Body, Cancel, Error, Get, Result, Signing, Stat, answer};
+
+use account::{Account, Proof};
+
+/// The version of the interface: the first in which one request writes 5,000 MiB, with some years
+/// of improvements to errors.
+const VERSION: &str = "2021-08-06";
+
+/// An Azure storage account.
+pub(crate) struct Azure {
+    client: Arc<Client>,
+    account: Arc<OnceLock<std::result::Result<Account, String>>>,
+    tokens: Arc<Tokens>,
+}
+
+impl Azure {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client, account: Arc::default(), tokens: Arc::default() }
+    }
+
+    /// Returns the account with another clone of its client.
+    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+        Self { client, account: Arc::clone(&self.account), tokens: Arc::clone(&self.tokens) }
+    }
+
+    /// `Get Blob`: one attempt.
+    pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
+        let mut call = Call::new(Method::Get, object, path(object), &get.cancel);
+        call.throttle = get.throttle.clone();
+        if let Some(range) = get.range {
+            call.header("range", answer::range_header(range));
+        }
+        if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
+            call.header("if-match", etag);
+        }
+        self.open(&call, get, described)
+    }
+
+    fn account(&self, place: &str) -> Result<&Account> {
+        let found = self.account.get_or_init(|| Account::find(&self.client.options));
+        found
+            .as_ref()
+            .map_err(|detail| Error::Credentials { location: place.to_owned(), detail: detail.clone() })
+    }
+}
+
+impl Service for Azure {
+    fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Addresses and signs a call.
+    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
+        let place = call.place();
+        let account = self.account(&place)?;
+        if let Signing::Keys(_) = self.client.options.signing {
+            let why = "is for S3; write AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY".to_owned();
+            return Err(Error::Options { what: "an access key".to_owned(), why });
+        }
+        let mut headers = call.headers.clone();
+        headers.push(("x-ms-version".to_owned(), VERSION.to_owned()));
+        let mut target = format!("{}{}", account.path, call.target());
+        match &account.proof {
+            Proof::Anonymous => {}
+            Proof::Key(key) => sign::sign(call, account, key, &mut headers),
+            Proof::Signature(signature) => target = account::with_signature(&target, signature),
+            Proof::Token(source) => {
+                let fetch = || source.fetch(call.object, &self.client, cancel);
+                headers.push(("authorization".to_owned(), self.tokens.header(fetch)?));
+            }
+        }
+        Ok(Address { origin: account.origin.clone(), target, headers })
+    }
+
+    fn renew(&self) -> bool {
+        self.tokens.forget()
+    }
+
+    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+        let asked = match self.client.options.signing {
+            Signing::Anonymous => Asked::Unsigned,
+            _ => Asked::Azure,
+        };
+        let location = call.place();
+        let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
+        match (refusal.code.as_str(), refusal.head.status) {
+            ("ContainerNotFound", _) => Error::NotFound { location: container() },
+            // What the condition `If-None-Match: *` found.
+            ("BlobAlreadyExists", _) => Error::Precondition { location },
+            ("BlobArchived" | "BlobBeingRehydrated", _) => {
+                Error::Archived { location, class: "Archive".to_owned() }
+            }
+            // Whether the container is private or missing, it does not tell strangers.
+            ("ResourceNotFound", 404) if asked == Asked::Unsigned => {
+                Error::Denied { location, detail: refusal.code, request: asked }
+            }
+            ("PublicAccessNotPermitted" | "NoAuthenticationInformation", _) => {
+                Error::Denied { location, detail: refusal.code, request: asked }
+            }
+            _ => refusal.into_error(location, asked),
+        }
+    }
+
+    /// `Get Blob Properties`.
+    fn head(&self, object: &ObjectLocation) -> Result<Stat> {
+        let cancel = Cancel::new();
+        let call = Call::new(Method::Head, object, path(object), &cancel);
+        let (head, _) = self.call(&call)?;
+        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        stat.ranges = Some(true);
+        Ok(stat)
+    }
+
+    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+        self.list_page_of(query, token, most)
+    }
+
+    /// `Delete Blob`.
+    fn delete(&self, object: &ObjectLocation) -> Result<()> {
+        let cancel = Cancel::new();
+        match self.call(&Call::new(Method::Delete, object, path(object), &cancel)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The path of a blob or container.
+fn path(object: &ObjectLocation) -> String {
+    let container = encoded(&object.bucket);
+    if object.key.is_empty() {
+        format!("/{container}")
+    } else {
+        format!("/{container}/{}", encoded(&object.key))
+    }
+}
+
+/// Refuses a name that the service would change.
+fn check_name(object: &ObjectLocation) -> Result<()> {
+    if object.key.contains('\\') {
+        let why = "Azure takes a backslash in a name for a slash".to_owned();
+        return Err(Error::InvalidName { location: object.to_string(), why });
+    }
+    Ok(())
+}
+
+/// A head with the names that S3 has for its headers.
+fn described(mut head: Head) -> Head {
+    // What Azurite answers instead of a refusal if a range of an empty blob was asked for.
+    if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
+        head.status = 200;
+    }
+    let whole = head.status != 206;
+    head.renamed(|name, value| {
+        let renamed = match name {
+            // That of a range, if it is there at all.
+            "content-md5" if !whole => return None,
+            "content-md5" => answer::AZURE_MD5,
+            "x-ms-access-tier" if value == "Hot" => return None,
+            "x-ms-access-tier" => "x-amz-storage-class",
+            _ => match name.strip_prefix("x-ms-meta-") {
+                Some(key) => {
+                    return Some((format!("{}{}", answer::USER_PREFIX, decoded_name(key)), value.to_owned()));
+                }
+                None => name,
+            },
+        };
+        Some((renamed.to_owned(), value.to_owned()))
+    })
+}
+
+/// A name of metadata as Azure allows it, an identifier of C#: other characters are written as
+/// `_xHHHH_`, as .NET's `XmlConvert` does.
+fn encoded_name(name: &str) -> String {
+    let mut encoded = String::new();
+    for (at, symbol) in name.char_indices() {
+        let escaped = symbol == '_' && name[at..].starts_with("_x");
+        let legal = symbol.is_ascii_alphabetic() || symbol == '_' || (at > 0 && symbol.is_ascii_digit());
+        if legal && !escaped {
+            encoded.push(symbol);
+        } else {
+            encoded.push_str(&format!("_x{:04x}_", u32::from(symbol)));
+        }
+    }
+    encoded
+}
+
+/// The inverse of [`encoded_name`].
+fn decoded_name(name: &str) -> String {
+    let (mut decoded, mut rest) = (String::new(), name);
+    while let Some(at) = rest.find("_x") {
+        let code = rest[at + 2..].split_once('_').filter(|(digits, _)| digits.len() >= 4);
+        let symbol = code.and_then(|(digits, _)| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+        decoded.push_str(&rest[..at]);
+        match (symbol, code) {
+            (Some(symbol), Some((_, after))) => {
+                decoded.push(symbol);
+                rest = after;
+            }
+            _ => {
+                decoded.push_str("_x");
+                rest = &rest[at + 2..];
+            }
+        }
+    }
+    decoded + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_metadata_become_identifiers() {
+        assert_eq!(encoded_name("empty-not"), "empty_x002d_not");
+        assert_eq!(encoded_name("7_x"), "_x0037__x005f_x");
+        assert_eq!(decoded_name("a_xyz_b"), "a_xyz_b");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_survives(name in "[a-z0-9_x-]{1,20}|\\PC{1,8}") {
+            let sent = encoded_name(&name);
+            prop_assert!(sent.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+            prop_assert!(!sent.starts_with(|first: char| first.is_ascii_digit()));
+            prop_assert_eq!(decoded_name(&sent), name);
+        }
+    }
+}

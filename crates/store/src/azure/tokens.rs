@@ -1,0 +1,144 @@
+//! Tokens of Microsoft Entra: by a client's secret, by a workload's identity, or by the identity
+//! that Azure manages for a machine, an app or a function.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstbyte_location::{ObjectLocation, redacted};
+
+use crate::rest::{Call, Token, ask_for_token, form};
+use crate::s3::variable;
+use crate::wire::{Client, Method, Origin};
+use crate::{Cancel, Error, Result};
+
+/// Where tokens are given for what a client proves.
+const AUTHORITY: &str = "https://login.microsoftonline.com";
+/// What tokens are asked for.
+const RESOURCE: &str = "https://storage.azure.com/";
+/// Where a virtual machine asks for the token of its own identity.
+const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
+/// Longest wait for the metadata server, which answers within a second if there is one.
+const METADATA_WAIT: Duration = Duration::from_secs(3);
+
+/// The source of tokens.
+pub(super) enum Source {
+    /// A client with a secret.
+    Secret { tenant: String, client: String, secret: String },
+    /// A workload, whose cluster writes its proof to a file and renews it.
+    Workload { tenant: String, client: String, file: String },
+    /// The identity of an app or function, which has its own endpoint.
+    App { endpoint: String, header: String, client: Option<String> },
+    /// The identity of the virtual machine.
+    Machine { client: Option<String> },
+}
+
+impl Source {
+    /// The first source whose variables are set.
+    pub(super) fn find() -> Self {
+        let (tenant, client) = (variable("AZURE_TENANT_ID"), variable("AZURE_CLIENT_ID"));
+        if let (Some(tenant), Some(client)) = (tenant, client.clone()) {
+            if let Some(secret) = variable("AZURE_CLIENT_SECRET") {
+                return Self::Secret { tenant, client, secret };
+            }
+            if let Some(file) = variable("AZURE_FEDERATED_TOKEN_FILE") {
+                return Self::Workload { tenant, client, file };
+            }
+        }
+        match (variable("IDENTITY_ENDPOINT"), variable("IDENTITY_HEADER")) {
+            (Some(endpoint), Some(header)) => Self::App { endpoint, header, client },
+            _ => Self::Machine { client },
+        }
+    }
+
+    pub(super) fn fetch(
+        &self,
+        object: &ObjectLocation,
+        client: &Arc<Client>,
+        cancel: &Cancel,
+    ) -> Result<Token> {
+        let scope = format!("{RESOURCE}.default");
+        match self {
+            Self::Secret { tenant, client: id, secret } => {
+                let fields = [
+                    ("grant_type", "client_credentials"),
+                    ("client_id", id),
+                    ("client_secret", secret),
+                    ("scope", &scope),
+                ];
+                post(object, client, tenant, &form(&fields), cancel)
+            }
+            Self::Workload { tenant, client: id, file } => {
+                let proof = std::fs::read_to_string(file).map_err(|error| {
+                    refused(object, format!("AZURE_FEDERATED_TOKEN_FILE {file}: {error}"))
+                })?;
+                let fields = [
+                    ("grant_type", "client_credentials"),
+                    ("client_id", id),
+                    ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+                    ("client_assertion", proof.trim()),
+                    ("scope", &scope),
+                ];
+                post(object, client, tenant, &form(&fields), cancel)
+            }
+            Self::App { endpoint, header, client: id } => {
+                let header = ("x-identity-header", header.as_str());
+                managed(object, client, (endpoint, "2019-08-01"), header, id.as_deref(), cancel)
+            }
+            Self::Machine { client: id } => {
+                let endpoint = (METADATA_SERVER, "2018-02-01");
+                let token = managed(object, client, endpoint, ("metadata", "true"), id.as_deref(), cancel);
+                token.map_err(|error| match error {
+                    Error::Cancelled | Error::Server { .. } => error,
+                    _ => {
+                        let detail = "no key, signature or identity is set, and no metadata server answers";
+                        refused(object, detail.to_owned())
+                    }
+                })
+            }
+        }
+    }
+}
+
+fn refused(object: &ObjectLocation, detail: String) -> Error {
+    Error::Credentials { location: object.to_string(), detail }
+}
+
+fn post(
+    object: &ObjectLocation,
+    client: &Arc<Client>,
+    tenant: &str,
+    body: &str,
+    cancel: &Cancel,
+) -> Result<Token> {
+    let authority = variable("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.to_owned());
+    let (origin, _) = parsed(object, &authority)?;
+    let path = format!("/{}/oauth2/v2.0/token", crate::rest::encoded(tenant));
+    let call = Call::new(Method::Post, object, path, cancel);
+    ask_for_token(client, &call, &origin, Some(body), cancel)
+}
+
+/// A token from a service on this machine or its link.
+fn managed(
+    object: &ObjectLocation,
+    client: &Arc<Client>,
+    (endpoint, version): (&str, &str),
+    header: (&str, &str),
+    id: Option<&str>,
+    cancel: &Cancel,
+) -> Result<Token> {
+    let (origin, path) = parsed(object, endpoint)?;
+    let mut call = Call::new(Method::Get, object, path, cancel);
+    call.query.push(("api-version", version.to_owned()));
+    call.query.push(("resource", RESOURCE.to_owned()));
+    call.query.extend(id.map(|id| ("client_id", id.to_owned())));
+    call.header(header.0, header.1);
+    ask_for_token(&Arc::new(client.nearby(METADATA_WAIT)?), &call, &origin, None, cancel)
+}
+
+fn parsed(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {
+    let origin = Origin::parse_url(url);
+    let rest = url.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
+    let path = rest.find('/').map_or("/", |at| &rest[at..]);
+    let origin = origin.ok_or_else(|| refused(object, format!("{} is no URL", redacted(url))))?;
+    Ok((origin, path.to_owned()))
+}

@@ -1,0 +1,161 @@
+//! `Put Blob`, `Copy Blob`, and containers.
+
+use std::time::Duration;
+
+use firstbyte_location::{ObjectLocation, Version};
+
+use super::account::{Proof, with_signature};
+use super::{Azure, check_name, encoded_name, path, protocol};
+use crate::rest::{Call, Service as _, refuse_s3_options};
+use crate::wire::{Head, Method};
+use crate::{
+    Algorithm, Cancel, Error, Metadata, Payload, Precondition, PutOptions, Result, Written, answer,
+    header_text,
+};
+
+/// The pause before a copy that is under way is looked at again.
+const COPYING: Duration = Duration::from_millis(500);
+
+impl Azure {
+    /// `Put Blob`. The service checks the MD5, and keeps it with the blob.
+    pub(crate) fn put(
+        &self,
+        object: &ObjectLocation,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        check_name(object)?;
+        let md5 = payload.checksum(Algorithm::Md5, &object.to_string())?;
+        let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
+        call.throttle = options.sending.throttle.clone();
+        call.payload = payload;
+        call.header("x-ms-blob-type", "BlockBlob");
+        call.header("content-md5", md5.to_base64());
+        self.describe(&mut call, &options.metadata)?;
+        condition(&mut call, &options.precondition);
+        let (head, _) = self.call(&call)?;
+        Ok(Written { version: version(&head, Some(payload.length())), verified: Some(md5) })
+    }
+
+    /// `Copy Blob`, within the account. Large blobs are copied after the response.
+    pub(crate) fn copy(
+        &self,
+        source: &ObjectLocation,
+        pinned: &Version,
+        object: &ObjectLocation,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        check_name(object)?;
+        let account = self.account(&object.to_string())?;
+        let mut url = format!("{}{}", account.path, path(source));
+        match &account.proof {
+            // A token does not prove to the source who asks.
+            Proof::Token(_) | Proof::Anonymous => {
+                let location = object.to_string();
+                return Err(Error::Unsupported {
+                    location,
+                    what: "a copy within the account, without its key",
+                });
+            }
+            Proof::Signature(signature) => url = with_signature(&url, signature),
+            Proof::Key(_) => {}
+        }
+        let scheme = if account.origin.tls { "https" } else { "http" };
+        let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
+        call.header("x-ms-copy-source", format!("{scheme}://{}{url}", account.origin.authority()));
+        if let Some(etag) = pinned.if_match() {
+            call.header("x-ms-source-if-match", etag);
+        }
+        condition(&mut call, &options.precondition);
+        if options.metadata != Metadata::default() {
+            self.describe_user(&mut call, &options.metadata);
+        }
+        let copied = self.call(&call).map_err(|error| match (error, &options.precondition) {
+            (Error::Precondition { .. }, Precondition::None) => Error::Changed {
+                location: source.to_string(),
+                expected: Box::new(pinned.clone()),
+                found: Box::default(),
+            },
+            (error, _) => error,
+        });
+        let (head, _) = copied?;
+        self.wait_for_copy(object, head, &options.sending.cancel)?;
+        Ok(Written { version: self.head(object)?.version, verified: None })
+    }
+
+    fn wait_for_copy(&self, object: &ObjectLocation, first: Head, cancel: &Cancel) -> Result<()> {
+        let call = Call::new(Method::Head, object, path(object), cancel);
+        let wait = self.client.scoped_cancel(cancel);
+        let mut head = first;
+        loop {
+            match head.get("x-ms-copy-status") {
+                Some("pending") => wait.sleep(COPYING)?,
+                Some("success") => return Ok(()),
+                other => {
+                    let why = head.get("x-ms-copy-status-description").or(other).unwrap_or("no status");
+                    return Err(protocol(&object.to_string(), format!("the copy ended: {why}")));
+                }
+            }
+            head = self.call(&call)?.0;
+        }
+    }
+
+    /// Adds the headers for metadata and storage options.
+    pub(super) fn describe(&self, call: &mut Call<'_>, metadata: &Metadata) -> Result<()> {
+        refuse_s3_options(&self.client.options)?;
+        if let Some(content_type) = &metadata.content_type {
+            call.header("x-ms-blob-content-type", content_type);
+        }
+        for (name, value) in &metadata.headers {
+            if answer::KEPT_HEADERS.contains(&name.as_str()) {
+                call.header(&format!("x-ms-blob-{name}"), value);
+            }
+        }
+        if let Some(class) = &self.client.options.storage_class {
+            call.header("x-ms-access-tier", class);
+        }
+        self.describe_user(call, metadata);
+        Ok(())
+    }
+
+    fn describe_user(&self, call: &mut Call<'_>, metadata: &Metadata) {
+        for (name, value) in &metadata.user {
+            call.header(&format!("x-ms-meta-{}", encoded_name(name)), header_text::encode(value));
+        }
+        if let Some(modified) = metadata.modified {
+            call.header(&format!("x-ms-meta-{}", answer::MTIME), answer::format_rfc3339(modified));
+        }
+    }
+
+    /// `Create Container`.
+    pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Put, bucket, path(bucket), &cancel);
+        call.query.push(("restype", "container".to_owned()));
+        self.call(&call).map(drop)
+    }
+
+    /// Refuses: the service deletes a container with all that is in it.
+    pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
+        let what = "to delete a container only if it is empty";
+        Err(Error::Unsupported { location: bucket.to_string(), what })
+    }
+}
+
+/// Adds the header of a conditional write.
+pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
+    match precondition {
+        Precondition::None => {}
+        Precondition::Absent => call.header("if-none-match", "*"),
+        Precondition::Matches(version) => {
+            if let Some(etag) = version.if_match() {
+                call.header("if-match", etag);
+            }
+        }
+    }
+}
+
+/// The version that a write has made.
+pub(super) fn version(head: &Head, size: Option<u64>) -> Version {
+    Version { size, etag: head.get("etag").map(ToOwned::to_owned), ..Version::default() }
+}

@@ -1,0 +1,268 @@
+//! Endpoint and credentials: from the options, else from the variables of Google's own clients.
+//!
+//! The sources are Google's application default credentials, in their order: the file that
+//! `GOOGLE_APPLICATION_CREDENTIALS` names, the file that `gcloud auth application-default login`
+//! has written, and the metadata server of a machine of Google's. Each gives a token for an hour.
+//! A file is read again for each token.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use firstbyte_location::{ObjectLocation, redacted, shown};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::rest::{Call, Token, Tokens, ask_for_token, form};
+use crate::s3::variable;
+use crate::wire::{Client, Method, Origin};
+use crate::{Cancel, Error, Options, Result, Signing};
+
+const GOOGLE: &str = "https://storage.googleapis.com";
+/// Where tokens are given for what a file proves.
+const TOKENS: &str = "https://oauth2.googleapis.com/token";
+/// What tokens are asked for: objects and buckets.
+const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
+/// The metadata server, by the address that its name has everywhere.
+const METADATA_SERVER: &str = "169.254.169.254";
+/// Longest wait for the metadata server, which answers within milliseconds if there is one.
+const METADATA_WAIT: Duration = Duration::from_secs(2);
+/// Validity of the assertion that is exchanged for a token, the longest allowed.
+const ASSERTION: Duration = Duration::from_secs(60 * 60);
+
+/// Where requests go.
+pub(super) struct Place {
+    pub(super) origin: Origin,
+    /// An emulator reads no credentials, and gets none.
+    pub(super) is_emulator: bool,
+}
+
+/// Finds the endpoint, and tokens.
+#[derive(Default)]
+pub(super) struct Identity {
+    place: OnceLock<std::result::Result<Place, String>>,
+    tokens: Tokens,
+}
+
+impl Identity {
+    pub(super) fn place(&self, options: &Options) -> Result<&Place> {
+        self.place.get_or_init(|| find_place(options)).as_ref().map_err(|url| Error::Options {
+            what: "STORAGE_EMULATOR_HOST".to_owned(),
+            why: format!("`{}` is not an endpoint; write http://HOST:PORT", redacted(url)),
+        })
+    }
+
+    /// The value of an `Authorization` header.
+    pub(super) fn authorization(
+        &self,
+        object: &ObjectLocation,
+        client: &Arc<Client>,
+        cancel: &Cancel,
+    ) -> Result<String> {
+        if let Signing::Keys(_) = client.options.signing {
+            let why = "is for S3; Google's credentials are found as its own clients find them".to_owned();
+            return Err(Error::Options { what: "an access key".to_owned(), why });
+        }
+        self.tokens.header(|| fetch(object, client, cancel))
+    }
+
+    pub(super) fn forget(&self) -> bool {
+        self.tokens.forget()
+    }
+}
+
+fn find_place(options: &Options) -> std::result::Result<Place, String> {
+    let emulator = options.google_endpoint.clone().or_else(|| variable("STORAGE_EMULATOR_HOST"));
+    let is_emulator = emulator.is_some();
+    let url = emulator.unwrap_or_else(|| GOOGLE.to_owned());
+    let with_scheme = if url.contains("://") { url.clone() } else { format!("http://{url}") };
+    Origin::parse_url(&with_scheme).map(|origin| Place { origin, is_emulator }).ok_or(url)
+}
+
+/// The project that pays, or whose buckets are meant.
+pub(super) fn project() -> Result<String> {
+    variable("GOOGLE_CLOUD_QUOTA_PROJECT").or_else(|| variable("GOOGLE_CLOUD_PROJECT")).ok_or_else(|| {
+        Error::Options {
+            what: "gs://".to_owned(),
+            why: "set GOOGLE_CLOUD_PROJECT to name the project".to_owned(),
+        }
+    })
+}
+
+/// A file of credentials.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum File {
+    ServiceAccount {
+        client_email: String,
+        private_key: String,
+        private_key_id: Option<String>,
+        token_uri: Option<String>,
+    },
+    AuthorizedUser {
+        client_id: String,
+        client_secret: String,
+        refresh_token: String,
+        token_uri: Option<String>,
+    },
+}
+
+/// A token by the first source there is.
+fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
+    let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
+    let refused = |why: String| Error::Credentials {
+        location: object.to_string(),
+        detail: format!("{}: {why}", shown(&path)),
+    };
+    let (url, body) = request(&path).map_err(refused)?;
+    let origin =
+        Origin::parse_url(&url).ok_or_else(|| refused(format!("token_uri {} is no URL", redacted(&url))))?;
+    let path = url.split_once("://").and_then(|(_, rest)| Some(rest[rest.find('/')?..].to_owned()));
+    let call = Call::new(Method::Post, object, path.unwrap_or_else(|| "/".to_owned()), cancel);
+    ask_for_token(client, &call, &origin, Some(&body), cancel)
+}
+
+/// The file of credentials, whether it can be read or not if it was named.
+fn file() -> Option<PathBuf> {
+    if let Some(named) = variable("GOOGLE_APPLICATION_CREDENTIALS") {
+        return Some(named.into());
+    }
+    let directory = variable("CLOUDSDK_CONFIG").map(PathBuf::from);
+    let directory = directory.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config/gcloud")));
+    directory.map(|it| it.join("application_default_credentials.json")).filter(|path| path.exists())
+}
+
+/// The URL that gives tokens for a file, and what to send to it. The error does not show the file.
+fn request(path: &Path) -> std::result::Result<(String, String), String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let url = |given: Option<String>| given.unwrap_or_else(|| TOKENS.to_owned());
+    let file = serde_json::from_slice(&text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => {
+            "neither the key of a service account nor the login of a user".to_owned()
+        }
+        _ => format!("not JSON at line {}", error.line()),
+    })?;
+    match file {
+        File::AuthorizedUser { client_id, client_secret, refresh_token, token_uri } => {
+            let fields = [
+                ("grant_type", "refresh_token"),
+                ("client_id", &client_id),
+                ("client_secret", &client_secret),
+                ("refresh_token", &refresh_token),
+            ];
+            Ok((url(token_uri), form(&fields)))
+        }
+        File::ServiceAccount { client_email, private_key, private_key_id, token_uri } => {
+            let url = url(token_uri);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let header = json!({ "alg": "RS256", "typ": "JWT", "kid": private_key_id });
+            let (begins, ends) = (now.as_secs(), (now + ASSERTION).as_secs());
+            let claims =
+                json!({ "iss": client_email, "scope": SCOPE, "aud": url, "iat": begins, "exp": ends });
+            let assertion = signed(&header.to_string(), &claims.to_string(), &private_key)?;
+            let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+            let body = form(&[("grant_type", grant), ("assertion", &assertion)]);
+            Ok((url, body))
+        }
+    }
+}
+
+/// A signed assertion (RFC 7515).
+fn signed(header: &str, claims: &str, private_key: &str) -> std::result::Result<String, String> {
+    let unusable = |what: &str| format!("its private key {what}");
+    let der = PrivatePkcs8KeyDer::from_pem_slice(private_key.as_bytes())
+        .map_err(|_| unusable("is not in PEM, as PKCS #8"))?;
+    let key = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| unusable("is no RSA key"))?;
+    let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let message = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));
+    let mut signature = vec![0; key.public_modulus_len()];
+    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message.as_bytes(), &mut signature)
+        .map_err(|_| unusable("cannot sign"))?;
+    Ok(format!("{message}.{}", encode(&signature)))
+}
+
+fn from_metadata_server(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
+    let host = variable("GCE_METADATA_HOST").unwrap_or_else(|| METADATA_SERVER.to_owned());
+    let none = |detail| Error::Credentials { location: object.to_string(), detail };
+    let origin = Origin::parse(false, &host)
+        .ok_or_else(|| none(format!("GCE_METADATA_HOST is {host}, which is no host")))?;
+    let path = "/computeMetadata/v1/instance/service-accounts/default/token".to_owned();
+    let mut call = Call::new(Method::Get, object, path, cancel);
+    call.query.push(("scopes", SCOPE.to_owned()));
+    call.header("metadata-flavor", "Google");
+    let client = Arc::new(client.nearby(METADATA_WAIT)?);
+    match ask_for_token(&client, &call, &origin, None, cancel) {
+        Err(error @ (Error::Cancelled | Error::Server { .. })) => Err(error),
+        Err(_) => Err(none("no file of credentials, and no metadata server".to_owned())),
+        token => token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use aws_lc_rs::encoding::AsDer as _;
+    use aws_lc_rs::rsa::{KeyPair, KeySize};
+    use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use base64::prelude::BASE64_STANDARD;
+
+    use super::*;
+
+    fn file(content: &serde_json::Value) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content.to_string().as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_assertion_of_a_service_account_is_signed_by_its_key() {
+        let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
+        let der: aws_lc_rs::encoding::Pkcs8V1Der<'static> = key.as_der().unwrap();
+        let pem = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            BASE64_STANDARD.encode(der.as_ref())
+        );
+        let file = file(&json!({
+            "type": "service_account", "client_email": "me@p", "private_key": pem, "private_key_id": "7",
+            "token_uri": "http://127.0.0.1:9/token", "project_id": "p",
+        }));
+        let (url, body) = request(file.path()).unwrap();
+        assert_eq!(url, "http://127.0.0.1:9/token");
+        let assertion = body.split_once("assertion=").unwrap().1;
+        let parts: Vec<&str> = assertion.split('.').collect();
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+        let claims: serde_json::Value = serde_json::from_slice(&decode(parts[1])).unwrap();
+        assert_eq!((claims["iss"].as_str(), claims["aud"].as_str()), (Some("me@p"), Some(url.as_str())));
+        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key());
+        let message = format!("{}.{}", parts[0], parts[1]);
+        public.verify(message.as_bytes(), &decode(parts[2])).unwrap();
+    }
+
+    #[test]
+    fn the_login_of_a_user_is_sent_as_a_form() {
+        let file = file(&json!({
+            "type": "authorized_user", "client_id": "a b", "client_secret": "c&d", "refresh_token": "e",
+        }));
+        let (url, body) = request(file.path()).unwrap();
+        assert_eq!(url, TOKENS);
+        assert!(body.contains("client_id=a%20b&client_secret=c%26d&refresh_token=e"), "{body}");
+    }
+
+    #[test]
+    fn an_unusable_file_is_refused_without_its_content() {
+        let unknown = json!({ "type": "external_account", "secret": "hidden" });
+        let broken = json!({ "type": "service_account", "client_email": "x", "private_key": "hidden" });
+        for content in [unknown, broken] {
+            let error = request(file(&content).path()).unwrap_err();
+            assert!(!error.contains("hidden") && !error.contains('\n'), "{error}");
+        }
+        assert!(request(Path::new("/no/such/file")).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Pages of objects and of buckets.
+
+use firstbyte_location::{Entry, Kind};
+use serde::Deserialize;
+
+use super::{Google, JSON, credentials, json_path};
+use crate::rest::{Call, Page, Query, Service as _, directory_entry, protocol};
+use crate::wire::Method;
+use crate::{Cancel, PAGE, Result, answer};
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ObjectList {
+    items: Vec<Object>,
+    prefixes: Vec<String>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Object {
+    name: String,
+    size: String,
+    updated: String,
+    storage_class: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BucketList {
+    items: Vec<Bucket>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Bucket {
+    name: String,
+    time_created: String,
+}
+
+impl Google {
+    pub(super) fn object_page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+        let cancel = Cancel::new();
+        let path = format!("{}/o", json_path(&query.bucket));
+        let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        let fields = "items(name,size,updated,storageClass),prefixes,nextPageToken";
+        call.query.push(("fields", fields.to_owned()));
+        call.query.push(("prefix", query.prefix()));
+        call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
+        // The first name of a listing is the first after the offset, or the offset itself.
+        call.query.extend(query.start_after().map(|key| ("startOffset", key)));
+        call.query.extend(token.map(|token| ("pageToken", token.to_owned())));
+        match (most, query.delimiter()) {
+            (Some(most), _) => call.query.push(("maxResults", most.to_string())),
+            (None, None) => call.query.push(("maxResults", PAGE.to_string())),
+            // The service's own limit is the same. fake-gcs-server repeats all prefixes on every
+            // page if it is asked for pages.
+            (None, Some(_)) => {}
+        }
+        let (_, body) = self.call(&call)?;
+        let list: ObjectList = serde_json::from_slice(&body)
+            .map_err(|error| protocol(&call.place(), format!("no listing in the response: {error}")))?;
+        let entry = |object: Object| {
+            let entry = Entry {
+                size: object.size.parse().ok(),
+                modified: answer::rfc3339(&object.updated),
+                storage_class: object.storage_class.filter(|class| class != "STANDARD"),
+                ..Entry::named(Vec::new(), Kind::File)
+            };
+            (object.name, entry)
+        };
+        Ok(query.page(list.items.into_iter().map(entry), list.prefixes.into_iter(), list.next_page_token))
+    }
+
+    pub(super) fn bucket_page(&self, query: &Query, token: Option<&str>) -> Result<Page> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Get, &query.bucket, JSON.to_owned(), &cancel);
+        if !self.identity.place(&self.client.options)?.is_emulator {
+            call.query.push(("project", credentials::project()?));
+        }
+        call.query.extend(token.map(|token| ("pageToken", token.to_owned())));
+        let (_, body) = self.call(&call)?;
+        let list: BucketList = serde_json::from_slice(&body)
+            .map_err(|error| protocol(&call.place(), format!("no buckets in the response: {error}")))?;
+        let entry = |bucket: Bucket| Entry {
+            modified: answer::rfc3339(&bucket.time_created),
+            ..directory_entry(format!("{}/", bucket.name).into_bytes())
+        };
+        let entries: Vec<_> = list.items.into_iter().map(entry).collect();
+        let next = list.next_page_token.filter(|token| !token.is_empty());
+        Ok(Page { brought_names: !entries.is_empty(), entries, next })
+    }
+}

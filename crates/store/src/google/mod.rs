@@ -1,0 +1,169 @@
+//! The Google Cloud Storage backend.
+//!
+//! Bytes and descriptions are read by the XML interface, the only one that sends an object's
+//! metadata in the head of its bytes. All else is by the JSON interface. The generation of an
+//! object is its version.
+
+mod credentials;
+mod list;
+mod write;
+
+use std::sync::Arc;
+
+use firstbyte_location::{Algorithm, ObjectLocation, Version};
+
+use crate::rest::{Address, Call, Page, Query, Refusal, Service, encoded, protocol};
+use crate::wire::{Client, Head, Method};
+use crate::{Asked, Body, Cancel, Error, Get, Result, Signing, Stat, answer, header_text};
+
+use credentials::Identity;
+
+/// Path of the JSON interface.
+const JSON: &str = "/storage/v1/b";
+
+/// Google Cloud Storage, or an emulator of it.
+pub(crate) struct Google {
+    client: Arc<Client>,
+    identity: Arc<Identity>,
+}
+
+impl Google {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client, identity: Arc::default() }
+    }
+
+    /// Returns the service with another clone of its client.
+    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+        Self { client, identity: Arc::clone(&self.identity) }
+    }
+
+    /// `GET`: one attempt.
+    pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
+        let mut call = Call::new(Method::Get, object, read_path(object), &get.cancel);
+        call.throttle = get.throttle.clone();
+        // Otherwise what is stored as gzip would be sent unpacked.
+        call.header("accept-encoding", "gzip");
+        if let Some(range) = get.range {
+            call.header("range", answer::range_header(range));
+        }
+        if let Some(version) = &get.version {
+            call.query.extend(version.version_id.clone().map(|id| ("generation", id)));
+        }
+        self.open(&call, get, described)
+    }
+
+    /// Describes one generation of an object, by default the current one.
+    pub(crate) fn stat_version(&self, object: &ObjectLocation, generation: Option<&str>) -> Result<Stat> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Head, object, read_path(object), &cancel);
+        call.header("accept-encoding", "gzip");
+        if let Some(generation) = generation {
+            if !generation.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(Error::NotFound { location: format!("{object}: version {generation}") });
+            }
+            call.query.push(("generation", generation.to_owned()));
+        }
+        let (head, _) = self.call(&call)?;
+        let mut stat = answer::stat(&described(head.clone()), head.content_length(&call.place())?);
+        stat.ranges = Some(true);
+        Ok(stat)
+    }
+}
+
+impl Service for Google {
+    fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
+        let mut headers = call.headers.clone();
+        let place = self.identity.place(&self.client.options)?;
+        if !place.is_emulator && self.client.options.signing != Signing::Anonymous {
+            let authorization = self.identity.authorization(call.object, &self.client, cancel)?;
+            headers.push(("authorization".to_owned(), authorization));
+        }
+        if self.client.options.request_payer {
+            headers.push(("x-goog-user-project".to_owned(), credentials::project()?));
+        }
+        Ok(Address { origin: place.origin.clone(), target: call.target(), headers })
+    }
+
+    fn renew(&self) -> bool {
+        self.identity.forget()
+    }
+
+    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+        let asked = match self.client.options.signing {
+            Signing::Anonymous => Asked::Unsigned,
+            _ => Asked::Google,
+        };
+        // A call to the bucket that finds nothing misses the bucket.
+        let location = match call.object.key.is_empty() {
+            true => call.place().trim_end_matches('/').to_owned(),
+            false => call.place(),
+        };
+        refusal.into_error(location, asked)
+    }
+
+    fn head(&self, object: &ObjectLocation) -> Result<Stat> {
+        self.stat_version(object, None)
+    }
+
+    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+        if query.bucket.bucket.is_empty() {
+            self.bucket_page(query, token)
+        } else {
+            self.object_page(query, token, most)
+        }
+    }
+
+    fn delete(&self, object: &ObjectLocation) -> Result<()> {
+        let cancel = Cancel::new();
+        match self.call(&Call::new(Method::Delete, object, json_path(object), &cancel)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The path of an object in the XML interface.
+fn read_path(object: &ObjectLocation) -> String {
+    format!("/{}/{}", encoded(&object.bucket), encoded(&object.key))
+}
+
+/// The path of an object or bucket in the JSON interface.
+fn json_path(object: &ObjectLocation) -> String {
+    let bucket = encoded(&object.bucket);
+    if object.key.is_empty() {
+        format!("{JSON}/{bucket}")
+    } else {
+        format!("{JSON}/{bucket}/o/{}", encoded(&object.key))
+    }
+}
+
+/// A head with the names that S3 has for its headers.
+fn described(head: Head) -> Head {
+    head.renamed(|name, value| {
+        let renamed = match name {
+            // The generation says the same, and every interface has it.
+            "etag" => return None,
+            "x-goog-generation" => "x-amz-version-id",
+            "x-goog-storage-class" if value == "STANDARD" => return None,
+            "x-goog-storage-class" => "x-amz-storage-class",
+            "x-goog-hash" => {
+                let crc = value.split(',').find_map(|hash| hash.trim().strip_prefix("crc32c="))?;
+                return Some((Algorithm::Crc32c.header()?.to_owned(), crc.to_owned()));
+            }
+            _ => match name.strip_prefix("x-goog-meta-") {
+                Some(key) => return Some((format!("{}{key}", answer::USER_PREFIX), value.to_owned())),
+                None => name,
+            },
+        };
+        Some((renamed.to_owned(), value.to_owned()))
+    })
+}
+
+/// The version with this generation.
+fn version(generation: String, size: Option<u64>) -> Version {
+    Version { size, version_id: Some(generation), ..Version::default() }
+}

@@ -1,0 +1,249 @@
+//! Writes: whole objects, copies within the service, buckets.
+//!
+//! A small object is one request, with its description before its bytes. A larger one is described
+//! by a first request, and its bytes are sent from where they are by a second. The service has the
+//! CRC-32C before the bytes, and keeps them only if they have it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use firstbyte_location::{ObjectLocation, Version};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Google, JSON, credentials, header_text, json_path, protocol, version};
+use crate::rest::{Call, Service as _, encoded, refuse_s3_options};
+use crate::retry::Retry;
+use crate::wire::Method;
+use crate::{
+    Algorithm, Cancel, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, Written, answer,
+};
+
+/// Most bytes that are copied to go with their description.
+const TOGETHER: u64 = 256 << 10;
+
+/// What the service answers about an object.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Resource {
+    generation: String,
+    size: String,
+    crc32c: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rewritten {
+    done: bool,
+    rewrite_token: Option<String>,
+    resource: Option<Resource>,
+}
+
+impl Google {
+    pub(crate) fn put(
+        &self,
+        object: &ObjectLocation,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        let place = object.to_string();
+        let crc = payload.checksum(Algorithm::Crc32c, &place)?;
+        let mut description = self.describe(&options.metadata)?;
+        description.insert("name".to_owned(), Value::from(object.key.as_str()));
+        description.insert("crc32c".to_owned(), Value::from(crc.to_base64()));
+        let description = Value::from(description).to_string();
+        let body = if payload.length() <= TOGETHER {
+            self.put_together(object, &description, payload, options)?
+        } else {
+            self.put_by_session(object, &description, payload, options)?
+        };
+        let stored: Resource = serde_json::from_slice(&body)
+            .map_err(|error| protocol(&place, format!("no object in the response: {error}")))?;
+        let theirs = stored.crc32c.as_deref().and_then(|text| Checksum::from_base64(Algorithm::Crc32c, text));
+        if let Some(theirs) = &theirs {
+            crc.verify(theirs, &place)?;
+        }
+        Ok(Written { version: version(stored.generation, Some(payload.length())), verified: theirs })
+    }
+
+    /// A write of description and bytes by one request.
+    fn put_together(
+        &self,
+        object: &ObjectLocation,
+        description: &str,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Vec<u8>> {
+        // Chosen at random, so that no content can have it.
+        let random = RandomState::new();
+        let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
+        let content_type = options.metadata.content_type.as_deref().unwrap_or("application/octet-stream");
+        let mut body = format!(
+            "--{boundary}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{description}\r\n\
+             --{boundary}\r\ncontent-type: {content_type}\r\n\r\n"
+        )
+        .into_bytes();
+        payload.append_to(&mut body, &object.to_string())?;
+        body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+        let mut call = upload_call(object, "multipart", options);
+        call.header("content-type", format!("multipart/related; boundary={boundary}"));
+        call.payload = Payload::Bytes(&body);
+        self.call(&call).map(|(_, body)| body)
+    }
+
+    /// A write by a session. After a failure another one is begun.
+    fn put_by_session(
+        &self,
+        object: &ObjectLocation,
+        description: &str,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Vec<u8>> {
+        let mut begin = upload_call(object, "resumable", options);
+        begin.throttle = firstbyte_pacing::Throttle::default();
+        begin.header("content-type", "application/json; charset=UTF-8");
+        begin.header("x-upload-content-length", payload.length().to_string());
+        begin.payload = Payload::Bytes(description.as_bytes());
+        let mut retry = Retry::new(&self.client, begin.cancel);
+        loop {
+            let (head, _) = self.call(&begin)?;
+            // Only its path and query: the session is at the service that was asked.
+            let session = head
+                .get("location")
+                .and_then(|url| Some(url.split_once("://")?.1))
+                .and_then(|rest| Some(rest[rest.find('/')?..].to_owned()))
+                .ok_or_else(|| protocol(&begin.place(), "no session in the response"))?;
+            let mut send = Call::new(Method::Put, object, session, begin.cancel);
+            send.payload = payload;
+            send.throttle = options.sending.throttle.clone();
+            let sent = self.send(&send).and_then(|reply| match reply {
+                Ok((_, incoming)) => incoming.collect(1 << 20),
+                Err(refusal) => Err(self.refused(&send, refusal)),
+            });
+            match sent {
+                Ok(body) => return Ok(body),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
+    }
+
+    /// Copies within the service, in as many steps as it takes.
+    pub(crate) fn copy(
+        &self,
+        source: &ObjectLocation,
+        pinned: &Version,
+        object: &ObjectLocation,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        let path =
+            format!("{}/rewriteTo{}", json_path(source), json_path(object).trim_start_matches("/storage/v1"));
+        let described = self.describe(&options.metadata)?;
+        let keeps = options.metadata == Metadata::default();
+        let body = if keeps { String::new() } else { Value::from(described).to_string() };
+        let mut token: Option<String> = None;
+        loop {
+            let mut call = Call::new(Method::Post, object, path.clone(), &options.sending.cancel);
+            if let Some(generation) = &pinned.version_id {
+                call.query.push(("sourceGeneration", generation.clone()));
+            }
+            call.query.extend(condition(&options.precondition));
+            call.query.extend(token.clone().map(|token| ("rewriteToken", token)));
+            call.header("content-type", "application/json; charset=UTF-8");
+            call.payload = Payload::Bytes(body.as_bytes());
+            let (_, answer) = self.call(&call).map_err(|error| self.source_changed(error, source, pinned))?;
+            let rewritten: Rewritten = serde_json::from_slice(&answer)
+                .map_err(|error| protocol(&call.place(), format!("no copy in the response: {error}")))?;
+            match (rewritten.resource.filter(|_| rewritten.done), rewritten.rewrite_token) {
+                (Some(stored), _) => {
+                    let size = stored.size.parse().ok().or(pinned.size);
+                    return Ok(Written { version: version(stored.generation, size), verified: None });
+                }
+                (None, Some(next)) if token.as_ref() != Some(&next) => token = Some(next),
+                _ => return Err(protocol(&call.place(), "a copy that neither ends nor goes on")),
+            }
+        }
+    }
+
+    /// A generation that was replaced does not exist any more.
+    fn source_changed(&self, error: Error, source: &ObjectLocation, pinned: &Version) -> Error {
+        if !matches!(error, Error::NotFound { .. }) {
+            return error;
+        }
+        match self.head(source) {
+            Ok(stat) if stat.version.agrees_with(pinned) => error,
+            Ok(stat) => Error::Changed {
+                location: source.to_string(),
+                expected: Box::new(pinned.clone()),
+                found: Box::new(stat.version),
+            },
+            Err(other) => other,
+        }
+    }
+
+    /// The description of an object to write.
+    fn describe(&self, metadata: &Metadata) -> Result<Map<String, Value>> {
+        refuse_s3_options(&self.client.options)?;
+        let mut user = Map::new();
+        for (name, value) in &metadata.user {
+            user.insert(name.clone(), Value::from(header_text::encode(value)));
+        }
+        if let Some(modified) = metadata.modified {
+            user.insert(answer::MTIME.to_owned(), Value::from(answer::format_rfc3339(modified)));
+        }
+        let mut description = Map::new();
+        let mut say = |name: &str, value: Option<&String>| {
+            description.extend(value.map(|value| (name.to_owned(), Value::from(value.as_str()))));
+        };
+        say("contentType", metadata.content_type.as_ref());
+        say("cacheControl", metadata.headers.get("cache-control"));
+        say("contentDisposition", metadata.headers.get("content-disposition"));
+        say("contentEncoding", metadata.headers.get("content-encoding"));
+        say("contentLanguage", metadata.headers.get("content-language"));
+        say("storageClass", self.client.options.storage_class.as_ref());
+        if !user.is_empty() {
+            description.insert("metadata".to_owned(), Value::from(user));
+        }
+        Ok(description)
+    }
+
+    /// Makes a bucket, in the region of the options.
+    pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
+        let mut description = json!({ "name": bucket.bucket });
+        if let Some(region) = &self.client.options.region {
+            description["location"] = Value::from(region.as_str());
+        }
+        let (body, cancel) = (description.to_string(), Cancel::new());
+        let mut call = Call::new(Method::Post, bucket, JSON.to_owned(), &cancel);
+        if !self.identity.place(&self.client.options)?.is_emulator {
+            call.query.push(("project", credentials::project()?));
+        }
+        call.header("content-type", "application/json; charset=UTF-8");
+        call.payload = Payload::Bytes(body.as_bytes());
+        self.call(&call).map(drop)
+    }
+
+    /// Deletes a bucket; the service refuses one that is not empty.
+    pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
+        let cancel = Cancel::new();
+        self.call(&Call::new(Method::Delete, bucket, json_path(bucket), &cancel)).map(drop)
+    }
+}
+
+fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptions) -> Call<'a> {
+    let path = format!("/upload{JSON}/{}/o", encoded(&object.bucket));
+    let mut call = Call::new(Method::Post, object, path, &options.sending.cancel);
+    call.throttle = options.sending.throttle.clone();
+    call.query.push(("uploadType", kind.to_owned()));
+    call.query.push(("name", object.key.clone()));
+    call.query.extend(condition(&options.precondition));
+    call
+}
+
+/// The condition of a write. The generation of an object that does not exist is 0.
+fn condition(precondition: &Precondition) -> Option<(&'static str, String)> {
+    let generation = match precondition {
+        Precondition::None => return None,
+        Precondition::Absent => "0".to_owned(),
+        Precondition::Matches(version) => version.version_id.clone()?,
+    };
+    Some(("ifGenerationMatch", generation))
+}

@@ -1,0 +1,281 @@
+//! What the backends of Google and Azure share: one request of their REST interfaces, its retries,
+//! and what both do alike with them.
+//!
+//! A backend says how a request is addressed and signed, what a refusal means, and how one object
+//! and one page of a listing are requested ([`Service`]). The rest follows from that.
+
+mod pages;
+mod refusal;
+mod tokens;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Version};
+use firstbyte_pacing::Throttle;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::retry::Retry;
+use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
+use crate::{
+    Body, Cancel, Error, Get, ListOptions, ListedPage, Metadata, Options, Payload, Result, STACK, Stat,
+    answer,
+};
+
+pub(crate) use pages::{Page, Query, directory_entry};
+pub(crate) use refusal::Refusal;
+pub(crate) use tokens::{Token, Tokens, ask_for_token, form};
+
+/// Longest text of a response: more than a page of names.
+const LONGEST_TEXT: usize = 32 << 20;
+/// Deletions at once. Both services delete by one request for each object.
+const DELETIONS: usize = 16;
+/// Bytes to encode in a part of a path or query: all but the unreserved (RFC 3986, 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// One part of a path, or a value of a query, in a request.
+pub(crate) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
+}
+
+/// One request, before it has an address and a signature.
+pub(crate) struct Call<'a> {
+    /// What is called about, for messages.
+    pub(crate) object: &'a ObjectLocation,
+    pub(crate) method: Method,
+    /// Encoded, from the root of the service.
+    pub(crate) path: String,
+    /// Not encoded.
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) payload: Payload<'a>,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) throttle: Throttle,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(method: Method, object: &'a ObjectLocation, path: String, cancel: &'a Cancel) -> Self {
+        let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
+        Self { object, method, path, query, headers, payload, cancel, throttle: Throttle::default() }
+    }
+
+    pub(crate) fn header(&mut self, name: &str, value: impl Into<String>) {
+        self.headers.push((name.to_owned(), value.into()));
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.object.to_string()
+    }
+
+    /// Path and query as on the request line.
+    pub(crate) fn target(&self) -> String {
+        let mut target = self.path.clone();
+        let mut sign = if target.contains('?') { '&' } else { '?' };
+        for (name, value) in &self.query {
+            target.push_str(&format!("{sign}{name}={}", encoded(value)));
+            sign = '&';
+        }
+        target
+    }
+}
+
+/// Where a call goes, with what proves who asks.
+pub(crate) struct Address {
+    pub(crate) origin: Origin,
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A response whose body is unread, or a refusal.
+pub(crate) type Reply = std::result::Result<(Head, Incoming), Refusal>;
+
+/// An object store with a REST interface.
+pub(crate) trait Service: Sized + Send + Sync + 'static {
+    fn client(&self) -> &Arc<Client>;
+
+    /// Addresses and signs a call.
+    fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address>;
+
+    /// Drops a token that the service has refused. True if another may be had.
+    fn renew(&self) -> bool;
+
+    /// The error for a refusal.
+    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error;
+
+    /// Describes one object, never a prefix.
+    fn head(&self, object: &ObjectLocation) -> Result<Stat>;
+
+    /// One page of a listing, of at most `most` names if given; of buckets if the query has none.
+    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page>;
+
+    /// Deletes one object. A missing one is not an error.
+    fn delete(&self, object: &ObjectLocation) -> Result<()>;
+
+    /// Sends a call once, or twice if its token was refused.
+    fn send(&self, call: &Call<'_>) -> Result<Reply> {
+        let (client, place) = (self.client(), call.place());
+        let cancel = client.scoped_cancel(call.cancel);
+        let mut renewed = false;
+        loop {
+            let Address { origin, target, headers } = self.address(call, &cancel)?;
+            let request = Request {
+                place: &place,
+                origin: &origin,
+                method: call.method,
+                target,
+                headers,
+                payload: call.payload,
+                cancel: &cancel,
+                throttle: &call.throttle,
+            };
+            // Neither the target nor the headers: they may hold a signature.
+            tracing::debug!(method = call.method.as_str(), place, query = ?call.query, "request");
+            let (head, incoming) = client.send(&request)?;
+            if head.status < 300 {
+                return Ok(Ok((head, incoming)));
+            }
+            let refusal = Refusal::new(head, &incoming.collect(LONGEST_TEXT)?);
+            if refusal.head.status != 401 || renewed || !self.renew() {
+                return Ok(Err(refusal));
+            }
+            renewed = true;
+            client.counters.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a call, and retries after transient failures.
+    fn call(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
+        let mut retry = Retry::new(self.client(), call.cancel);
+        loop {
+            let sent = self.send(call).and_then(|reply| match reply {
+                Ok((head, incoming)) => Ok((head, incoming.collect(LONGEST_TEXT)?)),
+                Err(refusal) => Err(self.refused(call, refusal)),
+            });
+            match sent {
+                Ok(done) => return Ok(done),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
+    }
+
+    /// Describes an object, or else a prefix with keys below it, which counts as a directory.
+    fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
+        if object.key.is_empty() {
+            // Who may list need not be allowed to read what describes the bucket.
+            let query = Query::new(object, &ListOptions::default());
+            return self.page(&query, None, Some(1)).map(|_| directory());
+        }
+        match self.head(object) {
+            // An empty object `NAME/` is a directory marker.
+            Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
+                Ok(Stat { kind: Kind::Directory, ..marker })
+            }
+            Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(directory()),
+            other => other,
+        }
+    }
+
+    /// True if any key begins with this one and a `/`.
+    fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
+        let prefix = object.with_key(format!("{}/", object.key.trim_end_matches('/')));
+        let query = Query::new(&prefix, &ListOptions { recursive: true, ..ListOptions::default() });
+        Ok(self.page(&query, None, Some(1))?.brought_names)
+    }
+
+    /// The body of a GET, after checking that it is of the version asked for.
+    fn open(&self, call: &Call<'_>, get: &Get, described: impl Fn(Head) -> Head) -> Result<Body> {
+        let place = call.place();
+        match self.send(call)? {
+            Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
+            Err(refusal) => match (refusal.head.status, &get.version) {
+                (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
+                // A generation that was replaced does not exist any more.
+                (404 | 412, Some(_)) => Err(self.changed(call.object, get)),
+                _ => Err(self.refused(call, refusal)),
+            },
+        }
+    }
+
+    /// The error for an object that is not of the version asked for, with its current one.
+    fn changed(&self, object: &ObjectLocation, get: &Get) -> Error {
+        let found = match self.head(object) {
+            Ok(stat) => stat.version,
+            Err(error @ Error::NotFound { .. }) => return error,
+            Err(_) => Version::default(),
+        };
+        let expected = get.version.clone().unwrap_or_default();
+        Error::Changed { location: object.to_string(), expected: Box::new(expected), found: Box::new(found) }
+    }
+
+    /// Lists a prefix, a bucket, or (with an empty bucket) the buckets, page after page.
+    fn list(
+        self: &Arc<Self>,
+        object: &ObjectLocation,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        pages::list(Arc::clone(self), object, options)
+    }
+
+    /// The first page of a listing.
+    fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
+        let page = pages::first(self, &Query::new(object, options))?;
+        Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
+    }
+
+    /// Deletes objects, several at once. Returns the failures.
+    fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut failed = Vec::new();
+            while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let outcome = self.delete(object);
+                failed.extend(outcome.err().map(|error| (Location::Object(object.clone()), error)));
+            }
+            failed
+        };
+        std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
+            // This thread works too, so that a lack of threads is no failure.
+            let others: Vec<_> = (1..DELETIONS.min(objects.len())).filter_map(start).collect();
+            let mut failed = work();
+            for other in others {
+                match other.join() {
+                    Ok(more) => failed.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            failed
+        })
+    }
+}
+
+/// A bucket or prefix has no content and no version.
+fn directory() -> Stat {
+    Stat {
+        kind: Kind::Directory,
+        version: Version::default(),
+        modified: None,
+        metadata: Metadata::default(),
+        checksum: None,
+        ranges: None,
+        storage_class: None,
+    }
+}
+
+/// Refuses options of writes that only S3 has, rather than ignoring them.
+pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
+    let given = [
+        ("--acl", options.acl.is_some()),
+        ("--tag", !options.tags.is_empty()),
+        ("--sse", options.encryption.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((what, _)) => Err(Error::Options { what: what.to_owned(), why: "only S3 has it".to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// The error for a response that cannot be used.
+pub(crate) fn protocol(place: &str, detail: impl ToString) -> Error {
+    Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
+}

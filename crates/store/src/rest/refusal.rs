@@ -1,0 +1,76 @@
+//! Reads error responses: JSON from Google, XML from Azure and from Google's reads.
+
+use serde::Deserialize;
+
+use crate::s3::{retry_after, xml};
+use crate::wire::Head;
+use crate::{Asked, Error};
+
+/// An error response.
+pub(crate) struct Refusal {
+    pub(crate) head: Head,
+    /// The service's code, or else the status text.
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+/// `{"error": {...}}`.
+#[derive(Deserialize)]
+struct JsonBody {
+    error: JsonError,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct JsonError {
+    message: String,
+    errors: Vec<JsonReason>,
+}
+
+#[derive(Deserialize)]
+struct JsonReason {
+    #[serde(default)]
+    reason: String,
+}
+
+/// `<Error>`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct XmlBody {
+    code: String,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(head: Head, body: &[u8]) -> Self {
+        let from_json = || {
+            let JsonBody { error } = serde_json::from_slice(body).ok()?;
+            let code = error.errors.into_iter().next().map(|first| first.reason).unwrap_or_default();
+            Some((code, error.message))
+        };
+        let from_xml = || xml::parse_root("Error", body).map(|XmlBody { code, message }| (code, message));
+        let (mut code, message) = from_json().or_else(from_xml).unwrap_or_default();
+        if code.is_empty() {
+            // The response to a HEAD has no body.
+            code = head.get("x-ms-error-code").unwrap_or(&head.reason).to_owned();
+        }
+        // Azure adds the number of the request and the time in lines of their own.
+        let message = message.lines().next().unwrap_or_default().to_owned();
+        Self { head, code, message }
+    }
+
+    /// The error by the status alone.
+    pub(crate) fn into_error(self, location: String, request: Asked) -> Error {
+        let Self { head, code, message } = self;
+        let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };
+        match head.status {
+            401 | 403 => Error::Denied { location, detail: detail(), request },
+            404 => Error::NotFound { location },
+            408 => Error::Disconnected { location, detail: detail() },
+            412 => Error::Precondition { location },
+            429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head) },
+            status => Error::Server { location, status, code, message },
+        }
+    }
+}

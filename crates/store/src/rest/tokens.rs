@@ -1,0 +1,117 @@
+//! Bearer tokens: requested when the first is needed, and again before they expire.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_pacing::Throttle;
+use serde::Deserialize;
+
+use super::{Call, encoded};
+use crate::wire::{Client, Method, Origin, Request};
+use crate::{Cancel, Error, Payload, Result};
+
+/// Tokens are renewed when less than this is left. Google's metadata server gives the old one until
+/// five minutes before its end.
+const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
+/// Longest answer of a service that gives tokens.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// A token and when it ends.
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) ends: Instant,
+}
+
+/// The token in use. One thread at a time asks for another, and the others wait for it.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    known: Mutex<Option<Token>>,
+}
+
+impl Tokens {
+    /// The value of an `Authorization` header.
+    pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<Token>) -> Result<String> {
+        let mut known = self.known();
+        if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
+            match fetch() {
+                Ok(token) => *known = Some(token),
+                // The old one is still valid: the next call asks again.
+                Err(_) if known.as_ref().is_some_and(|token| token.ends > Instant::now()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known.as_ref().map(|token| format!("Bearer {}", token.text)).unwrap_or_default())
+    }
+
+    /// Drops a refused token. True if there was one.
+    pub(crate) fn forget(&self) -> bool {
+        self.known().take().is_some()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Token>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What services answer that give tokens (RFC 6749, 5.1). Azure's write numbers as texts.
+#[derive(Deserialize)]
+struct Answer {
+    access_token: String,
+    expires_in: serde_json::Value,
+}
+
+/// A form as the body of a request.
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    pairs.join("&")
+}
+
+/// Asks a service for a token: by a POST of `body`, or by a GET if there is none. Neither the
+/// request nor the answer is shown or logged.
+pub(crate) fn ask_for_token(
+    client: &Arc<Client>,
+    call: &Call<'_>,
+    origin: &Origin,
+    body: Option<&str>,
+    cancel: &Cancel,
+) -> Result<Token> {
+    let place = call.place();
+    let refused = |detail: String| Error::Credentials { location: place.clone(), detail };
+    let mut headers = call.headers.clone();
+    if body.is_some() {
+        headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+    }
+    let request = Request {
+        place: &place,
+        origin,
+        method: if body.is_some() { Method::Post } else { Method::Get },
+        target: call.target(),
+        headers,
+        payload: Payload::Bytes(body.unwrap_or_default().as_bytes()),
+        cancel,
+        throttle: &Throttle::default(),
+    };
+    tracing::debug!(place, %origin, "asking for a token");
+    let (head, incoming) = match client.send(&request) {
+        Ok(answer) => answer,
+        Err(error @ Error::Cancelled) => return Err(error),
+        Err(error) if error.is_transient() => return Err(error),
+        Err(error) => return Err(refused(format!("no token: {error}"))),
+    };
+    let answer = incoming.collect(LONGEST_ANSWER)?;
+    if head.status >= 500 || head.status == 429 {
+        let message = format!("{origin} gives no token at present");
+        return Err(Error::Server { location: place.clone(), status: 503, code: head.reason, message });
+    }
+    if head.status != 200 {
+        return Err(refused(format!("{origin} answered {} {}", head.status, head.reason)));
+    }
+    let answer: Answer =
+        serde_json::from_slice(&answer).map_err(|_| refused(format!("{origin} answered without a token")))?;
+    let seconds = match &answer.expires_in {
+        serde_json::Value::String(text) => text.parse().ok(),
+        number => number.as_u64(),
+    };
+    let ends = Instant::now() + Duration::from_secs(seconds.unwrap_or(0).min(24 * 60 * 60));
+    Ok(Token { text: answer.access_token, ends })
+}
