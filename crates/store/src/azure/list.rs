@@ -4,7 +4,7 @@ use firstbyte_location::{Entry, Kind};
 
 use super::xml::{self, Item, Named};
 use super::{Azure, path, protocol};
-use crate::rest::{Call, Page, Query, Service as _, directory_entry};
+use crate::rest::{Call, Page, Query, RestStore as _, directory_entry};
 use crate::wire::Method;
 use crate::{Cancel, PAGE, Result, answer};
 
