@@ -4,7 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use firstbyte_testkit::{AZURE_KEY, Process, azure_connection, azurite, bytes, fake_gcs_server, free_port};
+use firstbyte_testkit::{
+    AZURE_KEY, Process, Reply, Scripted, azure_connection, azurite, bytes, fake_gcs_server, free_port,
+};
+use support::place::Place;
 use support::{World, names_below};
 
 /// A server and a world with it; the bucket is `ROOT`.
@@ -58,10 +61,16 @@ impl<S> Cloud<S> {
 
     /// One file of several parts, or by a session, and an empty one.
     fn files_go_there_and_come_back(&self) {
-        for (name, content) in [("big", bytes(7, (20 << 20) + 3)), ("empty", Vec::new())] {
+        for (name, content) in
+            [("big", bytes(7, (20 << 20) + 3)), ("small", bytes(8, 9)), ("empty", Vec::new())]
+        {
             self.world.write(name, &content);
-            self.world.run(&["cp", name, &self.at(name), "--metadata", "run=7"]).ok();
-            self.world.run(&["cp", &self.at(name), "back"]).ok();
+            let there = self.world.run(&["--json", "cp", name, &self.at(name), "--metadata", "run=7"]).ok();
+            let back = self.world.run(&["--json", "cp", &self.at(name), "back"]).ok();
+            if name != "big" || self.root.starts_with("gs") {
+                assert_eq!(there.receipt()["verified"], "full", "{name}");
+                assert_eq!(back.receipt()["verified"], "full", "{name}");
+            }
             assert!(self.world.read("back") == content, "{name}");
             let stat = self.world.run(&["--json", "stat", &self.at(name)]).ok().receipt();
             assert_eq!(stat["size"].as_u64(), Some(content.len() as u64), "{stat}");
@@ -107,6 +116,16 @@ impl<S> Cloud<S> {
         self.world.run(&["ls", &tree]).fails(1, &["not found"]);
     }
 
+    fn is_read_through_a_mount(self) {
+        let content = bytes(3, 300_000);
+        self.world.write("x", &content);
+        self.world.run(&["cp", "x", &self.at("dir/x")]).ok();
+        let place = Place::new(self.world);
+        place.mount(self.root, &["--cache", "cache"]);
+        assert!(place.read("dir/x").unwrap() == content);
+        place.unmount().ok();
+    }
+
     fn mistakes_are_explained(&self, scheme: &str) {
         self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "firstbyte ls"]);
         self.world.run(&["cp", &self.at("none"), "here"]).fails(1, &["not found"]);
@@ -117,8 +136,8 @@ impl<S> Cloud<S> {
         self.world.run(&["presign", &self.at("x")]).fails(2, &["not an S3 object"]);
         self.world.run(&["ls", "--versions", self.root]).fails(1, &["a version of an object"]);
         self.world
-            .run(&["--request-payer", "cp", "small", &self.at("s"), "--acl", "private"])
-            .fails(1, &["--acl"]);
+            .run(&["cp", "small", &self.at("s"), "--acl", "private"])
+            .fails(2, &["--acl", "only S3 has it"]);
         self.world.run(&["cp", &format!("{scheme}:/bucket/key"), "."]).fails(2, &["a `/` is missing"]);
     }
 }
@@ -141,6 +160,16 @@ fn trees_go_to_google_and_come_back() {
 #[test]
 fn trees_go_to_azure_and_come_back() {
     azure("az://trees").trees_go_there_and_come_back();
+}
+
+#[test]
+fn a_bucket_of_google_is_mounted() {
+    google().is_read_through_a_mount();
+}
+
+#[test]
+fn a_container_of_azure_is_mounted() {
+    azure("az://mounted").is_read_through_a_mount();
 }
 
 #[test]
@@ -195,4 +224,37 @@ fn a_shared_access_signature_is_not_shown() {
     assert!(ran.stderr.contains("denied"), "{ran:?}");
     let log = String::from_utf8(world.read("log")).unwrap();
     assert!(!ran.stderr.contains(secret) && !log.contains(secret), "{ran:?}: {log}");
+}
+
+/// Azurite checks no tokens. The managed identity gives one; the store refuses the first as if it
+/// were revoked, and takes the second.
+#[test]
+fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
+    let tokens = Scripted::start(|number, _| {
+        let body = format!(r#"{{"access_token": "tok3n-{number}", "expires_in": "3600"}}"#);
+        Reply::answer("200 OK", &[], body.as_bytes())
+    });
+    let store = Scripted::start(|_, head| {
+        if head.contains("tok3n-0") {
+            return Reply::answer("401 Unauthorized", &["x-ms-error-code: InvalidAuthenticationInfo"], b"");
+        }
+        let name = if head.contains("marker=next") { "second" } else { "first" };
+        let marker = if name == "first" { "next" } else { "" };
+        let body = format!(
+            "\u{feff}<?xml version=\"1.0\"?><EnumerationResults><Blobs><Blob><Name>{name}</Name><Properties>\
+             <Content-Length>1</Content-Length></Properties></Blob></Blobs><NextMarker>{marker}</NextMarker>\
+             </EnumerationResults>"
+        );
+        Reply::answer("200 OK", &[], body.as_bytes())
+    });
+    let mut world = World::new();
+    world.set("AZURE_STORAGE_CONNECTION_STRING", &format!("AccountName=me;BlobEndpoint={}", store.url()));
+    world.set("IDENTITY_ENDPOINT", &format!("{}/token", tokens.url()));
+    world.set("IDENTITY_HEADER", "h3ader");
+    let ran = world.run(&["-vvv", "ls", "-1", "az://container"]);
+    assert_eq!((ran.code, ran.stdout.as_slice()), (Some(0), b"first\nsecond\n".as_slice()), "{ran:?}");
+    assert!(!ran.stderr.contains("tok3n") && !ran.stderr.contains("h3ader"), "{ran:?}");
+    assert_eq!(tokens.heads().len(), 2);
+    assert!(tokens.heads()[0].contains("x-identity-header: h3ader"));
+    assert!(store.heads()[1..].iter().all(|head| head.contains("authorization: Bearer tok3n-1")));
 }

@@ -8,7 +8,7 @@ use firstbyte_location::{ByteRange, Entry, Location, ObjectLocation, Service, Ve
 use crate::azure::Azure;
 use crate::google::Google;
 use crate::http::Http;
-use crate::rest::Service as _;
+use crate::rest::RestStore as _;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{

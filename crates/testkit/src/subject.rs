@@ -109,6 +109,9 @@ pub struct Capabilities {
     pub replace_if_matches: Support,
     /// How reliable versions are.
     pub strength: Strength,
+    /// Names of large listings: several pages of a thousand, but few for a server that takes
+    /// milliseconds for each.
+    pub many: usize,
 }
 
 const FULL: Capabilities = Capabilities {
@@ -131,6 +134,7 @@ const FULL: Capabilities = Capabilities {
     denies: Support::Yes,
     replace_if_matches: Support::Yes,
     strength: Strength::Strong,
+    many: 3105,
 };
 
 const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
@@ -206,10 +210,12 @@ impl Place {
             Self::Google => Capabilities {
                 multipart: Support::No("Google's JSON interface has no parts, and fake-gcs-server no other"),
                 denies: Support::No("fake-gcs-server reads no credentials"),
+                many: 1205,
                 ..FULL
             },
             Self::Azure => Capabilities {
                 lists_uploads: Support::No("Azure lists blocks by whole key only"),
+                many: 1205,
                 refused_names: &["back\\slash"],
                 aborts: Support::No("Azure deletes blocks when the blob is written, or after a week"),
                 ..FULL

@@ -4,9 +4,9 @@ use firstbyte_location::{Entry, Kind};
 
 use super::xml::{self, Item, Named};
 use super::{Azure, path, protocol};
-use crate::rest::{Call, Page, Query, Service as _, directory_entry};
+use crate::rest::{Call, Page, Query, RestStore as _, directory_entry};
 use crate::wire::Method;
-use crate::{Cancel, Result, answer};
+use crate::{Cancel, PAGE, Result, answer};
 
 impl Azure {
     pub(super) fn list_page_of(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
@@ -21,7 +21,9 @@ impl Azure {
             call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
         }
         call.query.extend(token.map(|token| ("marker", token.to_owned())));
-        call.query.extend(most.map(|most| ("maxresults", most.to_string())));
+        // Up to 5,000 are possible, which take megabytes.
+        let most = most.map_or(PAGE, |most| most as usize);
+        call.query.push(("maxresults", most.to_string()));
         call.query.retain(|(_, value)| !value.is_empty());
         let (_, body) = self.call(&call)?;
         let listing =

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ObjectLocation, Version};
 
-use crate::rest::{Address, Call, Page, Query, Refusal, Service, Tokens, encoded, protocol};
+use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, Tokens, encoded, protocol};
 use crate::wire::{Client, Head, Method};
 use crate::{Asked, Body, Cancel, Error, Get, Result, Signing, Stat, answer};
 
@@ -60,7 +60,7 @@ impl Azure {
     }
 }
 
-impl Service for Azure {
+impl RestStore for Azure {
     fn client(&self) -> &Arc<Client> {
         &self.client
     }

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use firstbyte_location::{Location, ObjectLocation};
 
 use super::{Azure, check_name, path, protocol, write, xml};
-use crate::rest::{Call, Service as _};
+use crate::rest::{Call, RestStore as _};
 use crate::s3::xml::escape;
 use crate::wire::Method;
 use crate::{Algorithm, Cancel, Error, Part, Payload, PutOptions, Result, Sending, Upload, Written};

@@ -6,7 +6,7 @@ use firstbyte_location::{ObjectLocation, Version};
 
 use super::account::{Proof, with_signature};
 use super::{Azure, check_name, encoded_name, path, protocol};
-use crate::rest::{Call, Service as _, refuse_s3_options};
+use crate::rest::{Call, RestStore as _, refuse_s3_options};
 use crate::wire::{Head, Method};
 use crate::{
     Algorithm, Cancel, Error, Metadata, Payload, Precondition, PutOptions, Result, Written, answer,

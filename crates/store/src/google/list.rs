@@ -4,7 +4,7 @@ use firstbyte_location::{Entry, Kind};
 use serde::Deserialize;
 
 use super::{Google, JSON, credentials, json_path};
-use crate::rest::{Call, Page, Query, Service as _, directory_entry, protocol};
+use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
 use crate::wire::Method;
 use crate::{Cancel, PAGE, Result, answer};
 

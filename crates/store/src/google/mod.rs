@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ObjectLocation, Version};
 
-use crate::rest::{Address, Call, Page, Query, Refusal, Service, encoded, protocol};
+use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, encoded, protocol};
 use crate::wire::{Client, Head, Method};
 use crate::{Asked, Body, Cancel, Error, Get, Result, Signing, Stat, answer, header_text};
 
@@ -70,7 +70,7 @@ impl Google {
     }
 }
 
-impl Service for Google {
+impl RestStore for Google {
     fn client(&self) -> &Arc<Client> {
         &self.client
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Google, JSON, credentials, header_text, json_path, protocol, version};
-use crate::rest::{Call, Service as _, encoded, refuse_s3_options};
+use crate::rest::{Call, RestStore as _, encoded, refuse_s3_options};
 use crate::retry::Retry;
 use crate::wire::Method;
 use crate::{

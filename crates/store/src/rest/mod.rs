@@ -2,7 +2,7 @@
 //! and what both do alike with them.
 //!
 //! A backend says how a request is addressed and signed, what a refusal means, and how one object
-//! and one page of a listing are requested ([`Service`]). The rest follows from that.
+//! and one page of a listing are requested ([`RestStore`]). The rest follows from that.
 
 mod pages;
 mod refusal;
@@ -90,7 +90,7 @@ pub(crate) struct Address {
 pub(crate) type Reply = std::result::Result<(Head, Incoming), Refusal>;
 
 /// An object store with a REST interface.
-pub(crate) trait Service: Sized + Send + Sync + 'static {
+pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     fn client(&self) -> &Arc<Client>;
 
     /// Addresses and signs a call.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firstbyte_location::{Entry, Kind, ObjectLocation};
 
-use super::{Service, protocol};
+use super::{RestStore, protocol};
 use crate::object::in_listing_order;
 use crate::turns::{Brought, Turns};
 use crate::{Error, ListOptions, Order, Result};
@@ -102,7 +102,7 @@ pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
 }
 
 /// The first page. A prefix exists only while a key begins with it.
-pub(super) fn first(service: &impl Service, query: &Query) -> Result<Page> {
+pub(super) fn first(service: &impl RestStore, query: &Query) -> Result<Page> {
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
     if !query.prefix.is_empty() && !narrowed && !page.brought_names && page.next.is_none() {
@@ -112,7 +112,7 @@ pub(super) fn first(service: &impl Service, query: &Query) -> Result<Page> {
     Ok(page)
 }
 
-pub(super) fn list<S: Service>(
+pub(super) fn list<S: RestStore>(
     service: Arc<S>,
     object: &ObjectLocation,
     options: &ListOptions,
@@ -154,7 +154,7 @@ impl<S> Pages<S> {
     }
 }
 
-impl<S: Service> Iterator for Pages<S> {
+impl<S: RestStore> Iterator for Pages<S> {
     type Item = Vec<Result<Entry>>;
 
     fn next(&mut self) -> Option<Self::Item> {

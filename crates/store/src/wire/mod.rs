@@ -1,4 +1,4 @@
-//! A small blocking HTTP/1.1 client, used by the S3 and HTTP backends.
+//! A small blocking HTTP/1.1 client, used by all backends but the local one.
 //!
 //! It writes a request to a socket and parses the head of the response. The body stays in the
 //! socket until the caller reads it into a buffer or splices it into a file, so it is never copied
