@@ -340,8 +340,8 @@ impl Asked {
                  machine's clock"
             }
             (Self::Azure, _) => {
-                "check the role of this identity or the permissions of the signature, or use --no-sign-request for a \
-                 public container"
+                "check AZURE_STORAGE_KEY, the permissions of the signature or the role of this identity, or use \
+                 --no-sign-request for a public container"
             }
             (Self::Web, "401") => {
                 "the server wants a login: write USER:PASSWORD@ before the host, or give --header 'Authorization: ...'"
