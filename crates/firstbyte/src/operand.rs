@@ -96,6 +96,7 @@ impl Glob {
             Location::Local(path) => path.symlink_metadata().is_ok(),
             Location::Http(_) => true,
             Location::S3(_) => false,
+            Location::Sftp(_) => false,
         };
         let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
             return Ok(None);

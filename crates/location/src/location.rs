@@ -3,7 +3,7 @@
 //!
 //! An S3 key is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are legal. A local
 //! path is raw bytes. An HTTP target is kept as written, with its percent-encoding, because only
-//! the server knows which encodings are equal.
+//! the server knows which encodings are equal. For `sftp://` see [`SftpPath`].
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::secret::behind_scheme;
-use crate::shown;
+use crate::{SftpPath, shown};
 
 /// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
@@ -63,6 +63,8 @@ pub enum Location {
     S3(S3Object),
     /// A URL.
     Http(HttpUrl),
+    /// A path on a host that is reached by SSH.
+    Sftp(SftpPath),
 }
 
 /// The string is not a location.
@@ -76,7 +78,8 @@ pub struct LocationError {
 }
 
 impl Location {
-    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` or `http(s)://HOST/PATH`.
+    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY`, `http(s)://HOST/PATH` or
+    /// `sftp://HOST/PATH`.
     ///
     /// # Errors
     /// An unknown scheme, a missing bucket or host, or bytes that are illegal in the scheme.
@@ -87,7 +90,7 @@ impl Location {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
             } else if let Some(scheme) =
-                ["s3:/", "http:/", "https:/", "file:/"].iter().find(|it| starts_with(bytes, it))
+                ["s3:/", "http:/", "https:/", "file:/", "sftp:/"].iter().find(|it| starts_with(bytes, it))
             {
                 Err(fail(&format!(
                     "a `/` is missing; write {scheme}/..., or ./{scheme}... for a path of that name"
@@ -106,7 +109,8 @@ impl Location {
             b"s3" => s3_url(text()?).ok_or_else(|| fail("a key without a bucket; write s3://BUCKET/KEY")),
             b"http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
             b"https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            _ => Err(fail("unknown scheme; use a path, file://, s3://, http:// or https://")),
+            b"sftp" => SftpPath::parse(rest).map(Self::Sftp).map_err(fail),
+            _ => Err(fail("unknown scheme; use a path, file://, s3://, http://, https:// or sftp://")),
         }
     }
 
@@ -141,6 +145,12 @@ impl Location {
                 target.extend(percent_encode(name, PATH_UNSAFE).to_string().into_bytes());
                 Self::Http(HttpUrl { target: String::from_utf8_lossy(&target).into_owned(), ..url.clone() })
             }
+            Self::Sftp(place) => {
+                let mut path = place.path.clone();
+                add_slash(&mut path);
+                path.extend_from_slice(name);
+                Self::Sftp(place.at(path))
+            }
         }
     }
 
@@ -153,7 +163,7 @@ impl Location {
                 Some(text) => text.to_owned(),
                 None => format!("file://{}", percent_encode(path.as_os_str().as_bytes(), PATH_UNSAFE)),
             },
-            Self::S3(_) | Self::Http(_) => self.to_string(),
+            Self::S3(_) | Self::Http(_) | Self::Sftp(_) => self.to_string(),
         };
         (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
     }
@@ -176,6 +186,9 @@ impl Location {
                 let root = root.target.split(['?', '#']).next()?;
                 Some(percent_decode(rest(url.target.as_bytes(), root.as_bytes())?).collect())
             }
+            (Self::Sftp(place), Self::Sftp(root)) if place.is_beside(root) => {
+                rest(&place.path, &root.path).map(<[u8]>::to_vec)
+            }
             _ => None,
         }
     }
@@ -193,6 +206,7 @@ impl Location {
                 let target = url.target[..=url.target.rfind('/')?].to_owned();
                 Some(Self::Http(HttpUrl { target, ..url.clone() }))
             }
+            Self::Sftp(place) => place.parent().map(Self::Sftp),
             Self::S3(_) | Self::Http(_) => None,
         }
     }
@@ -208,6 +222,7 @@ impl Location {
                 let path = url.target.split(['?', '#']).next()?.trim_end_matches('/');
                 percent_decode(path.rsplit('/').next()?.as_bytes()).collect()
             }
+            Self::Sftp(place) => place.file_name()?,
         };
         (!name.is_empty()).then_some(name)
     }
@@ -219,6 +234,7 @@ impl Location {
             Self::Local(path) => path.as_os_str().as_bytes().ends_with(b"/"),
             Self::S3(object) => object.key.is_empty() || object.key.ends_with('/'),
             Self::Http(url) => url.target.split(['?', '#']).next().is_some_and(|path| path.ends_with('/')),
+            Self::Sftp(place) => place.is_directory_like(),
         }
     }
 
@@ -287,6 +303,7 @@ impl fmt::Display for Location {
             Self::Local(path) => shown(path).fmt(f),
             Self::S3(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
             Self::Http(url) => url.fmt(f),
+            Self::Sftp(place) => place.fmt(f),
         }
     }
 }
@@ -331,7 +348,17 @@ mod tests {
 
     #[test]
     fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
-        for text in ["s3://b/a//b", "s3://b/k", "/d/x", "/x", "http://h/d/a%20b", "http://h/x"] {
+        for text in [
+            "s3://b/a//b",
+            "s3://b/k",
+            "/d/x",
+            "/x",
+            "http://h/d/a%20b",
+            "http://h/x",
+            "sftp://h/d/a b%FF",
+            "sftp://h/x",
+            "sftp://h/~/x",
+        ] {
             let location = parse(text);
             let parent = location.parent().unwrap();
             let name = location.name_below(&parent).unwrap();
@@ -343,6 +370,8 @@ mod tests {
         assert_eq!(parse("/d/e/f").name_below(&parse("/d/")).unwrap(), b"e/f");
         assert_eq!(parse("/data").name_below(&parse("/d")), None);
         assert_eq!(parse("https://me:secret@h/x").to_text(), None);
+        assert_eq!(parse("sftp://h/x").name_below(&parse("sftp://h/~/")), None);
+        assert!(parse("sftp://h/").parent().is_none() && parse("sftp://h/~/").parent().is_none());
         assert!(parse("s3://b").parent().is_none() && parse("http://h/x?y").parent().is_none());
     }
 
@@ -352,6 +381,8 @@ mod tests {
         assert_eq!(parse("s3://b/x/y/").file_name().unwrap(), b"y");
         assert_eq!(parse("s3://b").file_name(), None);
         assert_eq!(parse("file:///tmp/a%20b").file_name().unwrap(), b"a b");
+        assert_eq!(parse("sftp://h/d/a%FF/").file_name().unwrap(), b"a\xff");
+        assert_eq!(parse("sftp://h/").file_name(), None);
     }
 
     #[test]
@@ -363,6 +394,8 @@ mod tests {
         assert!(one != other && !format!("{one:?}").contains("secret"));
         let error = Location::parse(OsStr::new("ftp://me:secret@h/x")).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
+        let error = Location::parse(OsStr::new("sftp://me:secret@h/x")).unwrap_err();
+        assert!(!error.to_string().contains("secret") && error.why.contains("key"), "{error}");
     }
 
     proptest! {
@@ -371,6 +404,16 @@ mod tests {
             if let Ok(location) = Location::parse(OsStr::new(&text)) {
                 let printed = location.to_string();
                 prop_assert_eq!(Location::parse(OsStr::new(&printed)).map(|l| l.to_string()), Ok(printed));
+            }
+        }
+
+        #[test]
+        fn every_path_on_a_host_survives_printing(path in proptest::collection::vec(1_u8.., 0..30)) {
+            // Slashes after `/~/` are not kept.
+            let place = parse("sftp://me@h:22").join(&path);
+            prop_assume!(!matches!(&place, Location::Sftp(it) if it.path.starts_with(b"/")));
+            for location in [parse("sftp://me@h:22/").join(&path), place] {
+                prop_assert_eq!(Location::parse(OsStr::new(&location.to_string())), Ok(location));
             }
         }
     }

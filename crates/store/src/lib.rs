@@ -1,7 +1,7 @@
-//! Access to local files, S3 and HTTP by one interface: stat, list, read a range, write, multipart
+//! Access to local files, S3, HTTP and SFTP by one interface: stat, list, read a range, write, multipart
 //! uploads.
 //!
-//! One handle, [`Store`], over three private backends. Requests are written to blocking sockets;
+//! One handle, [`Store`], over four private backends. Requests are written to blocking sockets;
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
 //! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
 //! other services of AWS ([`Store::call_service`]) use the same credentials and connections.
@@ -19,9 +19,11 @@ mod options;
 mod query;
 mod retry;
 mod s3;
+mod sftp;
 mod sink;
 mod store;
 mod upload;
+mod walk;
 mod wire;
 
 pub use body::Body;
@@ -32,12 +34,14 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
-pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
+pub use local::{
+    Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, location_below, open_regular,
+};
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
     HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
 };
-pub use query::{Directories, Get, Links, ListOptions, ListedPage};
+pub use query::{Directories, Get, Links, ListOptions, ListedPage, Unfinished};
 pub use s3::{Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
+use firstbyte_location::{ByteRange, Entry, Kind, Location, S3Object, Version};
 
 use crate::http::Http;
 use crate::s3::S3;
+use crate::sftp::Sftp;
 use crate::wire::Client;
 use crate::{
     BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload,
     Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat,
-    Upload, Written, local,
+    Unfinished, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -56,6 +57,7 @@ pub struct Store {
     client: Arc<Client>,
     s3: Arc<S3>,
     http: Arc<Http>,
+    sftp: Arc<Sftp>,
 }
 
 impl Store {
@@ -69,6 +71,7 @@ impl Store {
         Ok(Self {
             s3: Arc::new(S3::new(Arc::clone(&client))),
             http: Arc::new(Http::new(Arc::clone(&client))),
+            sftp: Arc::new(Sftp::new(Arc::clone(&client))),
             client,
         })
     }
@@ -81,6 +84,7 @@ impl Store {
         Self {
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
             http: Arc::new(self.http.by(Arc::clone(&client))),
+            sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
             client,
         }
     }
@@ -116,6 +120,7 @@ impl Store {
             Location::Local(path) => local::stat(path),
             Location::S3(object) => self.s3.stat(object),
             Location::Http(url) => self.http.stat(url),
+            Location::Sftp(place) => self.sftp.stat(place),
         }
     }
 
@@ -178,6 +183,7 @@ impl Store {
             Location::Local(path) => local::get(path, get, cancel.clone()),
             Location::S3(object) => self.s3.get(object, get),
             Location::Http(url) => self.http.get(url, get),
+            Location::Sftp(place) => self.sftp.get(place, get),
         }?;
         Ok(body.kept_to(&get.throttle, &cancel))
     }
@@ -193,6 +199,7 @@ impl Store {
             }
             Location::S3(object) => self.s3.list(object, options)?,
             Location::Http(url) => self.http.list(url, options)?,
+            Location::Sftp(place) => self.sftp.list(place, options)?,
         };
         Ok(Listing { entries })
     }
@@ -221,6 +228,7 @@ impl Store {
             Location::Local(path) => local::put(path, payload, options),
             Location::S3(object) => self.s3.put(object, payload, options),
             Location::Http(url) => self.http.put(url, payload, options),
+            Location::Sftp(place) => self.sftp.put(place, payload, options),
         }
     }
 
@@ -337,6 +345,41 @@ impl Store {
             Location::Local(path) => local::delete(path),
             Location::S3(object) => self.s3.delete(object),
             Location::Http(url) => self.http.delete(url),
+            Location::Sftp(place) => self.sftp.delete(place),
+        }
+    }
+
+    /// Creates a directory, and those above it, on a host that is reached by SFTP.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; errors of the connection or the store.
+    pub fn create_directory(&self, location: &Location) -> Result<()> {
+        match location {
+            Location::Sftp(place) => self.sftp.create_directory(place),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "creating a directory" }),
+        }
+    }
+
+    /// Removes an empty directory on a host that is reached by SFTP. A missing one is not an error.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; errors of the connection or the store, also if the
+    /// directory is not empty.
+    pub fn remove_directory(&self, location: &Location, unfinished: Unfinished) -> Result<()> {
+        match location {
+            Location::Sftp(place) => self.sftp.remove_directory(place, unfinished),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "removing a directory" }),
+        }
+    }
+
+    /// The kind of what has this name on a host that is reached by SFTP: a link counts as itself.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
+    pub fn kind_of_name(&self, location: &Location) -> Result<Kind> {
+        match location {
+            Location::Sftp(place) => self.sftp.kind_of_name(place),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "a look at a link" }),
         }
     }
 
@@ -344,14 +387,17 @@ impl Store {
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
+        let mut files = Vec::new();
         let mut failed = Vec::new();
         for location in locations {
             match location {
                 Location::S3(object) => objects.push(object.clone()),
+                Location::Sftp(place) => files.push(place.clone()),
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
         failed.extend(self.s3.delete_many(&objects));
+        failed.extend(self.sftp.delete_many(&files));
         failed
     }
 
@@ -380,7 +426,7 @@ impl Store {
         CounterSnapshot {
             requests: counters.requests.load(Ordering::Relaxed),
             retries: counters.retries.load(Ordering::Relaxed),
-            received: self.client.received(),
+            received: self.client.received() + self.sftp.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
     }

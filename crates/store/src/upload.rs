@@ -17,6 +17,16 @@ pub enum Payload<'a> {
     File(&'a File, ByteRange),
 }
 
+impl Payload<'_> {
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, range) => range.len(),
+        }
+    }
+}
+
 /// The condition of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
