@@ -79,7 +79,7 @@ golang() {
 }
 
 servers() {
-    apt nginx=nginx curl=curl openssl=openssl jq=jq
+    apt nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server
     command -v versitygw >/dev/null && command -v minio >/dev/null && return
     golang
     command -v versitygw >/dev/null || { echo "need.sh: building versitygw" >&2; go install "$VERSITYGW"; }

@@ -8,6 +8,7 @@ conformance!(minio, Minio);
 conformance!(serve_s3, ServeS3);
 conformance!(serve_http, ServeHttp);
 conformance!(nginx, Nginx);
+conformance!(sftp, Sftp);
 conformance!(minio_tls, MinioTls);
 conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);

@@ -14,6 +14,7 @@ mod data;
 mod process;
 mod scripted;
 mod servers;
+mod sshd;
 mod subject;
 mod tls_peer;
 
@@ -22,5 +23,6 @@ pub use data::{bytes, bytes_at, count, scratch, write_file};
 pub use process::{Process, free_port, unprivileged};
 pub use scripted::{Received, Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
+pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::servers::minio_with;
 use crate::{
-    ACCESS_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, nginx, scratch, set_credentials, versitygw,
+    ACCESS_KEY, BUCKET, Certificate, Client, Made, Process, SECRET_KEY, Sshd, nginx, scratch,
+    set_credentials, versitygw,
 };
 
 /// The backends under test, each with a real server.
@@ -34,6 +35,8 @@ pub enum Place {
     ServeHttpTls,
     /// nginx.
     Nginx,
+    /// OpenSSH's server, by SFTP.
+    Sftp,
 }
 
 /// Whether a backend supports something, and if not, why.
@@ -120,6 +123,7 @@ const FULL: Capabilities = Capabilities {
 const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
 const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name of a file");
 const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
+const WHOLE_FILE: Support = Support::No("a file is written whole, by one session");
 const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
 impl Place {
@@ -163,6 +167,15 @@ impl Place {
                 stale_by_prefix: Support::No("MinIO lists uploads by whole key only"),
                 ..files
             },
+            Self::Sftp => Capabilities {
+                multipart: WHOLE_FILE,
+                stale_by_prefix: WHOLE_FILE,
+                metadata: Support::No("a file has a time and no other metadata"),
+                modified: Support::No("version 3 of SFTP has whole seconds"),
+                copy: Support::No("version 3 of SFTP does not define it"),
+                strength: Strength::Weak,
+                ..files
+            },
             // Metadata is sent in S3's headers, stored and returned.
             Self::ServeHttp | Self::ServeHttpTls => Capabilities {
                 metadata: Support::Yes,
@@ -185,6 +198,7 @@ enum Backing {
     Directory,
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
+    Sshd(Sshd),
 }
 
 /// A store and a base location; the server and all files are removed on drop.
@@ -226,6 +240,11 @@ impl Subject {
             Place::Versitygw => process(versitygw(&root)),
             Place::Minio | Place::MinioTls => process(minio_with(&root, certificate.as_ref())),
             Place::Nginx => process(nginx(&root, scratch.path())),
+            Place::Sftp => {
+                let sshd = Sshd::start(scratch.path());
+                let url = sshd.url();
+                (Backing::Sshd(sshd), url)
+            }
             Place::ServeS3 | Place::ServeHttp | Place::ServeS3Tls | Place::ServeHttpTls => {
                 serve(&root, place, certificate.as_ref())
             }
@@ -234,12 +253,18 @@ impl Subject {
         let base = match place {
             Place::Local => Location::Local(files.clone()),
             Place::Nginx | Place::ServeHttp | Place::ServeHttpTls => http(),
+            Place::Sftp => Location::parse(format!("{url}{}", files.display()).as_ref()).expect("a URL"),
             Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => s3,
         };
         let url = (!url.is_empty()).then_some(url);
         let ca_bundle = certificate.as_ref().map(Certificate::certificate);
-        let options = Options { endpoint_url: url.clone(), ca_bundle, ..Options::default() };
-        let stranger = Options { signing: Signing::Anonymous, ..options.clone() };
+        let endpoint_url = url.clone().filter(|_| place != Place::Sftp);
+        let ssh = |client| match &backing {
+            Backing::Sshd(sshd) => Some(sshd.ssh(client)),
+            _ => None,
+        };
+        let options = Options { endpoint_url, ca_bundle, ssh: ssh(Client::Friend), ..Options::default() };
+        let stranger = Options { signing: Signing::Anonymous, ssh: ssh(Client::Stranger), ..options.clone() };
         Self {
             store: Store::new(options).expect("a store"),
             base,
@@ -368,7 +393,8 @@ fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {
-        Error::Denied { .. } => true,
+        // A host lets a stranger in nowhere.
+        Error::Denied { .. } | Error::Credentials { .. } => true,
         Error::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         _ => false,
     }

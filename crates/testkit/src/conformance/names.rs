@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firstbyte_location::{Location, S3Object};
-use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
+use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, location_below};
 
 use crate::{Subject, Support};
 
@@ -117,7 +117,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
 fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
         // The file name of a copy of such an object.
-        Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
+        Location::Local(_) | Location::Sftp(_) => location_below(&subject.base, key.as_bytes())?,
         Location::S3(bucket) => Location::S3(S3Object { key: key.to_owned(), ..bucket.clone() }),
         Location::Http(_) => subject.at(key),
     })
