@@ -175,8 +175,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel, or without another copy. Returns `None` if the source does not support
-    /// that.
+    /// Moves up to `most` bytes within the kernel, or without another copy. Returns `None` if the
+    /// source does not support that.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,

@@ -1,5 +1,5 @@
-//! Access to local files, S3, HTTP and SFTP by one interface: stat, list, read a range, write, multipart
-//! uploads.
+//! Access to local files, S3, HTTP and SFTP by one interface: stat, list, read a range, write,
+//! multipart uploads.
 //!
 //! One handle, [`Store`], over four private backends. Requests are written to blocking sockets;
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no

@@ -87,7 +87,8 @@ fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Ob
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
         Location::Local(path) => {
-            // Opened before it is listed: what is deleted lies in it, whatever its name means later.
+            // Opened before it is listed: what is deleted lies in it, whatever its name means
+            // later.
             let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
             let mut names = LocalNames { beneath, path, removal, taken, outcome: &outcome };
             remove_names(scope, removal, taken, &mut names, &outcome)?;

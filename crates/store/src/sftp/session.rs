@@ -108,15 +108,11 @@ impl Session {
             .and_then(|()| requests.send(Request::greeting()).map_err(io::Error::other));
         let location = || place.to_string();
         begun.map_err(|source| Error::Io { location: location(), source })?;
-        let session = |greeting| Self {
-            shared,
-            requests,
-            next: AtomicU32::new(1),
-            greeting,
-            deadline: options.read_deadline,
-        };
         let deadline = options.connect_deadline + options.read_deadline;
-        await_greeting(&greeting, deadline, cancel, &location).map(session).map(Arc::new)
+        let greeting =
+            await_greeting(&greeting, deadline, cancel, &location).inspect_err(|_| shared.stop())?;
+        let (next, deadline) = (AtomicU32::new(1), options.read_deadline);
+        Ok(Arc::new(Self { shared, requests, next, greeting, deadline }))
     }
 
     /// False after its end.
@@ -129,11 +125,9 @@ impl Session {
         self.shared.users.load(Ordering::Relaxed)
     }
 
-    /// Ends it: the reader finds the end of its input.
+    /// Ends it.
     fn stop(&self) {
-        if let Some(ssh) = &*lock(&self.shared.ssh) {
-            ssh.stop();
-        }
+        self.shared.stop();
     }
 
     /// Time without a byte from the server.
@@ -244,6 +238,13 @@ impl Read for Heard<'_> {
 }
 
 impl Shared {
+    /// Ends the process: the reader finds the end of its input.
+    fn stop(&self) {
+        if let Some(ssh) = &*lock(&self.ssh) {
+            ssh.stop();
+        }
+    }
+
     /// Waits for input. True if none came for a long time to a session that has no caller.
     fn is_idle(&self, output: &ChildStdout) -> bool {
         loop {
