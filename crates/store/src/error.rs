@@ -9,6 +9,9 @@ use firstbyte_location::{ChecksumError, Version};
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 
+/// Between an object's location and the version of it that is missing.
+pub(crate) const VERSION: &str = ", version ";
+
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -253,8 +256,17 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { location } if location.starts_with("s3://") || location.starts_with(SFTP) => {
-                "check the spelling with `firstbyte ls`"
+            Self::NotFound { location } if location.contains(VERSION) => {
+                "`firstbyte ls --versions` shows the versions that there are"
+            }
+            Self::NotFound { location } if is_bucket(location) => {
+                "there is no such bucket; `firstbyte ls s3://` shows those of this account"
+            }
+            Self::NotFound { location } if location.starts_with("s3://") => {
+                "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
+            }
+            Self::NotFound { location } if location.starts_with(SFTP) => {
+                "check the spelling: `firstbyte ls` of its directory shows the names"
             }
             Self::NotFound { location } if location.starts_with("http") => "check the address",
             Self::NotFound { .. } => "check the spelling",
@@ -282,12 +294,24 @@ impl Error {
                 "check the network; requests continue when the endpoint responds again"
             }
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                "free some space and run it again to resume"
-            }
+            Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,
         })
     }
+}
+
+/// What to try after a failed operation of the operating system on a path, if something is known.
+#[must_use]
+pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::NotFound => "check the spelling",
+        io::ErrorKind::NotADirectory => "a part of this path is a file; check the spelling",
+        io::ErrorKind::IsADirectory => "name a file",
+        io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
+        io::ErrorKind::StorageFull => "free some space and run it again to resume",
+        _ => return None,
+    })
 }
 
 /// How a request that was denied showed who asks.

@@ -28,7 +28,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, Result};
+pub use error::{Asked, CertificateFault, Error, Result, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
@@ -42,7 +42,9 @@ pub use options::{
     HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
 };
 pub use query::{Directories, Get, Links, ListOptions, ListedPage, Unfinished};
-pub use s3::{Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest};
+pub use s3::{
+    Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
+};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -10,9 +10,9 @@ use crate::s3::S3;
 use crate::sftp::Sftp;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload,
-    Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat,
-    Unfinished, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part,
+    Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload,
+    Stat, Unfinished, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -87,6 +87,14 @@ impl Store {
             sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
             client,
         }
+    }
+
+    /// Where requests for S3 go, and which setting says so. No request.
+    ///
+    /// # Errors
+    /// A profile that is missing or cannot be used; a region that is none.
+    pub fn s3_endpoint(&self) -> Result<Endpoint> {
+        self.s3.endpoint()
     }
 
     /// Sends one signed request to another service of AWS, and returns its whole answer, whatever
