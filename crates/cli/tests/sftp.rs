@@ -206,6 +206,9 @@ fn mistakes_are_named_in_one_line() {
     host.world.run(&["cat", &there]).fails(1, &["host key", "fingerprint"]);
     host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(Client::Stranger));
     host.world.run(&["cat", &there]).fails(1, &["permission denied (publickey)", "agent"]);
+    host.world.set("FIRSTBYTE_SSH", &host.sshd.ssh(Client::Friend));
+    host.sshd.freeze();
+    host.world.run(&["cat", "--read-timeout", "1s", &there]).fails(1, &["timed out"]);
     host.world.set("FIRSTBYTE_SSH", "no-such-ssh");
     host.world.run(&["cat", &format!("{url}/x")]).fails(2, &["no-such-ssh", "FIRSTBYTE_SSH"]);
 }

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::Process;
 
 /// A running `sshd`. It serves the whole file system to this user by SFTP.
@@ -99,15 +101,24 @@ impl Sshd {
         while let Some(session) = sessions.pop() {
             sessions.extend(children(session.as_raw_nonzero().get().cast_unsigned()));
             // Fails if it has ended meanwhile.
-            let _ = rustix::process::kill_process(session, rustix::process::Signal::KILL);
+            let _ = kill_process(session, Signal::KILL);
         }
+    }
+
+    /// Stops it: new connections get no answer.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn freeze(&self) {
+        let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("its number");
+        kill_process(process, Signal::STOP).expect("a process to stop");
     }
 }
 
-fn children(process: u32) -> Vec<rustix::process::Pid> {
+fn children(process: u32) -> Vec<Pid> {
     let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
-    numbers.filter_map(rustix::process::Pid::from_raw).collect()
+    numbers.filter_map(Pid::from_raw).collect()
 }
 
 fn make_key(path: &Path) {
