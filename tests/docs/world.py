@@ -148,7 +148,7 @@ class World:
         shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
 
     def start_servers(self) -> None:
-        """MinIO with the bucket, the emulators, the web server with and without TLS, the host with SSH."""
+        """MinIO with the bucket, the emulators, the web servers, the host with SSH."""
         minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
         self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
         google = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", "4443", "-public-host", GOOGLE]

@@ -121,7 +121,7 @@ impl Store {
     /// Where requests for S3 go, and which setting says so. No request.
     ///
     /// # Errors
-    /// A profile that is missing or cannot be used; a region that is none.
+    /// A profile that is missing or cannot be used; a region that is not a valid name.
     pub fn s3_endpoint(&self) -> Result<Endpoint> {
         self.s3.endpoint()
     }
