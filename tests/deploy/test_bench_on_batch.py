@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,17 +26,22 @@ class Instance:
     """An endpoint that passes calls on to moto, and runs each job that is submitted.
 
     `state` is what it says of jobs instead of moto; `calls` are the actions, with what was sent.
+    A job that is `detached` runs on, until it is terminated as a container is: by a signal to its
+    first process.
     """
 
     def __init__(self, moto, folder: Path):
         self.moto, self.folder, self.state = moto, folder, None
+        self.detached, self.job = False, None
         self.calls: list[tuple[str, dict]] = []
         (folder / "bin").mkdir()
         (folder / "bin" / "firstbyte").symlink_to(PROGRAM)
 
     def run(self, job: dict) -> None:
         env = CLEAN | credentials(self.moto.url) | {"PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
-        subprocess.run(["/bin/sh", "-ec", job["parameters"]["command"]], env=env, timeout=TIMEOUT)
+        self.job = subprocess.Popen(["/bin/sh", "-ec", job["parameters"]["command"]], env=env)
+        if not self.detached:
+            self.job.wait(TIMEOUT)
 
     def pass_on(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("content-length", 0)))
@@ -47,8 +53,10 @@ class Instance:
                 status, said = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, said = error.code, error.read()
-        if action == "submitjob" and status == 200 and self.state is None:
+        if action == "submitjob" and status == 200 and (self.state is None or self.detached):
             self.run(sent)
+        if action == "terminatejob" and self.job:
+            self.job.terminate()
         if action == "describejobs" and self.state:
             said = json.dumps({"jobs": [{"status": self.state, "statusReason": "Host EC2 terminated"}]}).encode()
         request.send_response(status)
@@ -171,6 +179,25 @@ def test_an_interrupt_ends_the_job(instance, number):
     [sent] = [sent for action, sent in instance.calls if action == "terminatejob"]
     [job] = instance.moto.client("batch").list_jobs(jobQueue="q", jobStatus="SUCCEEDED")["jobSummaryList"]
     assert sent["jobId"] == job["jobId"]
+
+
+def test_an_ended_job_delivers_what_it_has_measured(instance, tmp_path):
+    (tmp_path / "big").write_bytes(bytes(1 << 20))
+    instance.state, instance.detached = "RUNNING", True
+    words = [tmp_path / "big", "--workload", "command", "--rounds", "1000"]
+    done = tmp_path / "done"
+    command = ["--", "sh", "-c", f"sleep 0.05; echo >>{done}; cat {{target}}"]
+    process = bench(instance.url, instance.moto.url, *words, *command)
+    while not done.exists() or done.stat().st_size < 5:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130 and "what the job has measured comes to s3://results/bench/" in said, said
+    assert instance.job.wait(TIMEOUT) != 0
+    place = said.split("comes to s3://results/")[1].split(" ")[0]
+    body = instance.moto.client("s3").get_object(Bucket="results", Key=place)["Body"].read().decode()
+    runs = [record for line in body.splitlines() if (record := json.loads(line))["record"] == "run"]
+    assert runs and {run["outcome"] for run in runs} == {"ok"}
 
 
 def test_a_job_that_does_not_start_is_ended(instance):

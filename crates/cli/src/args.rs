@@ -93,7 +93,7 @@ impl Cli {
             Ok(cli)
         });
         parsed.unwrap_or_else(|error| {
-            if let Some(line) = other_programs_verb(&error) {
+            if let Some(line) = other_programs_verb(&error).or_else(|| missing(&error)) {
                 console::say(line);
                 std::process::exit(error.exit_code());
             }
@@ -157,6 +157,25 @@ fn other_programs_verb(error: &clap::Error) -> Option<String> {
     Some(format!(
         "firstbyte: {typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
     ))
+}
+
+/// The line for operands, options or a verb's own verb that are not given.
+fn missing(error: &clap::Error) -> Option<String> {
+    let (kind, join) = match error.kind() {
+        ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),
+        ErrorKind::MissingSubcommand => (ContextKind::ValidSubcommand, ", "),
+        _ => return None,
+    };
+    let ContextValue::Strings(missing) = error.get(kind)? else { return None };
+    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
+    let usage = usage.to_string();
+    let words = usage.trim_start_matches("Usage: ").split_whitespace();
+    let verb = words.skip(1).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    let verb = verb.collect::<Vec<_>>().join(" ");
+    let what =
+        missing.iter().filter(|name| *name != "help").map(String::as_str).collect::<Vec<_>>().join(join);
+    let one_of = if kind == ContextKind::ValidSubcommand { "one of " } else { "" };
+    Some(format!("firstbyte: {verb} needs {one_of}{what}; see firstbyte {verb} --help"))
 }
 
 /// Options that destroy, or let others: a variable that is set for all runs must not arm them.

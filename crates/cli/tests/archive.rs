@@ -108,6 +108,19 @@ fn what_cannot_be_kept_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_file_that_is_not_copied_keeps_its_attributes() {
+    let world = World::new();
+    plant(&world);
+    let mine = world.write("dst/bin/tool", b"another");
+    fs::set_permissions(&mine, Permissions::from_mode(0o640)).unwrap();
+    age(&mine, 50);
+    let before = facts(&mine);
+    world.run(&["cp", "-a", "--no-clobber", "src", "dst"]).ok();
+    assert_eq!((facts(&mine), world.read("dst/bin/tool")), (before, b"another".to_vec()));
+    assert_eq!(facts(&world.path("dst/private/key")), facts(&world.path("src/private/key")));
+}
+
+#[test]
 fn nothing_outside_the_destination_is_changed_through_its_links() {
     let world = World::new();
     plant(&world);

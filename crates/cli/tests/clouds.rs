@@ -127,7 +127,7 @@ impl<S> Cloud<S> {
     }
 
     fn mistakes_are_explained(&self, scheme: &str) {
-        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "firstbyte ls"]);
+        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "`firstbyte ls`"]);
         self.world.run(&["cp", &self.at("none"), "here"]).fails(1, &["not found"]);
         let missing = format!("{scheme}://no-such-bucket/key");
         self.world.run(&["cat", &missing]).fails(1, &["not found"]);

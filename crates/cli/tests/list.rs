@@ -17,14 +17,15 @@ fn every_line_is_run_and_each_that_fails_is_named() {
     let receipt = world.run(&["--json", "run", "list"]).ok().receipt();
     assert_eq!((&receipt["objects"], &receipt["verb"]), (&2.into(), &"run".into()));
     let input =
-        b"cp s3://bucket/x out/x\ncp s3://bucket/missing out/z\ncp 'open\nrun list\nrm s3://bucket/y\n";
+        b"cp s3://bucket/x out/x\ncp s3://bucket/missing out/z\ncp 'open\n--json run list\nrm s3://bucket/y\n";
     let ran = world.run_with_input(&["run", "-"], input);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     for fact in [
         "-:2: cp: exit code 1",
         "s3://bucket/missing",
         "-:3: cp: a quote",
-        "-:4: run: a list has no run in it",
+        "-:4: --json: exit code 2",
+        "a list has no run in it",
     ] {
         assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
     }

@@ -60,7 +60,7 @@ fn names_that_are_not_what_was_meant() {
         ],
     );
     let stat = String::from_utf8(world.run(&["stat", "s3://bucket/dir"]).ok().stdout).unwrap();
-    assert!(stat.contains("prefix"), "{stat}");
+    assert!(stat.contains("prefix") && !stat.contains("strength"), "{stat}");
     let slash = String::from_utf8(world.run(&["stat", "s3://bucket"]).ok().stdout).unwrap();
     assert!(slash.contains("bucket"), "{slash}");
 }
@@ -87,6 +87,36 @@ fn verbs_as_other_programs_call_them() {
     let memory = world.run(&["--memory", "1", "cp", "a", "b"]);
     assert!(memory.code == Some(2), "{memory:?}");
     assert!(memory.stderr.contains("--memory") && memory.stderr.contains("32MiB"), "{memory:?}");
+}
+
+#[test]
+fn what_is_not_given_or_not_there_is_named() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    check(
+        &world,
+        &[
+            ("bench run", 2, &["bench run needs <TARGET>", "firstbyte bench run --help"]),
+            ("plan dir", 2, &["plan needs --out <FILE>"]),
+            ("check file", 2, &["check needs <DST>"]),
+            ("advise", 2, &["advise needs one of", "init"]),
+            ("check s3://bucket/dir nowhere", 1, &["nowhere: not found"]),
+            ("bench run nowhere", 1, &["firstbyte: nowhere: not found"]),
+            ("bench report nowhere", 1, &["nowhere", "check the spelling"]),
+            ("run nowhere", 1, &["nowhere", "check the spelling"]),
+            ("cp file /proc/x", 1, &["/proc/x: no file can be created"]),
+            ("cp file file/below", 1, &["file/below", "a part of this path is a file"]),
+            ("ls s3://nobucket", 1, &["s3://nobucket: not found", "no such bucket", "firstbyte ls s3://"]),
+            ("serve nowhere", 1, &["nowhere", "check the spelling"]),
+            (
+                "serve . --listen 0.0.0.0:0 --write",
+                1,
+                &["read, change and delete", "KEY SECRET", "127.0.0.1"],
+            ),
+        ],
+    );
+    let usage = world.run(&["check", "file"]);
+    assert!(!usage.stderr.contains("--endpoint-url"), "{usage:?}");
 }
 
 #[test]
@@ -168,4 +198,10 @@ fn doctor_names_the_setting_that_chose_the_endpoint() {
     world.set("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2");
     let variable = said(&world, &[]);
     assert!(variable.contains("http://127.0.0.1:2 (AWS_ENDPOINT_URL_S3)"), "{variable}");
+    world.write("config", b"[profile lab]\nendpoint_url = http://127.0.0.1:3\n");
+    let config = world.path("config");
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_ENDPOINT_URL_S3", "");
+    let profile = said(&world, &["--profile", "lab"]);
+    assert!(profile.contains("http://127.0.0.1:3 (endpoint_url of the profile)"), "{profile}");
 }

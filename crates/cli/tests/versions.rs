@@ -94,7 +94,9 @@ fn a_version_that_is_not_there_or_not_of_one_object_is_refused() {
     for verb in
         [&["cp", "s3://bucket/key", "copy"][..], &["cat", "s3://bucket/key"], &["stat", "s3://bucket/key"]]
     {
-        world.run(&[verb, &["--version-id", missing]].concat()).fails(1, &["s3://bucket/key"]);
+        world
+            .run(&[verb, &["--version-id", missing]].concat())
+            .fails(1, &["s3://bucket/key, version 6f1d", "ls --versions"]);
     }
     assert!(!world.path("copy").exists());
     world.run(&["cp", "file", "copy", "--version-id", missing]).fails(2, &["--version-id"]);

@@ -177,7 +177,7 @@ impl Attempt<'_> {
         request: &InFlightRequest<'_, Cancel>,
     ) -> Result<(), StoreError> {
         let version = &self.fetch.version;
-        let range = version.blocks.bytes(&blocks);
+        let range = self.fetch.requested(&blocks);
         let is_whole = version.is_whole();
         // A response with the whole object may carry its checksum.
         let whole = is_whole || range.len() == version.size();
@@ -203,7 +203,7 @@ impl Attempt<'_> {
         }
         let mut received = 0;
         for block in blocks {
-            let bytes = version.blocks.bytes(&(block..block + 1));
+            let bytes = self.fetch.requested(&(block..block + 1));
             let outcome = match is_whole {
                 true => CacheOutcome::NotTried,
                 false => self.receive_into_cache(&mut body, block, bytes)?,
@@ -219,7 +219,11 @@ impl Attempt<'_> {
                 progress();
                 continue;
             }
-            self.store(block, read, outcome);
+            if bytes.len() < version.blocks.bytes(&(block..block + 1)).len() {
+                version.arrived_in_part(self.fetch.id, block, bytes.start, &self.buffer[..read]);
+            } else {
+                self.store(block, read, outcome);
+            }
             let is_wanted = self.fetch.priority == Priority::Demand || self.fetch.is_wanted();
             if !is_wanted || !version.is_needed(self.fetch.id) {
                 break;

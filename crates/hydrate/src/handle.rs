@@ -16,7 +16,7 @@ use crate::limits::REQUEST;
 use crate::part::Part;
 use crate::pending_read::Done;
 use crate::read_ahead::{Ahead, Found, ReadAhead};
-use crate::version::VersionState;
+use crate::version::{Rounding, VersionState};
 
 /// Most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
 /// little memory.
@@ -160,7 +160,8 @@ impl Handle {
         version.request_with(range.skip(present as u64), expected, &Arc::downgrade(&self.alive));
         // SAFETY: `fill` returns when the part does not exist any more.
         let part = unsafe { Part::new(range.start + present as u64, &mut buffer[present..]) };
-        self.fill(vec![part], expected, tick, go_on)?;
+        let rounding = if expected == range { self.rounding(range) } else { Rounding::Blocks };
+        self.fill(vec![part], rounding, expected, tick, go_on)?;
         self.learn_columns(expected, buffer);
         Ok(buffer.len())
     }
@@ -188,14 +189,24 @@ impl Handle {
             parts.push(unsafe { Part::new(range.start, &mut buffer[..length]) });
             lengths.push(length);
         }
-        self.fill(parts, ByteRange::new(0, 0), tick, go_on)?;
+        self.fill(parts, Rounding::Blocks, ByteRange::new(0, 0), tick, go_on)?;
         Ok(lengths)
+    }
+
+    /// Whether to request whole blocks for a read. A random reader without a cache gains nothing by
+    /// them, unless its reads are so short that it may come back to the rest.
+    fn rounding(&self, read: ByteRange) -> Rounding {
+        let read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_random = read.len() >= BLOCK / 2 && read_ahead.is_random(&(read.start..read.end));
+        drop(read_ahead);
+        if is_random && !self.file.version.blocks.has_cache() { Rounding::Bytes } else { Rounding::Blocks }
     }
 
     /// Fills `parts`, and looks ahead of the range `read`.
     fn fill(
         &self,
         parts: Vec<Part>,
+        rounding: Rounding,
         read: ByteRange,
         tick: Duration,
         go_on: &mut dyn FnMut() -> bool,
@@ -209,7 +220,7 @@ impl Handle {
                 self.expect_columns(read);
             }
         };
-        let filled = version.read(parts, &mut requested, tick, go_on);
+        let filled = version.read(parts, rounding, &mut requested, tick, go_on);
         if filled.is_err() {
             version.engine.counters.failed.fetch_add(1, Relaxed);
         }

@@ -47,6 +47,8 @@ struct Tracked {
     priority: Priority,
     /// The time at which a thread started it.
     started: Option<Instant>,
+    /// Whether it brings only the bytes of one read, so that no other reader can wait for it.
+    is_exact: bool,
     /// Whether it has the right to fetch among the processes that share the cache.
     has_lease: bool,
     /// The block that arrives next.
@@ -96,7 +98,9 @@ impl InFlight {
             }
         }
         let owned = blocks.end - blocks.start;
-        let fetch = Tracked { priority, started: None, has_lease: false, next: blocks.start, blocks, owned };
+        let next = blocks.start;
+        let fetch =
+            Tracked { priority, started: None, is_exact: false, has_lease: false, next, blocks, owned };
         self.fetches.insert(id, fetch);
         took_over
     }
@@ -108,6 +112,7 @@ impl InFlight {
             return Want::Fetch;
         };
         match fetch.priority {
+            _ if fetch.is_exact => Want::Fetch,
             _ if joined == Some(id) => Want::Join(id),
             Priority::Demand => Want::Join(id),
             Priority::Background => Want::Fetch,
@@ -133,6 +138,14 @@ impl InFlight {
     pub(crate) fn start(&mut self, id: FetchId, now: Instant) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.started = Some(now);
+        }
+    }
+
+    /// The fetch brings only the bytes of the read that begins it. A later reader of its blocks
+    /// takes them over.
+    pub(crate) fn set_exact(&mut self, id: FetchId) {
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.is_exact = true;
         }
     }
 
@@ -247,6 +260,16 @@ mod tests {
         assert!(!table.is_needed(1));
         assert!(table.remaining(1).is_empty());
         assert_eq!(table.remaining(2), 6..8);
+    }
+
+    #[test]
+    fn nobody_else_waits_for_a_fetch_of_a_reads_bytes() {
+        let mut table = InFlight::default();
+        table.begin(1, Priority::Demand, 0..2);
+        table.set_exact(1);
+        assert_eq!(table.want(0, None, Instant::now()), Want::Fetch);
+        table.begin(2, Priority::Demand, 0..1);
+        assert!(!table.is_owned_by(0, 1) && table.is_owned_by(1, 1));
     }
 
     proptest! {

@@ -6,12 +6,13 @@
 //! read from the cache. If blocks are not cached (no cache, or no room in it), each is copied as it
 //! arrives, into one buffer that is allocated with the first.
 
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, to_usize};
 
-use crate::block::{SEGMENT, block_range, blocks_of};
+use crate::block::{BLOCK, SEGMENT, block_range, blocks_of};
 use crate::block_store::BlockStore;
 use crate::part::Part;
 use crate::{Error, Result};
@@ -117,14 +118,30 @@ impl PendingRead {
         self.lock().left = blocks;
     }
 
-    /// Accepts a block. If it was the last, and the bytes for a callback have to be read from the
-    /// cache, returns the callback.
-    pub(crate) fn deliver(&self, block: u64, bytes: &[u8]) -> Option<Ready> {
+    /// The smallest range with all bytes that it needs of some blocks.
+    pub(crate) fn bytes_within(&self, blocks: &Range<u64>) -> ByteRange {
+        let all = ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK));
+        let needed = |range: ByteRange| range.intersect(all);
+        match &self.lock().receiver {
+            None => ByteRange::new(all.start, all.start),
+            Some(Receiver::Callback(range, ..)) => needed(*range),
+            Some(Receiver::Thread(parts)) => {
+                let parts = parts.iter().map(|part| needed(part.range)).filter(|range| !range.is_empty());
+                let union =
+                    |a: ByteRange, b: ByteRange| ByteRange::new(a.start.min(b.start), a.end.max(b.end));
+                parts.reduce(union).unwrap_or(ByteRange::new(all.start, all.start))
+            }
+        }
+    }
+
+    /// Accepts the bytes of a block from offset `start` on. If it was the last block, and the bytes
+    /// for a callback have to be read from the cache, returns the callback.
+    pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<Ready> {
         let mut progress = self.lock();
         let Progress { receiver, bytes: held, left, .. } = &mut *progress;
         let whole = block_range(block);
         let found = |at: u64, length: usize| {
-            let from = to_usize(at - whole.start);
+            let from = to_usize(at - start);
             bytes.get(from..from + length).unwrap_or_default()
         };
         *left = left.saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Detects which reads of a handle are sequential, and how far ahead of them to fetch. Pure.
 //!
-//! A random reader gets only the blocks of its reads. A sequential reader gets a window, which
-//! grows in proportion to the bytes read while the reader still has to wait. So the window reaches
+//! A random reader gets only the blocks of its reads, and after some reads without a neighbour only
+//! their bytes. A sequential reader gets a window, which grows in proportion to the bytes read while the reader still has to wait. So the window reaches
 //! the bandwidth-delay product of the link without a measurement of it, and the bytes fetched for
 //! nothing are bounded by the bytes read. One handle may have several sequential readers, for
 //! example processes that map a file; they are distinguished by position. Reads of one reader may
@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use firstbyte_pacing::{LONGEST_REQUEST, Proximity, START, START_NEAR};
+use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST, START, START_NEAR};
 
 use crate::block::{BLOCK, SEGMENT};
 
@@ -28,9 +28,14 @@ pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;
 /// stay small: other readers may need a block far into a request, and would fetch it again instead
 /// of waiting.
 const WIDE: u64 = LONGEST_REQUEST;
+/// The longest request ahead of a reader of a far server. In longer ones the window would be few
+/// requests, and the last of them would end alone, at the rate of one connection.
+const LONGEST_FAR: u64 = SHORTEST_REQUEST;
+/// Reads in a row that continue no other, after which a reader counts as random.
+const RANDOM: u32 = 8;
 
-/// The number of requests in a window. Far from the server, no link measured needed more at once. A
-/// near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
+/// The number of requests in a window, at least. Far from the server, no link measured needed more
+/// at once. A near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
 const fn requests(server: Proximity) -> u64 {
     match server {
         Proximity::Near => START_NEAR as u64,
@@ -63,6 +68,8 @@ pub(crate) struct ReadAhead {
     server: Proximity,
     sequences: Vec<Sequence>,
     clock: u64,
+    /// Reads since the last one that continued a sequence.
+    unrelated: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +86,11 @@ struct Sequence {
 }
 
 impl Sequence {
+    /// The window of a reader that has read so far and waits.
+    fn grown(&self) -> u64 {
+        (self.end - self.begin).saturating_mul(GROWTH)
+    }
+
     /// Whether a read belongs to this sequence. Until it has a window, only an exact continuation
     /// does.
     fn continues(&self, read: &Range<u64>) -> bool {
@@ -93,7 +105,7 @@ impl Sequence {
 impl ReadAhead {
     /// For a file of `size` bytes. Windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
-        Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0 }
+        Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0, unrelated: 0 }
     }
 
     /// Updates the widest window and the distance of the server.
@@ -101,24 +113,41 @@ impl ReadAhead {
         (self.most_window, self.server) = (most_window, server);
     }
 
+    /// Whether a read is one of many at random: nothing of what is next to it is expected to be
+    /// read.
+    pub(crate) fn is_random(&self, read: &Range<u64>) -> bool {
+        self.unrelated >= RANDOM && !self.sequences.iter().any(|sequence| sequence.continues(read))
+    }
+
     /// Records a read. Returns what to fetch ahead of it.
     pub(crate) fn note(&mut self, read: Range<u64>, found: Found) -> Option<Ahead> {
         self.clock += 1;
         let Some(index) = self.sequences.iter().position(|sequence| sequence.continues(&read)) else {
+            self.unrelated = self.unrelated.saturating_add(1);
+            // A long read of the beginning is taken for the first of a sequential reader.
+            let is_first = read.start == 0 && read.end >= SEGMENT && found == Found::Missing;
             self.begin(read);
-            return None;
+            return is_first.then(|| self.open_window()).flatten();
         };
+        self.unrelated = 0;
         let sequence = &mut self.sequences[index];
         sequence.used = self.clock;
         sequence.start = read.start;
         sequence.end = sequence.end.max(read.end);
         sequence.window = match (sequence.window, found) {
-            (0, _) => FIRST,
-            (window, Found::All) => window,
-            (window, Found::Missing) => window.max((sequence.end - sequence.begin).saturating_mul(GROWTH)),
+            (window, Found::All) => window.max(FIRST),
+            (window, Found::Missing) => window.max(FIRST).max(sequence.grown()),
         }
         .min(self.most_window);
         self.merge(index);
+        self.extend()
+    }
+
+    /// Gives the last sequence the window of a reader that waits.
+    fn open_window(&mut self) -> Option<Ahead> {
+        let most = self.most_window;
+        let sequence = self.sequences.last_mut()?;
+        sequence.window = sequence.grown().min(most);
         self.extend()
     }
 
@@ -152,7 +181,8 @@ impl ReadAhead {
     fn extend(&mut self) -> Option<Ahead> {
         let sequence = self.sequences.last_mut()?;
         let server = if sequence.window < WIDE { Proximity::Far } else { self.server };
-        let segment = (sequence.window / requests(server)).max(SEGMENT).next_multiple_of(BLOCK);
+        let longest = if server == Proximity::Near { LONGEST_REQUEST } else { LONGEST_FAR };
+        let segment = (sequence.window / requests(server)).clamp(SEGMENT, longest).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);
         let reach = sequence.end.saturating_add(sequence.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };

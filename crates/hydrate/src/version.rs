@@ -47,6 +47,15 @@ enum FetchMode {
     Whole,
 }
 
+/// The bytes that a read requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// Those of whole blocks, which are kept for other reads.
+    Blocks,
+    /// Only those of the read, where it needs no more than one request.
+    Bytes,
+}
+
 #[derive(Default)]
 struct Table {
     in_flight: InFlight,
@@ -95,7 +104,7 @@ impl VersionState {
     pub(crate) fn read_then(self: &Arc<Self>, range: ByteRange, done: Done) {
         let deadline = Instant::now() + self.engine.settings.deadline;
         let receiver = Receiver::Callback(range, self.delivery(), done);
-        let pending = self.demand(deadline, receiver, range.start, None);
+        let pending = self.demand(deadline, receiver, range.start, None, Rounding::Blocks);
         if pending.is_open() {
             self.engine.fetcher.watch_deadline(&pending);
         }
@@ -110,6 +119,7 @@ impl VersionState {
         receiver: Receiver,
         reader: u64,
         interest: Option<&Weak<()>>,
+        rounding: Rounding,
     ) -> Arc<PendingRead> {
         let priority = if interest.is_some() { Priority::Ahead } else { Priority::Demand };
         let pending = Arc::new(PendingRead::new(self.location.clone(), deadline, receiver));
@@ -146,7 +156,17 @@ impl VersionState {
                     let begun = self.begin(&mut table, priority, run, sizes.request / BLOCK).into_iter();
                     // A whole response continues without the interest of one reader.
                     let interest = interest.filter(|_| table.mode == FetchMode::Ranges);
-                    fetches.extend(begun.map(|fetch| Fetch { handle: interest.cloned(), ..fetch }));
+                    let mut exact = |fetch: &Fetch| {
+                        let wanted = rounding == Rounding::Bytes && table.mode == FetchMode::Ranges;
+                        wanted.then(|| {
+                            table.in_flight.set_exact(fetch.id);
+                            pending.bytes_within(&fetch.blocks)
+                        })
+                    };
+                    fetches.extend(begun.map(|fetch| {
+                        let only = exact(&fetch);
+                        Fetch { handle: interest.cloned(), only, ..fetch }
+                    }));
                 }
             }
             if missing.is_empty() {
@@ -176,7 +196,7 @@ impl VersionState {
             return;
         }
         let receiver = Receiver::Callback(range, Delivery::Copied, done);
-        let again = self.demand(deadline, receiver, range.start, None);
+        let again = self.demand(deadline, receiver, range.start, None, Rounding::Blocks);
         if again.is_open() {
             self.engine.fetcher.watch_deadline(&again);
         }

@@ -134,6 +134,56 @@ fn neighbours_share_requests_and_distant_ranges_have_their_own() {
 }
 
 #[test]
+fn a_random_reader_without_a_cache_requests_its_bytes_alone() {
+    const LEN: usize = 70_000;
+    for setting in both(200 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let read = |number: u64| {
+            let at = (number * 37 % 50) * 4 * BLOCK + 100_001;
+            let mut buffer = vec![0; LEN];
+            let cost = setting.cost(|| assert_eq!(handle.read_at(&mut buffer, at).unwrap(), LEN));
+            assert!(buffer == setting.content[at as usize..][..LEN], "{number}");
+            cost
+        };
+        let has_cache = setting.file.status().is_some();
+        // The reads cross into a second block, and nothing shows yet that no other follows.
+        assert_eq!((0..8).map(read).max(), Some((1, 2 * BLOCK)));
+        let expected = if has_cache { 2 * BLOCK } else { LEN as u64 };
+        assert!((8..20).map(read).all(|cost| cost == (1, expected)));
+        // Its neighbour makes blocks of use again.
+        let mut next = vec![0; BLOCK_LEN / 2];
+        let at = (19 * 37 % 50) * 4 * BLOCK + 100_001 + LEN as u64;
+        assert_eq!(handle.read_at(&mut next, at).unwrap(), next.len());
+        assert!(next == setting.content[at as usize..][..next.len()]);
+        drop(handle);
+    }
+}
+
+#[test]
+fn random_readers_of_the_same_blocks_all_get_their_bytes() {
+    let reads = count("FIRSTBYTE_READS", 2400) / 4;
+    for setting in both(24 * BLOCK_LEN + 999) {
+        let handle = setting.file.handle();
+        let size = setting.content.len() as u64;
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let (setting, handle) = (&setting, &handle);
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    for _ in 0..reads {
+                        let mut buffer = vec![0; BLOCK_LEN / 2 + random.below(3 * BLOCK) as usize];
+                        let at = random.below(size);
+                        let read = handle.read_at(&mut buffer, at).unwrap();
+                        assert_eq!(read, buffer.len().min((size - at) as usize));
+                        assert!(buffer[..read] == setting.content[at as usize..][..read], "{at} {read}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn odd_ranges_are_read_as_far_as_there_are_bytes() {
     for setting in both(5 * BLOCK_LEN + 77) {
         let size = setting.content.len() as u64;

@@ -87,6 +87,16 @@ impl Directory {
         found.ok().map(|at| self.by_name[at] as usize)
     }
 
+    /// The names that begin with `prefix`, in the order of their bytes.
+    pub(crate) fn beginning_with(&self, prefix: &[u8]) -> impl Iterator<Item = &Listed> {
+        let name = |at: &u32| &*self.listed[*at as usize].child.name;
+        let start = self.by_name.partition_point(|at| name(at) < prefix);
+        self.by_name[start..]
+            .iter()
+            .take_while(move |at| name(at).starts_with(prefix))
+            .map(|at| &self.listed[*at as usize])
+    }
+
     pub(crate) fn listed(&self) -> &[Listed] {
         &self.listed
     }

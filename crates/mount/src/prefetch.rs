@@ -1,19 +1,23 @@
-//! Fetches files before they are opened: the next file of a series (`series`), and the files that
-//! follow the one just opened (`siblings`). The file system owns it, and reports opened files and
+//! Fetches files before they are opened: the next file of a series (`series`), the files that follow
+//! the one just opened (`siblings`), and those that belong to it (`family`). The file system owns it, and reports opened files and
 //! listings read to their end.
 
+mod family;
 mod series;
 mod siblings;
 
 use std::sync::Arc;
 
 use firstbyte_hydrate::{Hydrator, Wanted};
-use firstbyte_location::Strength;
+use firstbyte_location::{ByteRange, Strength};
 
+use crate::child::Child;
 use crate::directory::Directories;
 use crate::inodes::{name_of, parent};
 use crate::options::Options;
 use crate::source::Source;
+use crate::source::join;
+use family::Families;
 use series::Series;
 use siblings::Siblings;
 
@@ -24,6 +28,7 @@ pub(crate) struct Prefetch {
     directories: Arc<Directories>,
     series: Series,
     siblings: Siblings,
+    families: Families,
     /// Whether a cache keeps what is fetched.
     is_enabled: bool,
     /// Largest file that an open waits for, bytes.
@@ -43,6 +48,7 @@ impl Prefetch {
             directories,
             series: Series::default(),
             siblings: Siblings::default(),
+            families: Families::default(),
             is_enabled: options.cache.is_some(),
             eager: options.eager,
         }
@@ -79,5 +85,15 @@ impl Prefetch {
         let pinned = version.strength() == Strength::Strong;
         let fits = pinned && version.size.is_some_and(|size| self.is_eager(size));
         fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
+    }
+
+    /// Fetches the bytes that `range` chooses of an object of a known size, and keeps it prepared.
+    fn fetch(&self, path: &[u8], child: &Child, range: impl FnOnce(u64) -> Option<ByteRange>) {
+        let Some(version) = self.source.version(path, &child.name, Some(child)) else { return };
+        let Some(range) = version.size.and_then(range) else { return };
+        let file = self.hydrator.file(&self.source.location(&join(path, &child.name)), version);
+        // The bytes stay in the cache; an error is reported by the read that needs them.
+        file.prefetch(range, &self.siblings.interest());
+        self.siblings.hold(file);
     }
 }

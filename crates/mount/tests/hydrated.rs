@@ -268,6 +268,28 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
 }
 
 #[test]
+fn the_other_files_of_a_database_are_fetched_with_the_first() {
+    const LARGE: usize = 24 << 20;
+    let sizes = [("d/db.nhr", 300_000), ("d/db.nin", 200_001), ("d/db.nsq", LARGE), ("d/other.nhr", 1000)];
+    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| {
+        sizes.iter().for_each(|(name, size)| subject.place(name, &bytes(4, *size)));
+    });
+    assert!(mounted.read("d/db.nin") == bytes(4, 200_001));
+    until_hydrated(&mounted.path("d/db.nhr"));
+    let cached = |name: &str| {
+        let percent = attribute(&mounted.path(name), "percent");
+        percent.trim_end_matches('%').parse::<f64>().unwrap()
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while cached("d/db.nsq") == 0.0 {
+        assert!(std::time::Instant::now() < end, "the large one has not begun");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(cached("d/db.nsq") < 10.0, "only its head is fetched before it is opened");
+    assert_eq!(cached("d/other.nhr"), 0.0);
+}
+
+#[test]
 fn a_file_larger_than_the_cache_is_opened_at_once_and_each_byte_of_it_fetched_once() {
     let content = bytes(3, 24 << 20);
     let options = Options { eager: 64 << 20, ..counted() };

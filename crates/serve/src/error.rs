@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// Listening beyond loopback without keys would give access to all clients.
     #[error(
-        "refusing to listen on {address} without keys: every client that can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well",
+        "refusing to listen on {address} without keys: every client that can reach it could {may} {}; give --auth FILE (lines of: KEY SECRET read|write), listen on 127.0.0.1, or say --public-unauthenticated as well",
         shown(path)
     )]
     Exposed {
@@ -39,6 +39,8 @@ pub enum Error {
         address: SocketAddr,
         /// The directory.
         path: PathBuf,
+        /// What every client could do there.
+        may: &'static str,
     },
     /// The key file cannot be used.
     #[error("cannot use the key file {}: {reason}", shown(path))]

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use serde::Serialize;
-use tokio::sync::mpsc;
 
 use crate::auth::Access;
 use crate::directory::{Kind, Reader};
 use crate::etag::Identity;
 use crate::html::{escape, url_path, visible};
+use crate::refusal::{failure, not_found};
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::{EntryPath, Root};
@@ -90,7 +90,7 @@ struct Row<'a> {
     etag: Option<String>,
 }
 
-/// Streams what `access` may see of the listing of `path`.
+/// Streams what `access` may see of the listing of `path`. No thread waits for the client.
 pub(crate) async fn answer(
     site: &Arc<Site>,
     request: &Request,
@@ -99,70 +99,121 @@ pub(crate) async fn answer(
     access: &Access,
 ) -> Response {
     let recursive = request.query("recursive").is_some();
-    // Two pieces on their way: one being sent, one being filled.
-    let (pieces, receiver) = mpsc::channel(2);
     let (root, path, access) = (site.root.clone(), path.clone(), access.clone());
     let links = format!("{}/{}", request.prefix, url_path(&path.as_directory()));
-    tokio::task::spawn_blocking(move || {
-        let buffer = Vec::with_capacity(PIECE);
-        let mut writer = RowWriter { pieces, buffer, format, links, rows: 0, access };
-        writer.begin();
-        let walked = writer.walk(&root, &path, &[], recursive).and_then(|()| writer.end());
-        if let Err(error) = walked {
-            // Breaks the answer off, so that the client does not take it for whole.
-            let _ = writer.pieces.blocking_send(Err(error));
-        }
-    });
-    let stream = futures::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|piece| (piece, receiver))
+    let open = move || Rows::open(root, &path, access, format, links, recursive);
+    let rows = match tokio::task::spawn_blocking(open).await.map_err(io::Error::other) {
+        Ok(Ok(rows)) => rows,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return not_found(),
+        Ok(Err(error)) | Err(error) => return failure(&error),
+    };
+    let stream = futures::stream::try_unfold(rows, |mut rows| async move {
+        // An error breaks the answer off, so that the client does not take it for whole.
+        let next = move || rows.piece().map(|piece| piece.map(|piece| (piece, rows)));
+        tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?
     });
     Response::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, format.content_type())
         .with_body(Body::Stream(Box::pin(stream)))
 }
 
-struct RowWriter {
-    pieces: mpsc::Sender<io::Result<Bytes>>,
+/// A listing being made: the entries of each directory, then those of the directories in it.
+struct Rows {
     buffer: Vec<u8>,
     format: Format,
     /// The beginning of every link: the path of the directory.
     links: String,
     rows: u64,
+    root: Root,
     /// The rights of the request. If they do not cover a whole directory, only what they cover is
     /// listed.
     access: Access,
+    recursive: bool,
+    /// The directory being read, if any is left.
+    level: Option<Level>,
+    /// Directories to read after it, the next one last.
+    left: Vec<Directory>,
 }
 
-impl RowWriter {
-    fn walk(&mut self, root: &Root, path: &EntryPath, prefix: &[u8], recursive: bool) -> io::Result<()> {
-        let access = self.access.clone();
-        let mut reader = Reader::open_for(root, path, &access)?;
-        let mut below = Vec::new();
-        while let Some(entry) = reader.next() {
-            let entry = entry?;
-            let Some(identity) = reader.identity(&entry) else { continue };
-            let mut name = prefix.to_vec();
+/// A directory of a listing, and the beginning of its entries' names.
+struct Directory {
+    path: EntryPath,
+    prefix: Vec<u8>,
+}
+
+/// A directory that is being read.
+struct Level {
+    directory: Directory,
+    reader: Reader,
+    /// The directories found in it, in order.
+    below: Vec<Directory>,
+}
+
+impl Rows {
+    /// Blocking, as is [`piece`](Self::piece).
+    fn open(
+        root: Root,
+        path: &EntryPath,
+        access: Access,
+        format: Format,
+        links: String,
+        recursive: bool,
+    ) -> io::Result<Self> {
+        let reader = Reader::open_for(&root, path, &access)?;
+        let directory = Directory { path: path.clone(), prefix: Vec::new() };
+        let level = Some(Level { directory, reader, below: Vec::new() });
+        let start = if format == Format::Links { LINKS[0] } else { "" };
+        let buffer = start.as_bytes().to_vec();
+        Ok(Self { buffer, format, links, rows: 0, root, access, recursive, level, left: Vec::new() })
+    }
+
+    /// The next lines, at least [`PIECE`] bytes unless they are the last. `None` after those.
+    fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        while self.buffer.len() < PIECE && self.level.is_some() {
+            self.advance()?;
+            if self.level.is_none() {
+                self.end();
+            }
+        }
+        let piece = std::mem::take(&mut self.buffer);
+        Ok((!piece.is_empty()).then(|| piece.into()))
+    }
+
+    /// Adds the row of the next entry, or goes on to the next directory.
+    fn advance(&mut self) -> io::Result<()> {
+        let Some(mut level) = self.level.take() else { return Ok(()) };
+        let Some(entry) = level.reader.next() else {
+            self.left.extend(level.below.into_iter().rev());
+            return self.descend();
+        };
+        let entry = entry?;
+        if let Some(identity) = level.reader.identity(&entry) {
+            let mut name = level.directory.prefix.clone();
             name.extend_from_slice(entry.name.as_bytes());
             self.row(&name, entry.kind, &identity)?;
-            if recursive && entry.kind == Kind::Directory {
+            if self.recursive && entry.kind == Kind::Directory {
                 name.push(b'/');
-                below.push((access.entering(path.join(&entry.name)), name));
+                let path = self.access.entering(level.directory.path.join(&entry.name));
+                level.below.push(Directory { path, prefix: name });
             }
         }
-        drop(reader);
-        for (path, prefix) in below {
-            match self.walk(root, &path, &prefix, recursive) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                done => done?,
-            }
-        }
+        self.level = Some(level);
         Ok(())
     }
 
-    fn begin(&mut self) {
-        if self.format == Format::Links {
-            self.buffer.extend_from_slice(LINKS[0].as_bytes());
+    /// Opens the next directory that is still there.
+    fn descend(&mut self) -> io::Result<()> {
+        while let Some(directory) = self.left.pop() {
+            match Reader::open_for(&self.root, &directory.path, &self.access) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(reader) => {
+                    self.level = Some(Level { directory, reader, below: Vec::new() });
+                    return Ok(());
+                }
+            }
         }
+        Ok(())
     }
 
     fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
@@ -176,7 +227,7 @@ impl RowWriter {
                 writeln!(self.buffer, "<li><a href=\"{links}{href}{slash}\">{text}{slash}</a></li>")?;
             }
         }
-        if self.buffer.len() < PIECE { Ok(()) } else { self.flush() }
+        Ok(())
     }
 
     fn object(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
@@ -201,17 +252,13 @@ impl RowWriter {
         Ok(())
     }
 
-    fn end(&mut self) -> io::Result<()> {
-        match self.format {
-            Format::Json => self.buffer.extend_from_slice(if self.rows == 0 { b"[]\n" } else { b"\n]\n" }),
-            Format::Links => self.buffer.extend_from_slice(LINKS[1].as_bytes()),
-            Format::Ndjson | Format::Text => {}
-        }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
-        self.pieces.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    fn end(&mut self) {
+        let end: &[u8] = match self.format {
+            Format::Json if self.rows == 0 => b"[]\n",
+            Format::Json => b"\n]\n",
+            Format::Links => LINKS[1].as_bytes(),
+            Format::Ndjson | Format::Text => b"",
+        };
+        self.buffer.extend_from_slice(end);
     }
 }

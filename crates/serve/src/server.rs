@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::attempts::Attempts;
 use crate::auth::Sessions;
-use crate::config::{Authentication, Config, Exposure};
+use crate::config::{Authentication, Config, Exposure, Writing};
 use crate::error::{Error, Result};
 use crate::listener;
 use crate::metrics::Metrics;
@@ -48,7 +48,8 @@ impl Server {
     pub fn bind(mut config: Config) -> Result<Self> {
         let open = matches!(config.authentication, Authentication::None);
         if open && !config.listen.ip().is_loopback() && config.exposure == Exposure::Guarded {
-            return Err(Error::Exposed { address: config.listen, path: config.directory });
+            let may = if config.writing == Writing::Refused { "read" } else { "read, change and delete" };
+            return Err(Error::Exposed { address: config.listen, path: config.directory, may });
         }
         config.base_path = base_path(&config.base_path)?;
         let root = Root::open(&config.directory)

@@ -172,6 +172,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_mounted_below_a_deleted_directory_stays_and_keeps_no_other() {
+        let Place { directory, root, bucket } = place();
+        let mounted = directory.path().join("b/sub/deep");
+        let call = |words: &[&str], at: &std::path::Path| {
+            let (program, words) = words.split_first().unwrap();
+            assert!(std::process::Command::new(program).args(words).arg(at).status().unwrap().success());
+        };
+        call(&["mount", "-t", "tmpfs", "tmpfs"], &mounted);
+        std::fs::write(mounted.join("kept"), "content").unwrap();
+        std::fs::write(directory.path().join("b/other"), "content").unwrap();
+        let id = put(&root, &bucket, &EntryPath::parse(b"b/sub").unwrap()).unwrap();
+        put(&root, &bucket, &EntryPath::parse(b"b/other").unwrap()).unwrap();
+        let trash = directory.path().join("b/.firstbyte/trash");
+        sweep(&root, &bucket, Duration::ZERO).unwrap();
+        let moved = trash.join(id).join("entry/deep");
+        let kept = std::fs::read(moved.join("kept"));
+        call(&["umount", "-l"], &moved);
+        assert_eq!(kept.unwrap(), b"content");
+        assert_eq!(std::fs::read_dir(&trash).unwrap().count(), 1, "the other is removed");
+        sweep(&root, &bucket, Duration::ZERO).unwrap();
+        assert!(!directory.path().join("b/.firstbyte").exists());
+    }
+
+    #[test]
     fn a_sweep_removes_what_has_expired_and_what_a_kill_left_half_removed() {
         let Place { directory, root, bucket } = place();
         let id = put(&root, &bucket, &EntryPath::parse(b"b/sub").unwrap()).unwrap();

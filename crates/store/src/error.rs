@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
+/// Between an object's location and the version of it that is missing.
+pub(crate) const VERSION: &str = ", version ";
+
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -250,10 +253,16 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { location }
-                if ["s3://", "gs://", "az://"].iter().any(|it| location.starts_with(it)) =>
-            {
-                "check the spelling with `firstbyte ls`"
+            Self::NotFound { location } if location.contains(VERSION) => {
+                "`firstbyte ls --versions` shows the versions that there are"
+            }
+            Self::NotFound { location } if is_bucket(location) => match location.get(..2) {
+                Some("gs") => "there is no such bucket; `firstbyte ls gs://` shows those of this project",
+                Some("az") => "there is no such container; `firstbyte ls az://` shows those of this account",
+                _ => "there is no such bucket; `firstbyte ls s3://` shows those of this account",
+            },
+            Self::NotFound { location } if in_object_store(location).is_some() => {
+                "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
             }
             Self::NotFound { location } if location.starts_with("http") => "check the address",
             Self::NotFound { .. } => "check the spelling",
@@ -282,12 +291,24 @@ impl Error {
                 "check the network; requests continue when the endpoint responds again"
             }
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                "free some space and run it again to resume"
-            }
+            Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,
         })
     }
+}
+
+/// What to try after a failed operation of the operating system on a path, if something is known.
+#[must_use]
+pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::NotFound => "check the spelling",
+        io::ErrorKind::NotADirectory => "a part of this path is a file; check the spelling",
+        io::ErrorKind::IsADirectory => "name a file",
+        io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
+        io::ErrorKind::StorageFull => "free some space and run it again to resume",
+        _ => return None,
+    })
 }
 
 /// How a request that was denied showed who asks.
@@ -384,10 +405,14 @@ impl fmt::Display for CertificateFault {
     }
 }
 
+/// What follows the scheme of a location in an object store.
+fn in_object_store(location: &str) -> Option<&str> {
+    ["s3://", "gs://", "az://"].iter().find_map(|scheme| location.strip_prefix(scheme))
+}
+
 /// True if a location is a whole bucket.
 fn is_bucket(location: &str) -> bool {
-    let rest = ["s3://", "gs://", "az://"].iter().find_map(|scheme| location.strip_prefix(scheme));
-    rest.is_some_and(|rest| !rest.contains('/'))
+    in_object_store(location).is_some_and(|rest| !rest.contains('/'))
 }
 
 /// True if an S3 error code means that the bucket is in another region.

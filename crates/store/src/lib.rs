@@ -30,7 +30,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, Result};
+pub use error::{Asked, CertificateFault, Error, Result, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
@@ -43,7 +43,9 @@ pub use options::{
     header_value,
 };
 pub use query::{Directories, Get, Links, ListOptions, ListedPage};
-pub use s3::{Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest};
+pub use s3::{
+    Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
+};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -12,9 +12,9 @@ use crate::rest::RestStore as _;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload,
-    Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat,
-    Upload, Written, local,
+    BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part,
+    Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload,
+    Stat, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -112,6 +112,14 @@ impl Store {
             http: Arc::new(self.http.by(Arc::clone(&client))),
             client,
         }
+    }
+
+    /// Where requests for S3 go, and which setting says so. No request.
+    ///
+    /// # Errors
+    /// A profile that is missing or cannot be used; a region that is none.
+    pub fn s3_endpoint(&self) -> Result<Endpoint> {
+        self.s3.endpoint()
     }
 
     /// Sends one signed request to another service of AWS, and returns its whole answer, whatever

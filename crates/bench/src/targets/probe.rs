@@ -63,7 +63,11 @@ impl Shape {
 /// # Errors
 /// It is missing, empty, or cannot be read.
 pub fn probe(client: &Client, location: &str) -> Result<Target> {
-    let failed = |what: String| Error::Target { location: location.to_owned(), what };
+    let failed = |what: String| {
+        // The store's errors begin with the location themselves.
+        let what = what.strip_prefix(&format!("{location}: ")).map(str::to_owned).unwrap_or(what);
+        Error::Target { location: location.to_owned(), what }
+    };
     let parsed = Location::parse(location.as_ref()).map_err(|error| failed(error.to_string()))?;
     let local = matches!(parsed, Location::Local(_));
     let object = client.store().stat(&parsed);

@@ -6,6 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use firstbyte_location::{LocationError, one_line};
+use firstbyte_store::io_advice;
 
 /// The exit code of a verb. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,8 @@ impl Error {
 
     /// A failed operation of the operating system at a named place.
     pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
-        Self::failed(format!("{place}: {error}"))
+        let advice = io_advice(error.kind()).map(str::to_owned);
+        Self { advice, ..Self::failed(format!("{place}: {error}")) }
     }
 }
 

@@ -57,6 +57,10 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
             (root, Location::parse(&args.destination)?, false)
         }
     };
+    // An empty place differs from one that is not there.
+    if !is_object {
+        engine.store().stat(&destination)?;
+    }
     let mut report = Report::new("check", source.to_string(), Some(destination.to_string()));
     report.receipt().differences = Some(0);
     let content = if args.content { Content::Read } else { Content::Held };

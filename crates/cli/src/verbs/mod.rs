@@ -62,7 +62,7 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
         Error::usage(format!("{location}: is a prefix, not an object"))
-            .advise("add -r, to a verb that has it, for what is below; firstbyte ls shows it")
+            .advise("firstbyte ls shows what is below; cp, mv and rm take all of it with -r")
     })
 }
 

@@ -49,6 +49,10 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
         Ok(released) => {
             report.receipt().objects = released.versions;
             report.receipt().bytes = released.bytes;
+            if released.versions == 0 && !globals.quiet {
+                let what = super::joined(&args.operands);
+                console::say(format_args!("firstbyte: {what}: nothing of it was in the cache"));
+            }
             if released.busy > 0 && !globals.quiet {
                 console::say(format_args!(
                     "firstbyte: {} in use by the kernel, released in part",

@@ -1,10 +1,11 @@
 //! `run`: runs the verbs of a list, several at a time. Each line is a process of its own, so that
 //! no line can disturb another.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -30,6 +31,9 @@ use crate::signals::{Ending, GRACE, on_ending};
 /// Lines that are stopped have as long as any run to end, and then this one reports.
 const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
 
+/// The variable that marks the lines of a list.
+const INSIDE: &str = "FIRSTBYTE_INSIDE_RUN";
+
 /// Run the verbs of a list, several at a time
 #[derive(Args)]
 #[command(after_help = "\
@@ -52,6 +56,9 @@ pub struct RunArgs {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    if std::env::var_os(INSIDE).is_some() {
+        return Err(Error::usage("a list has no run in it"));
+    }
     if console::output_is_closed() {
         return Err(Error::failed("standard output: it is closed"));
     }
@@ -65,7 +72,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         true => console::standard_input()?,
         false => File::open(&args.list).map_err(|error| Error::io(&name, &error))?,
     };
-    let lines = BufReader::new(Input::new(file, &stop)).lines();
+    let lines = BufReader::new(Input::new(file, &stop)).split(b'\n');
     let runner = Runner {
         program,
         variables: &globals.variables,
@@ -113,7 +120,7 @@ struct Runner<'a, L> {
     name: &'a str,
 }
 
-impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
+impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     fn work(&self) {
         while !self.stop.is_stopped() {
             let next = self.lines.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -125,29 +132,27 @@ impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
                 }
                 Some((number, Ok(line))) => (number, line),
             };
-            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match self.line(&line) {
+            match self.line(line) {
                 Ok(()) => self.outcome().done += 1,
-                Err(why) => self.failed(number, &line, &why),
+                Err(why) => self.failed(number, line, &why),
             }
         }
     }
 
     /// Runs a line to its end.
-    fn line(&self, line: &str) -> StdResult<(), String> {
+    fn line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
-        if words.first().is_some_and(|verb| verb == "run") {
-            return Err("a list has no run in it".to_owned());
-        }
         let mut command = Command::new(&self.program);
         // Open for writing only: a line that reads it fails, rather than finding an empty input.
         let input = File::options().write(true).open("/dev/null").map_err(|error| error.to_string())?;
         // A terminal's signals reach this process alone, which passes one on: a second one kills.
         command.args(words).stdin(input).process_group(0);
         // Lines that draw at once would overwrite each other.
-        command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never");
+        command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never").env(INSIDE, "1");
         let child = command.spawn().map_err(|error| error.to_string())?;
         let status = self.wait(child).map_err(|error| error.to_string())?;
         match status.code() {
@@ -173,13 +178,14 @@ impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
         }
     }
 
-    fn failed(&self, number: u64, line: &str, why: &str) {
+    fn failed(&self, number: u64, line: &[u8], why: &str) {
         if self.stop.is_stopped() {
             return;
         }
         // The number and the verb find the line; its other words may be secrets.
-        let verb = line.split_whitespace().next().unwrap_or_default();
-        let (location, error) = (format!("{}:{number}", self.name), format!("{verb}: {why}"));
+        let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+        let (location, error) =
+            (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
         console::say(format_args!("firstbyte: {}", Error::failed(format!("{location}: {error}"))));
         self.outcome().failed.push(Failed { location, error });
     }
@@ -190,31 +196,36 @@ impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
 }
 
 /// The words of a line, as a shell separates them; nothing is expanded.
-fn words(line: &str) -> StdResult<Vec<String>, String> {
+fn words(line: &[u8]) -> StdResult<Vec<OsString>, String> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut word: Option<Vec<u8>> = None;
     let mut quote = None;
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), _) if character == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(character);
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(open), _) if byte == open => quote = None,
+            (None, b'\'' | b'"') => {
+                quote = Some(byte);
                 word.get_or_insert_default();
             }
-            (None | Some('"'), '\\') => {
-                let next = characters.next().ok_or("a \\ at the end of the line")?;
-                word.get_or_insert_default().push(next);
+            (None | Some(b'"'), b'\\') => {
+                let next = bytes.next().ok_or("a \\ at the end of the line")?;
+                let word = word.get_or_insert_default();
+                // Within quotes it stays before what has no meaning there.
+                if quote.is_some() && !b"\"\\$`".contains(&next) {
+                    word.push(b'\\');
+                }
+                word.push(next);
             }
-            (None, _) if character.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
+            (None, _) if byte.is_ascii_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(byte),
         }
     }
     if quote.is_some() {
         return Err("a quote that is not closed".to_owned());
     }
     words.extend(word);
-    Ok(words)
+    Ok(words.into_iter().map(OsString::from_vec).collect())
 }
 
 #[cfg(test)]
@@ -223,9 +234,12 @@ mod tests {
 
     #[test]
     fn words_are_separated_as_by_a_shell() {
-        let split = |line: &str| words(line).unwrap();
+        let split = |line: &str| words(line.as_bytes()).unwrap();
         assert_eq!(split(r#"cp  's3://b/a b' "c\"d" e\ f ''"#), ["cp", "s3://b/a b", "c\"d", "e f", ""]);
         assert_eq!(split("rm 'a\\b' x*"), ["rm", "a\\b", "x*"]);
-        assert!(words("cp 'a").unwrap_err().contains("quote") && words("cp a\\").is_err());
+        assert_eq!(split(r#"rm "a\b" "c\\d" "\$e""#), ["rm", r"a\b", r"c\d", "$e"]);
+        assert_eq!(split("rm a\u{a0}b\r"), ["rm", "a\u{a0}b"]);
+        assert_eq!(words(b"rm \xff").unwrap()[1].as_bytes(), b"\xff");
+        assert!(words(b"cp 'a").unwrap_err().contains("quote") && words(b"cp a\\").is_err());
     }
 }

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use firstbyte_location::units;
 use firstbyte_serve::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Keys, Limits, Server, SignatureVersions, Tls,
-    Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Server,
+    SignatureVersions, Tls, Writing,
 };
+use firstbyte_store::io_advice;
 use serde_json::json;
 
 use crate::globals::Globals;
@@ -117,6 +118,15 @@ impl ServeArgs {
     }
 }
 
+/// The error of a server that does not start, with what to try where its directory is at fault.
+fn cannot_start(error: StartError) -> Error {
+    let advice = match &error {
+        StartError::Directory { source, .. } => io_advice(source.kind()).map(str::to_owned),
+        _ => None,
+    };
+    Error { advice, ..Error::failed(error.to_string()) }
+}
+
 /// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish:
 /// for moments after Ctrl-C, for the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
@@ -125,7 +135,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let terminated = config.limits.drain + signals::GRACE;
     let ending = Ending { interrupted: signals::GRACE, terminated, exit: Exit::Done };
     let interruption = signals::interruption(ending)?;
-    let running = Server::start(config).map_err(|e| Error::failed(e.to_string()))?;
+    let running = Server::start(config).map_err(cannot_start)?;
     if globals.json {
         console::print(json!({ "verb": "serve", "source": args.directory, "url": running.url() }))?;
     } else {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use firstbyte::receipt::{Failed, Receipt};
 use firstbyte::size::human;
-use firstbyte_location::{Kind, Location, Strength};
+use firstbyte_location::{Kind, Location, Strength, Version};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
@@ -80,8 +80,11 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     set("kind", Some(json!(word(location, stat.kind))));
     set("size", stat.size().map(Value::from));
     set("modified", stat.modified.and_then(rows::rfc3339).map(Value::from));
-    set("version", Some(json!(version.to_string())));
-    set("strength", Some(json!(strength(version.strength()))));
+    // A prefix has no version.
+    if *version != Version::default() {
+        set("version", Some(json!(version.to_string())));
+        set("strength", Some(json!(strength(version.strength()))));
+    }
     set("etag", version.etag.as_deref().map(Value::from));
     set("version_id", version.version_id.as_deref().map(Value::from));
     set("checksum", stat.checksum.as_ref().map(|checksum| json!(checksum.to_string())));

@@ -26,6 +26,39 @@ fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
 }
 
 #[test]
+fn a_long_read_of_the_beginning_opens_a_window_at_once() {
+    let first = |range: Range<u64>, found| ReadAhead::new(100 * MIB, WINDOW).note(range, found);
+    let ahead = first(0..SEGMENT, Found::Missing).unwrap();
+    assert_eq!(ahead.range, SEGMENT..SEGMENT + GROWTH * SEGMENT / BLOCK * BLOCK);
+    assert_eq!(first(0..SEGMENT - 1, Found::Missing), None);
+    assert_eq!(first(MIB..MIB + SEGMENT, Found::Missing), None);
+    assert_eq!(first(0..SEGMENT, Found::All), None, "what is present costs nobody a wait");
+}
+
+#[test]
+fn a_reader_is_random_after_many_reads_that_continue_no_other() {
+    let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+    let read = |at: u64| at * 10 * MIB..at * 10 * MIB + BLOCK;
+    for at in 0..u64::from(RANDOM) {
+        assert!(!read_ahead.is_random(&read(at)));
+        read_ahead.note(read(at), Found::Missing);
+    }
+    assert!(read_ahead.is_random(&read(100)));
+    let next = read(3).end..read(3).end + BLOCK;
+    assert!(!read_ahead.is_random(&next), "it continues one");
+    read_ahead.note(next, Found::Missing);
+    assert!(!read_ahead.is_random(&read(100)), "it has shown that it does");
+}
+
+#[test]
+fn requests_to_a_far_server_stay_short_in_a_wide_window() {
+    let mut read_ahead = ReadAhead::new(1 << 40, 16 * WINDOW);
+    go_on(&mut read_ahead, 0, 8 * WINDOW, MIB);
+    let ahead = read_ahead.note(8 * WINDOW..9 * WINDOW, Found::All).unwrap();
+    assert_eq!(ahead.segment, LONGEST_FAR);
+}
+
+#[test]
 fn a_window_grows_while_readers_wait_and_then_stays() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     go_on(&mut read_ahead, 0, 10 * BLOCK, BLOCK);

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use firstbyte_location::ByteRange;
 use firstbyte_pacing::{Proximity, ReadSizes};
 
 use super::VersionState;
@@ -46,6 +47,9 @@ pub(crate) struct Fetch {
     pub(crate) id: FetchId,
     pub(crate) priority: Priority,
     pub(crate) blocks: Range<u64>,
+    /// The bytes of the blocks that are requested, if not all. Blocks of which only a part arrives
+    /// are not kept.
+    pub(crate) only: Option<ByteRange>,
     /// Whether some blocks belonged to another fetch of this process, which has the right to fetch
     /// them.
     pub(crate) took_over: bool,
@@ -58,6 +62,12 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn bytes(&self) -> u64 {
         (self.blocks.end - self.blocks.start) * BLOCK
+    }
+
+    /// The bytes that it requests of some of its blocks.
+    pub(crate) fn requested(&self, blocks: &Range<u64>) -> ByteRange {
+        let all = self.version.blocks.bytes(blocks);
+        self.only.map_or(all, |only| all.intersect(only))
     }
 
     /// The versions that are exempt from eviction if room has to be made for the blocks.

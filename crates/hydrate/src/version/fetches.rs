@@ -41,7 +41,9 @@ impl VersionState {
             let id = self.engine.next_id();
             let took_over = table.in_flight.begin(id, priority, blocks.clone());
             let version = Arc::clone(self);
-            fetches.push(Fetch { version, id, priority, blocks, took_over, handle: None, job: None });
+            let fetch =
+                Fetch { version, id, priority, blocks, only: None, took_over, handle: None, job: None };
+            fetches.push(fetch);
         }
         fetches
     }
@@ -180,7 +182,23 @@ impl VersionState {
     /// A fetch has brought and stored a block.
     pub(crate) fn arrived(self: &Arc<Self>, id: FetchId, block: u64, bytes: &[u8], priority: Priority) {
         self.engine.counters.received(priority, bytes.len());
-        self.deliver(block, bytes, |in_flight| in_flight.arrived(id, block));
+        self.deliver(block, block * BLOCK, bytes, |in_flight| {
+            in_flight.arrived(id, block);
+            true
+        });
+    }
+
+    /// A fetch of a read's bytes has brought those of a block, from offset `start` on. They are for
+    /// that read alone: if another fetch has taken the block over, it delivers to both readers.
+    pub(crate) fn arrived_in_part(self: &Arc<Self>, id: FetchId, block: u64, start: u64, bytes: &[u8]) {
+        self.engine.counters.received(Priority::Demand, bytes.len());
+        self.deliver(block, start, bytes, |in_flight| {
+            let is_own = in_flight.is_owned_by(block, id);
+            if is_own {
+                in_flight.arrived(id, block);
+            }
+            is_own
+        });
     }
 
     /// Delivers those blocks of a fetch that another process has cached. `buffer` has the size of
@@ -192,21 +210,33 @@ impl VersionState {
             let bytes = self.blocks.bytes(&(*block..block + 1));
             let buffer = &mut buffer[..to_usize(bytes.len())];
             if self.blocks.read_at(buffer, bytes.start) == buffer.len() {
-                self.deliver(*block, buffer, |in_flight| in_flight.present(id, *block));
+                self.deliver(*block, bytes.start, buffer, |in_flight| {
+                    in_flight.present(id, *block);
+                    true
+                });
             }
         }
         !cached.is_empty()
     }
 
-    /// Updates the table, and then delivers a block to the reads that wait for it.
-    fn deliver(self: &Arc<Self>, block: u64, bytes: &[u8], update: impl FnOnce(&mut InFlight)) {
+    /// Updates the table, and then delivers the bytes of a block from offset `start` on to the reads
+    /// that wait for it, unless `update` returns false.
+    fn deliver(
+        self: &Arc<Self>,
+        block: u64,
+        start: u64,
+        bytes: &[u8],
+        update: impl FnOnce(&mut InFlight) -> bool,
+    ) {
         let waiting = {
             let mut table = self.lock();
-            update(&mut table.in_flight);
+            if !update(&mut table.in_flight) {
+                return;
+            }
             table.waiting.remove(&block).unwrap_or_default()
         };
         for pending in waiting {
-            if let Some(ready) = pending.deliver(block, bytes) {
+            if let Some(ready) = pending.deliver(block, start, bytes) {
                 self.read_out(ready);
             }
         }
@@ -292,7 +322,7 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::pending_read::Receiver;
-    use crate::version::{Engine, Fetcher};
+    use crate::version::{Engine, Fetcher, Rounding};
 
     /// Queues where a reader wants the first block just before a fetch ahead is queued.
     #[derive(Default)]
@@ -308,7 +338,7 @@ mod tests {
             for (fetch, _) in fetches {
                 let deadline = Instant::now() + Duration::from_secs(60);
                 let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
-                version.demand(deadline, receiver, 0, None);
+                version.demand(deadline, receiver, 0, None, Rounding::Blocks);
                 self.ahead.lock().unwrap().push(fetch.id);
             }
         }

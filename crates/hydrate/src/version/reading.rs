@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
 
-use super::VersionState;
+use super::{Rounding, VersionState};
 use crate::block::{BLOCK, blocks_of};
 use crate::inflight::Want;
 use crate::part::{Groups, Part};
@@ -42,6 +42,7 @@ impl VersionState {
     pub(crate) fn read(
         self: &Arc<Self>,
         parts: Vec<Part>,
+        rounding: Rounding,
         requested: &mut dyn FnMut(),
         tick: Duration,
         go_on: &mut dyn FnMut() -> bool,
@@ -59,7 +60,8 @@ impl VersionState {
                 let interest = Arc::downgrade(&window.alive);
                 let interest = (!window.pending.is_empty()).then_some(&interest);
                 self.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
-                let pending = self.demand(deadline, Receiver::Thread(missing), reader, interest);
+                let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
+                let pending = self.demand(deadline, Receiver::Thread(missing), reader, interest, rounding);
                 window.pending.push_back(pending);
             }
             requested();

@@ -18,10 +18,9 @@ use super::Prefetch;
 use crate::blocking_pool::BlockingPool;
 use crate::directory::Directory;
 use crate::inodes::{Node, name_of, parent};
-use crate::source::join;
 
 /// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
-const SMALL: u64 = 1 << 20;
+pub(super) const SMALL: u64 = 1 << 20;
 /// Files fetched ahead of the first file opened in order, files fetched ahead of any, and their
 /// bytes in all. With a round trip of 30 ms, `MOST` files at a time are 4,000 a second.
 const FIRST: usize = 8;
@@ -96,11 +95,11 @@ impl Siblings {
     }
 
     /// Keeps prefetched bytes wanted while the mount exists.
-    fn interest(&self) -> Weak<()> {
+    pub(super) fn interest(&self) -> Weak<()> {
         Arc::downgrade(&self.alive)
     }
 
-    fn hold(&self, file: File) {
+    pub(super) fn hold(&self, file: File) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.push_back(file);
         let oldest = if held.len() > MOST { held.pop_front() } else { None };
@@ -121,12 +120,16 @@ impl Siblings {
 impl Prefetch {
     /// A file was opened: fetches ahead what is likely to be opened next.
     pub(crate) fn file_opened(self: &Arc<Self>, node: &Node, pool: &BlockingPool) {
-        if !self.is_enabled || node.pin.size().is_none_or(|size| size > SMALL) {
+        if !self.is_enabled {
             return;
         }
         let path = parent(&node.path);
         let name = name_of(&node.path);
         let Some(directory) = self.directories.around(path, name) else { return };
+        self.member_opened(node, &directory, pool);
+        if node.pin.size().is_none_or(|size| size > SMALL) {
+            return;
+        }
         let Some(position) = directory.position(name) else { return };
         let wanted = self.siblings.open(path, directory.first() + position);
         let wanted = self.affordable(&directory, path, wanted);
@@ -153,13 +156,7 @@ impl Prefetch {
 
     fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
         for listed in directory.listed().get(wanted).unwrap_or_default() {
-            let child = &listed.child;
-            let Some(version) = self.source.version(path, &child.name, Some(child)) else { continue };
-            let Some(size) = version.size.filter(|size| *size <= SMALL) else { continue };
-            let file = self.hydrator.file(&self.source.location(&join(path, &child.name)), version);
-            // The bytes stay in the cache; an error is reported by the read that needs them.
-            file.prefetch(ByteRange::new(0, size), &self.siblings.interest());
-            self.siblings.hold(file);
+            self.fetch(path, &listed.child, |size| (size <= SMALL).then(|| ByteRange::new(0, size)));
         }
     }
 }

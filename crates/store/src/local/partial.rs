@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use firstbyte_location::shown;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, KEPT, Missing};
@@ -116,8 +116,14 @@ impl LocalFile {
         let partial = name::partial_name(&place.name);
         let path = place.path.with_file_name(&partial);
         let bits = privacy.bits(place.mode);
-        let opened =
-            open_locked(&place.directory, &partial, bits).map_err(|error| io_error(&place.path, error))?;
+        let opened = open_locked(&place.directory, &partial, bits).map_err(|error| match error.kind() {
+            // The directory is open, so it is not that which is missing.
+            io::ErrorKind::NotFound => Error::InvalidName {
+                location: shown(&place.path).to_string(),
+                why: "no file can be created in this directory; name another destination".into(),
+            },
+            _ => io_error(&place.path, error),
+        })?;
         let usual = opened.new && privacy == Privacy::Usual && place.mode.is_none();
         let sink = Arc::new(Sink::new(opened.file));
         Ok(Self { sink, place, partial, path, mode: opened.mode, usual })
@@ -378,13 +384,19 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opene
             Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => continue,
         }
-        if !new && ours.st_mode & 0o077 & !bits != 0 {
-            // Others may have the old file open: write private content to a new file.
+        if !new && others_reach(&ours, bits) {
             rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
             continue;
         }
         return Ok(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new });
     }
+}
+
+/// True if others can have what is written to an existing partial file: it gives them rights beyond
+/// `bits`, another user planted it, or it is some other file by a hard link.
+fn others_reach(file: &Stat, bits: u32) -> bool {
+    let strange = file.st_uid != rustix::process::geteuid().as_raw() || file.st_nlink != 1;
+    strange || file.st_mode & 0o077 & !bits != 0
 }
 
 /// The permission bits of a new file: 0666 less the umask, or those of the directory's access

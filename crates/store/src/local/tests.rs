@@ -274,6 +274,31 @@ fn private_content_is_never_written_to_a_file_that_others_could_open() {
 }
 
 #[test]
+fn a_partial_file_that_another_user_planted_gets_no_content() {
+    use std::os::unix::fs::MetadataExt;
+    let place = temp();
+    let (path, other) = (place.path().join("file"), place.path().join("other"));
+    let partial = LocalFile::partial_path(&path);
+    let write = |file: &LocalFile| std::io::Write::write_all(&mut file.file(), b"secret").unwrap();
+    // A hard link to a file that is kept for something else.
+    fs::write(&other, b"kept").unwrap();
+    fs::hard_link(&other, &partial).unwrap();
+    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+    write(&file);
+    file.discard().unwrap();
+    assert_eq!(fs::read(&other).unwrap(), b"kept");
+    // Only root can give a file away.
+    if rustix::process::geteuid().is_root() {
+        fs::write(&partial, b"").unwrap();
+        std::os::unix::fs::chown(&partial, Some(12_345), None).unwrap();
+        let planted = fs::File::open(&partial).unwrap();
+        let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+        write(&file);
+        assert_eq!((planted.metadata().unwrap().len(), fs::metadata(&partial).unwrap().uid()), (0, 0));
+    }
+}
+
+#[test]
 fn a_private_partial_file_ends_with_the_usual_permission_bits() {
     let place = temp();
     let path = place.path().join("file");

@@ -37,7 +37,22 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) endpoint_url: Option<String>,
+    pub(super) endpoint_source: EndpointSource,
     pub(super) region: Option<String>,
+}
+
+/// The setting that chose the S3 endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndpointSource {
+    /// None: it is that of AWS.
+    #[default]
+    Aws,
+    /// [`Options::endpoint_url`].
+    Options,
+    /// This environment variable.
+    Variable(&'static str),
+    /// `endpoint_url` of the profile.
+    Profile,
 }
 
 /// Finds credentials once and renews them before they expire.
@@ -223,13 +238,18 @@ impl Asked {
 fn find_place(options: &Options) -> std::result::Result<Place, Misuse> {
     let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let configured = |name| variable(name).filter(|_| !ignored);
+    let configured = |name| {
+        let url = variable(name).filter(|_| !ignored)?;
+        Some((url, EndpointSource::Variable(name)))
+    };
+    let given = options.endpoint_url.clone().map(|url| (url, EndpointSource::Options));
+    let endpoint = given
+        .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
+        .or_else(|| configured("AWS_ENDPOINT_URL"))
+        .unzip();
     let mut place = Place {
-        endpoint_url: options
-            .endpoint_url
-            .clone()
-            .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
-            .or_else(|| configured("AWS_ENDPOINT_URL")),
+        endpoint_url: endpoint.0,
+        endpoint_source: endpoint.1.unwrap_or_default(),
         region: options
             .region
             .clone()
@@ -239,8 +259,12 @@ fn find_place(options: &Options) -> std::result::Result<Place, Misuse> {
     let complete = place.region.is_some() && (place.endpoint_url.is_some() || ignored);
     if let Some(profile) = profile::selected(options, complete)? {
         place.region = place.region.or_else(|| profile.get("region").map(ToOwned::to_owned));
-        let endpoint = profile.get("endpoint_url").map(ToOwned::to_owned);
-        place.endpoint_url = place.endpoint_url.or_else(|| endpoint.filter(|_| !ignored));
+        if place.endpoint_url.is_none()
+            && let Some(url) = profile.get("endpoint_url").filter(|_| !ignored)
+        {
+            place.endpoint_url = Some(url.to_owned());
+            place.endpoint_source = EndpointSource::Profile;
+        }
     }
     match &place.region {
         Some(region) if !is_region(region) => Err(Misuse {

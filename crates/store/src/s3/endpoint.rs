@@ -27,8 +27,7 @@ pub(super) struct Address {
 impl Address {
     /// The address of `bucket` (empty: of the service) at `endpoint_url`, or at AWS in `region`.
     pub(super) fn of(bucket: &str, endpoint_url: Option<&str>, region: &str) -> Result<Self> {
-        let aws = aws_host(region);
-        let url = endpoint_url.map_or_else(|| format!("https://{aws}"), ToOwned::to_owned);
+        let url = endpoint_url.map_or_else(|| aws_url(region), ToOwned::to_owned);
         let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
             what: format!("endpoint {}", redacted(&url)),
             why: "write http(s)://HOST[:PORT]".to_owned(),
@@ -64,6 +63,11 @@ impl Address {
         }
         target
     }
+}
+
+/// The URL of AWS's endpoint in a region.
+pub(super) fn aws_url(region: &str) -> String {
+    format!("https://{}", aws_host(region))
 }
 
 fn aws_host(region: &str) -> String {

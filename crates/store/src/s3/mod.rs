@@ -35,6 +35,7 @@ use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Request};
 use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
+pub use credentials::EndpointSource;
 use credentials::Identity;
 use endpoint::Address;
 pub(crate) use environment::variable;
@@ -83,6 +84,17 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Where the requests of a store go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `http(s)://HOST[:PORT]`, perhaps with a path.
+    pub url: String,
+    /// The configured region.
+    pub region: Option<String>,
+    /// What chose the URL.
+    pub source: EndpointSource,
+}
+
 /// A response whose body is unread, or an error with its body.
 type Reply = std::result::Result<(Head, Incoming), Refusal>;
 
@@ -104,6 +116,17 @@ impl S3 {
             regions: Arc::clone(&self.regions),
             without_checksums: Arc::clone(&self.without_checksums),
         }
+    }
+
+    /// The URL of the service, its region where one is configured, and the setting that chose it.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint> {
+        let place = self.identity.place(&self.client.options)?;
+        let aws = || endpoint::aws_url(place.region.as_deref().unwrap_or(endpoint::FIRST_REGION));
+        Ok(Endpoint {
+            url: place.endpoint_url.clone().unwrap_or_else(aws),
+            region: place.region.clone(),
+            source: place.endpoint_source,
+        })
     }
 
     /// Sends a call, and retries after transient failures.

@@ -6,6 +6,7 @@ use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
 
 use super::operation::Operation;
 use super::{Call, S3};
+use crate::error::VERSION;
 
 impl S3 {
     /// Describes an object, or else a prefix with keys below it, which counts as a directory.
@@ -44,7 +45,7 @@ impl S3 {
         let mut call = Call::new(Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
-        let (head, _) = self.call(&call)?;
+        let (head, _) = self.call(&call).map_err(|error| of_version(error, version_id))?;
         let mut stat = answer::stat(&head, head.content_length(&call.place())?);
         if stat.version.version_id.is_none() {
             stat.version.version_id = version_id.map(ToOwned::to_owned);
@@ -76,7 +77,10 @@ impl S3 {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
             Err(refusal) if refusal.head.status == 412 => Err(self.changed(object, &place, get)),
-            Err(refusal) => Err(refusal.into_error(&call)),
+            Err(refusal) => {
+                let id = get.version.as_ref().and_then(|version| version.version_id.as_deref());
+                Err(of_version(refusal.into_error(&call), id))
+            }
         }
     }
 
@@ -89,6 +93,16 @@ impl S3 {
         };
         let expected = get.version.clone().unwrap_or_default();
         Error::Changed { location: place.to_owned(), expected: Box::new(expected), found: Box::new(found) }
+    }
+}
+
+/// What is not found is a version, if one was asked for.
+fn of_version(error: Error, version_id: Option<&str>) -> Error {
+    match (error, version_id) {
+        (Error::NotFound { location }, Some(id)) => {
+            Error::NotFound { location: format!("{location}{VERSION}{id}") }
+        }
+        (other, _) => other,
     }
 }
 

@@ -56,7 +56,7 @@ pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit>
     if args.dry_run {
         return console::print(&job.line).map(|()| Exit::Done);
     }
-    let ended = measured(&batch, &job, args, globals)?;
+    let ended = measured(&batch, &job, &there, args, globals)?;
     delivered(args, globals, &ended, &there)
 }
 
@@ -138,14 +138,16 @@ fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<
     })
 }
 
-/// What the job's shell does: measures, and delivers results and messages however that ends.
+/// What the job's shell does: measures, and delivers results and messages however that ends. A job
+/// that is ended has half a minute from the signal, which only its shell gets.
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
     let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     give(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
     format!(
-        "{setup}d=$(mktemp -d); code=0\n\
-         firstbyte {} 2>$d/said || code=$?\n\
+        "{setup}d=$(mktemp -d); trap 'kill -TERM $p || :' TERM\n\
+         firstbyte {} 2>$d/said & p=$!\n\
+         while :; do code=0; wait $p || code=$?; kill -0 $p 2>/dev/null || break; done\n\
          cat $d/said >&2\n\
          firstbyte -q cp -r $d/ {}\n\
          [ $code = 3 ] || exit $code\n",
@@ -171,7 +173,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Submits the job and waits for its end. It is ended here if the wait is.
-fn measured(batch: &Batch, job: &Job, args: &RunArgs, globals: &Globals) -> Result<Ended> {
+fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Globals) -> Result<Ended> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     let ending = Ending { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
@@ -190,7 +192,10 @@ fn measured(batch: &Batch, job: &Job, args: &RunArgs, globals: &Globals) -> Resu
     {
         console::say(format!("firstbyte: job {id} could not be ended: {error}"));
     }
-    Ok(ended?)
+    ended.map_err(|error| {
+        let what = format!("what the job has measured comes to {there}/results.jsonl within a minute");
+        Error::from(error).advise(what)
+    })
 }
 
 /// Fetches what the job has delivered, and says how it ended.
@@ -250,7 +255,8 @@ mod tests {
         let given = [words("bench run /mnt/efs --"), vec!["prog".into(), "it's $x".into()]].concat();
         let line = line(Some("dnf -y install fio"), &given, "s3://b/p/n");
         assert!(line.starts_with("dnf -y install fio\nd=$(mktemp -d)"), "{line}");
-        let run = "\nfirstbyte bench run /mnt/efs --out $d/results.jsonl -- prog 'it'\\''s $x' 2>$d/said || code=$?\n";
+        let run =
+            "\nfirstbyte bench run /mnt/efs --out $d/results.jsonl -- prog 'it'\\''s $x' 2>$d/said & p=$!\n";
         assert!(line.contains(run), "{line}");
         assert!(line.contains("\nfirstbyte -q cp -r $d/ s3://b/p/n/\n"), "{line}");
     }

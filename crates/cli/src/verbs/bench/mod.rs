@@ -17,6 +17,7 @@ mod survive;
 
 use clap::{Args, Subcommand};
 use firstbyte_bench::on::On;
+use firstbyte_location::shown;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
@@ -69,6 +70,7 @@ impl From<firstbyte_bench::Error> for Error {
         match error {
             Bench::Interrupted => Self::interrupted(),
             Bench::Plan { .. } => Self::usage(error.to_string()),
+            Bench::File { path, cause } => Self::io(shown(&path), &cause),
             _ => Self::failed(error.to_string()),
         }
     }

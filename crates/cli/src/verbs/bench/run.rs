@@ -43,7 +43,7 @@ Examples:
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
 pub struct RunArgs {
     /// Targets to measure: directories, files, objects, prefixes, buckets
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", required_unless_present_any = ["plan", "suite"])]
     targets: Vec<String>,
     /// Run this workload instead of all that fit the targets: open, one-big, many-small, seq-read,
     /// rand-read, list, copy-tree, hydrate, upload, mapped, fio, mixed, command; may be repeated
@@ -95,7 +95,6 @@ pub struct RunArgs {
     expect_fs: Option<String>,
     /// Measure a plan, a TOML file, instead of targets
     #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads", "suite"])]
-    #[arg(required_unless_present_any = ["targets", "suite"])]
     pub plan: Option<PathBuf>,
     /// Repeat published measurements on the targets, or without targets on stand-ins
     #[arg(long, value_name = "NAME", value_parser = parse_suite, conflicts_with = "workloads")]

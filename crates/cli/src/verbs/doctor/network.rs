@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte::environment::{self, Lookup};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{Error, ListOptions, Options, Store};
+use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Store};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -25,10 +25,23 @@ const ALL_PATIENCE: Duration = Duration::from_secs(8);
 /// the clock.
 const SKEW: i64 = 60;
 
+/// The name of a finding.
+const ENDPOINT: &str = "S3 endpoint";
+
 pub(super) fn look(globals: &Globals) -> Vec<Finding> {
     let lookup: Lookup<'_> = &environment::variable;
-    let (url, chosen) = endpoint(globals, lookup);
-    vec![proxies(lookup), credentials(globals, lookup), reach(globals, &url, &chosen), clock(&url)]
+    let mut findings = vec![proxies(lookup), credentials(globals, lookup)];
+    match endpoint(globals, lookup) {
+        Ok((url, chosen)) => findings.extend([reach(globals, &url, &chosen), clock(&url)]),
+        Err(error) => {
+            findings.push(Finding::warn(
+                ENDPOINT,
+                error.to_string(),
+                "check --profile, --region and their variables",
+            ));
+        }
+    }
+    findings
 }
 
 fn proxies(lookup: Lookup<'_>) -> Finding {
@@ -105,28 +118,26 @@ fn has_section(path: &Path, section: &str) -> bool {
 }
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
-fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> (String, String) {
-    if let Some(url) = &globals.endpoint_url {
-        let variable = lookup("FIRSTBYTE_ENDPOINT_URL").is_some_and(|value| value == *url);
-        return (url.clone(), if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned());
-    }
-    for variable in ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] {
-        if let Some(url) = lookup(variable) {
-            return (url, variable.to_owned());
+fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(String, String), Error> {
+    let found = Store::new(globals.options().store)?.s3_endpoint()?;
+    let chosen = match found.source {
+        EndpointSource::Options => {
+            let variable = lookup("FIRSTBYTE_ENDPOINT_URL").is_some_and(|value| value == found.url);
+            if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned()
         }
-    }
-    let region = globals.region.clone().or_else(|| environment::region(lookup));
-    let chosen = match &region {
-        Some(region) => format!("AWS's, for region {region}; no endpoint is set"),
-        None => "AWS's; no endpoint and no region are set".to_owned(),
+        EndpointSource::Variable(name) => name.to_owned(),
+        EndpointSource::Profile => "endpoint_url of the profile".to_owned(),
+        EndpointSource::Aws => match found.region {
+            Some(region) => format!("AWS's, for region {region}; no endpoint is set"),
+            None => "AWS's; no endpoint and no region are set".to_owned(),
+        },
     };
-    (format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1")), chosen)
+    Ok((found.url, chosen))
 }
 
 /// Asks the endpoint for its buckets: the smallest request that shows whether it is there and likes
 /// the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
-    const WHAT: &str = "S3 endpoint";
     let patience = PATIENCE.min(globals.read_timeout);
     let options = Options {
         read_deadline: patience,
@@ -149,9 +160,9 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
         let _ = send.send(first);
     });
     let url = format!("{} ({chosen})", redacted(url));
-    let warn = |why: &str, advice| Finding::warn(WHAT, format!("{url}: {why}"), advice);
+    let warn = |why: &str, advice| Finding::warn(ENDPOINT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
-        Ok(Ok(_)) => Finding::ok(WHAT, format!("{url}: answers, and lists buckets")),
+        Ok(Ok(_)) => Finding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Credentials { .. })) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
         }
@@ -162,7 +173,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
             "check the address, --endpoint-url, the proxy variables and the firewall",
         ),
         Ok(Err(Error::Denied { detail, .. })) => Finding::ok(
-            WHAT,
+            ENDPOINT,
             format!(
                 "{url}: answers; listing all buckets is denied ({detail}), single ones may still be readable"
             ),

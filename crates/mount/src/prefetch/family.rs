@@ -1,0 +1,121 @@
+//! Fetches the files that belong to the one just opened: those of its directory whose names differ
+//! only behind the last dot, as the parts of a database do (`db.nin`, `db.nhr`, `db.nsq`). A program
+//! that opens one of them opens the others next, and would wait a round trip or two for each.
+//!
+//! Small files are fetched whole, and of large ones the beginning. Each family is fetched once as
+//! long as it is remembered.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstbyte_location::ByteRange;
+
+use super::Prefetch;
+use super::siblings::SMALL;
+use crate::blocking_pool::BlockingPool;
+use crate::directory::{Directory, Listed};
+use crate::inodes::{Node, name_of, parent};
+
+/// The most files that are a family: a database in one volume has about ten. With more, the part
+/// before the dot says little.
+const MOST: usize = 16;
+/// Bytes fetched of a large file: its head, and what its reader needs until it is known to read on.
+const HEAD: u64 = SMALL;
+/// Families remembered: those that one program opens by turns.
+const REMEMBERED: usize = 64;
+
+/// The families fetched last, by the path up to the dot.
+#[derive(Default)]
+pub(super) struct Families(Mutex<VecDeque<Box<[u8]>>>);
+
+impl Families {
+    /// Whether the family at `stem` is not among those fetched last; it is from now on.
+    fn begin(&self, stem: &[u8]) -> bool {
+        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun.iter().any(|known| **known == *stem) {
+            return false;
+        }
+        if begun.len() == REMEMBERED {
+            begun.pop_front();
+        }
+        begun.push_back(stem.into());
+        true
+    }
+}
+
+/// A name up to its last dot, with it; `None` if nothing stands before or behind that.
+fn stem(name: &[u8]) -> Option<&[u8]> {
+    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    (dot > 0 && dot + 1 < name.len()).then(|| &name[..=dot])
+}
+
+/// The files with this stem in their names, unless they are too many.
+fn members(directory: &Directory, stem: &[u8]) -> Vec<Listed> {
+    let extends = |listed: &&Listed| !listed.child.name[stem.len()..].contains(&b'.');
+    let found: Vec<Listed> = directory.beginning_with(stem).filter(extends).take(MOST + 1).cloned().collect();
+    if found.len() > MOST { Vec::new() } else { found }
+}
+
+impl Prefetch {
+    /// A file was opened: fetches the others of its family.
+    pub(super) fn member_opened(self: &Arc<Self>, node: &Node, directory: &Directory, pool: &BlockingPool) {
+        let name = name_of(&node.path);
+        let Some(stem) = stem(name) else { return };
+        let at = node.path.len() - name.len();
+        if !self.families.begin(&node.path[..at + stem.len()]) {
+            return;
+        }
+        let mut others = members(directory, stem);
+        others.retain(|listed| *listed.child.name != *name);
+        if !others.is_empty() {
+            let (prefetch, path) = (Arc::clone(self), parent(&node.path).to_vec());
+            pool.run(move || {
+                others.iter().for_each(|listed| {
+                    prefetch.fetch(&path, &listed.child, |size| {
+                        Some(ByteRange::new(0, if size <= SMALL { size } else { HEAD }))
+                    })
+                })
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::child::Child;
+
+    fn found(names: &[&str], stem: &str) -> Vec<String> {
+        let listed = |name: &&str| Listed { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
+        let directory = Directory::new(names.iter().map(listed).collect(), Instant::now());
+        let name = |listed: Listed| String::from_utf8(listed.child.name.to_vec()).unwrap();
+        members(&directory, stem.as_bytes()).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_family_differs_behind_the_last_dot() {
+        assert_eq!(stem(b"db.00.nsq"), Some(&b"db.00."[..]));
+        assert_eq!([&b"db"[..], b".nsq", b"db."].map(stem), [None; 3]);
+        let names = ["db.nsq", "db.00.nsq", "db.nin", "dbx.nin", "db.", "da.nin"];
+        assert_eq!(found(&names, "db."), ["db.", "db.nin", "db.nsq"]);
+        assert_eq!(found(&names, "db.00."), ["db.00.nsq"]);
+    }
+
+    #[test]
+    fn many_names_with_one_stem_are_no_family() {
+        let names: Vec<String> = (0..=MOST).map(|number| format!("x.{number:03}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(found(&names[..MOST], "x.").len(), MOST);
+        assert!(found(&names, "x.").is_empty());
+    }
+
+    #[test]
+    fn a_family_is_fetched_once_while_it_is_remembered() {
+        let families = Families::default();
+        assert!(families.begin(b"d/a.") && !families.begin(b"d/a.") && families.begin(b"e/a."));
+        assert!((0..REMEMBERED).all(|number| families.begin(number.to_string().as_bytes())));
+        assert!(families.begin(b"d/a."));
+    }
+}
