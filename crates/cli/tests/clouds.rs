@@ -116,7 +116,7 @@ impl<S> Cloud<S> {
         self.world.run(&["ls", &tree]).fails(1, &["not found"]);
     }
 
-    fn is_read_through_a_mount(self) {
+    fn reads_through_a_mount(self) {
         let content = bytes(3, 300_000);
         self.world.write("x", &content);
         self.world.run(&["cp", "x", &self.at("dir/x")]).ok();
@@ -127,7 +127,7 @@ impl<S> Cloud<S> {
     }
 
     fn mistakes_are_explained(&self, scheme: &str) {
-        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "firstbyte ls"]);
+        self.world.run(&["cat", &self.at("none")]).fails(1, &["not found", "`firstbyte ls`"]);
         self.world.run(&["cp", &self.at("none"), "here"]).fails(1, &["not found"]);
         let missing = format!("{scheme}://no-such-bucket/key");
         self.world.run(&["cat", &missing]).fails(1, &["not found"]);
@@ -164,12 +164,12 @@ fn trees_go_to_azure_and_come_back() {
 
 #[test]
 fn a_bucket_of_google_is_mounted() {
-    google().is_read_through_a_mount();
+    google().reads_through_a_mount();
 }
 
 #[test]
 fn a_container_of_azure_is_mounted() {
-    azure("az://mounted").is_read_through_a_mount();
+    azure("az://mounted").reads_through_a_mount();
 }
 
 #[test]

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
-/// The beginnings of locations in object stores.
-const OBJECT_STORES: [&str; 3] = ["s3://", "gs://", "az://"];
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 
@@ -261,10 +259,12 @@ impl Error {
             Self::NotFound { location } if location.contains(VERSION) => {
                 "`firstbyte ls --versions` shows the versions that there are"
             }
-            Self::NotFound { location } if is_bucket(location) => {
-                "there is no such bucket; `firstbyte ls` of the service, such as s3://, shows those of this account"
-            }
-            Self::NotFound { location } if OBJECT_STORES.iter().any(|it| location.starts_with(it)) => {
+            Self::NotFound { location } if is_bucket(location) => match location.get(..2) {
+                Some("gs") => "there is no such bucket; `firstbyte ls gs://` shows those of this project",
+                Some("az") => "there is no such container; `firstbyte ls az://` shows those of this account",
+                _ => "there is no such bucket; `firstbyte ls s3://` shows those of this account",
+            },
+            Self::NotFound { location } if in_object_store(location).is_some() => {
                 "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
             }
             Self::NotFound { location } if location.starts_with(SFTP) => {
@@ -424,10 +424,14 @@ impl fmt::Display for CertificateFault {
     }
 }
 
+/// What follows the scheme of a location in an object store.
+fn in_object_store(location: &str) -> Option<&str> {
+    ["s3://", "gs://", "az://"].iter().find_map(|scheme| location.strip_prefix(scheme))
+}
+
 /// True if a location is a whole bucket.
 fn is_bucket(location: &str) -> bool {
-    let rest = OBJECT_STORES.iter().find_map(|scheme| location.strip_prefix(scheme));
-    rest.is_some_and(|rest| !rest.contains('/'))
+    in_object_store(location).is_some_and(|rest| !rest.contains('/'))
 }
 
 /// True if an S3 error code means that the bucket is in another region.
