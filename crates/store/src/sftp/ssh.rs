@@ -166,8 +166,8 @@ pub(super) struct Lost {
 
 impl Lost {
     fn new(printed: &str, status: Option<ExitStatus>, endpoint: String) -> Self {
-        let mut lines = printed.lines().map(str::trim).filter(|line| !line.is_empty());
-        let detail = match (lines.next_back(), status) {
+        let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let detail = match (last, status) {
             (Some(line), _) => one_line(line),
             (None, Some(status)) => format!("ssh ended, {status}"),
             (None, None) => "ssh ended".to_owned(),
