@@ -87,7 +87,10 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
             Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape) })
         }
         (Ok(_), Ok(_)) => Err(failed("has no files; name a directory or prefix with some".into())),
-        (_, Err(error)) => Err(failed(error.to_string())),
+        (_, Err(error)) => {
+            let advice = error.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+            Err(failed(format!("{error}{advice}")))
+        }
         (Err(error), Ok(_)) => Err(failed(error.to_string())),
     }
 }

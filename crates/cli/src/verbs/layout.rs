@@ -110,8 +110,9 @@ fn place(path: &Path) -> String {
 impl From<layout::Error> for Error {
     fn from(error: layout::Error) -> Self {
         use layout::Error as Layout;
-        let exit = match error {
+        let exit = match &error {
             Layout::Stopped { .. } => return Self::interrupted(),
+            Layout::Io { path, source } => return Self::io(shown(path), source),
             Layout::Scheme { .. } => Exit::Usage,
             _ => Exit::Failed,
         };

@@ -117,9 +117,8 @@ impl Rm<'_> {
                 }
             }
             Location::Object(object) if object.bucket.is_empty() => {
-                return Err(
-                    Error::usage(format!("{root}: names no bucket")).advise("name one; rb removes a bucket")
-                );
+                let what = format!("{}://: names no bucket", object.service.scheme());
+                return Err(Error::usage(what).advise("name one; rb removes a bucket"));
             }
             Location::Object(object) if object.key.is_empty() => (false, true),
             Location::Object(_) => {
