@@ -116,7 +116,7 @@ impl<S> Cloud<S> {
         self.world.run(&["ls", &tree]).fails(1, &["not found"]);
     }
 
-    fn is_read_through_a_mount(self) {
+    fn reads_through_a_mount(self) {
         let content = bytes(3, 300_000);
         self.world.write("x", &content);
         self.world.run(&["cp", "x", &self.at("dir/x")]).ok();
@@ -164,12 +164,12 @@ fn trees_go_to_azure_and_come_back() {
 
 #[test]
 fn a_bucket_of_google_is_mounted() {
-    google().is_read_through_a_mount();
+    google().reads_through_a_mount();
 }
 
 #[test]
 fn a_container_of_azure_is_mounted() {
-    azure("az://mounted").is_read_through_a_mount();
+    azure("az://mounted").reads_through_a_mount();
 }
 
 #[test]
