@@ -80,7 +80,7 @@ golang() {
 }
 
 servers() {
-    apt nginx=nginx curl=curl openssl=openssl jq=jq
+    apt nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server
     npm_packages tests/azurite .venv/azurite
     command -v versitygw >/dev/null && command -v minio >/dev/null && command -v fake-gcs-server >/dev/null && return
     golang

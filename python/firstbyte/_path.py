@@ -10,7 +10,7 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Location = str | os.PathLike[str]
 
 # What begins a location in a store; everything else is a path.
-_STORES = ("s3://", "gs://", "az://", "http://", "https://")
+_STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
 # Descriptors are numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
 

@@ -1,5 +1,6 @@
 """The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, emulators
-of Google's and Azure's stores, a web server, and files of the names that the examples use.
+of Google's and Azure's stores, a web server, a host with SSH, and files of the names that the
+examples use.
 
 It has a network namespace of its own, so that the ports that the documents name are free. Before
 each script everything is as at first, and after it nothing that it started runs.
@@ -28,6 +29,7 @@ GOOGLE = "127.0.0.1:4443"
 AZURE = "127.0.0.1:10000"
 # Not a port that a document names.
 WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
+SSHD = "127.0.0.1:8022"
 START_TIMEOUT = 30
 SCRIPT_TIMEOUT = 120
 CLONE_NEWNET = 0x40000000
@@ -146,7 +148,7 @@ class World:
         shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
 
     def start_servers(self) -> None:
-        """MinIO with the bucket, the emulators, and the web server with and without TLS."""
+        """MinIO with the bucket, the emulators, the web servers, the host with SSH."""
         minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
         self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
         google = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", "4443", "-public-host", GOOGLE]
@@ -157,6 +159,7 @@ class World:
         plain, tls = WEB
         self.start(plain, [*web, plain])
         self.start(tls, [*web, tls, "--tls-cert", self.pristine / "chain.pem", "--tls-key", self.pristine / "key.pem"])
+        self.start_sshd()
         self.s3 = boto3.client(
             "s3",
             endpoint_url=MINIO,
@@ -170,6 +173,26 @@ class World:
         self.s3.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
         first, _ = (self.s3.put_object(Bucket="versioned", Key="table.csv", Body=body) for body in (b"first\n", b"second\n"))
         self.version = first["VersionId"]
+
+    def start_sshd(self) -> None:
+        """A host that the examples call `storage`: a login begins in `remote`."""
+        state = self.root / "ssh"
+        state.mkdir(mode=0o700)
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", state / key], check=True)
+        Path("/run/sshd").mkdir(exist_ok=True)
+        (state / "server").write_text(
+            f"ListenAddress {SSHD}\nHostKey {state}/host\nAuthorizedKeysFile {state}/user.pub\nPidFile none\n"
+            "StrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            f"Subsystem sftp internal-sftp -d {self.root}/remote\n"
+        )
+        host, port = SSHD.split(":")
+        (state / "known").write_text(f"[{host}]:{port} {(state / 'host.pub').read_text()}")
+        (state / "client").write_text(
+            f"Host storage\nHostName {host}\nPort {port}\nIdentityFile {state}/user\nIdentitiesOnly yes\n"
+            f"IdentityAgent none\nUserKnownHostsFile {state}/known\nGlobalKnownHostsFile none\n"
+        )
+        self.start(SSHD, [shutil.which("sshd", path="/usr/sbin"), "-D", "-e", "-f", state / "server"])
 
     def start(self, address: str, command: list, env: dict[str, str] | None = None) -> None:
         """Starts a server and waits for it."""
@@ -191,12 +214,14 @@ class World:
 
     def reset(self) -> None:
         """Brings files and objects back to what they were at first."""
-        for path in (self.here, self.home, self.root / "top"):
+        for path in (self.here, self.home, self.root / "top", self.root / "remote"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.pristine, self.here)
         shutil.move(self.here / "..top", self.root / "top")
-        for name in ("home", "top/mnt/data", "top/mnt/web", "top/mnt/fast", "top/mnt/one", "top/backup", "tmp"):
+        mounts = [f"top/mnt/{name}" for name in ("data", "web", "host", "fast", "one")]
+        for name in ["home", "remote", *mounts, "top/backup", "tmp"]:
             (self.root / name).mkdir(parents=True, exist_ok=True)
+        write(self.root / "remote/run-42", results())
         for bucket in self.s3.list_buckets()["Buckets"]:
             if bucket["Name"] != "versioned":
                 self.reset_bucket(bucket["Name"])
@@ -232,6 +257,7 @@ class World:
             "AWS_CA_BUNDLE": str(self.pristine / "site.pem"),
             "AWS_EC2_METADATA_DISABLED": "true",
             "VERSION": self.version,
+            "FIRSTBYTE_SSH": f"ssh -F {self.root}/ssh/client",
             # Of s5cmd and rclone.
             "S3_ENDPOINT_URL": MINIO,
             "RCLONE_CONFIG": "",
@@ -239,6 +265,10 @@ class World:
             "RCLONE_CONFIG_S3_PROVIDER": "Minio",
             "RCLONE_CONFIG_S3_ENV_AUTH": "true",
             "RCLONE_CONFIG_S3_ENDPOINT": MINIO,
+            "RCLONE_CONFIG_SSH_TYPE": "sftp",
+            "RCLONE_CONFIG_SSH_HOST": SSHD.split(":")[0],
+            "RCLONE_CONFIG_SSH_PORT": SSHD.split(":")[1],
+            "RCLONE_CONFIG_SSH_KEY_FILE": str(self.root / "ssh/user"),
         }
 
     def located(self, script: str) -> str:

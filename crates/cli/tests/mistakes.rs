@@ -106,7 +106,7 @@ fn what_is_not_given_or_not_there_is_named() {
             ("run nowhere", 1, &["nowhere", "check the spelling"]),
             ("cp file /proc/x", 1, &["/proc/x: no file can be created"]),
             ("cp file file/below", 1, &["file/below", "a part of this path is a file"]),
-            ("ls s3://nobucket", 1, &["s3://nobucket: not found", "no such bucket", "firstbyte ls s3://"]),
+            ("ls s3://nobucket", 1, &["s3://nobucket: not found", "no such bucket", "s3://"]),
             ("serve nowhere", 1, &["nowhere", "check the spelling"]),
             (
                 "serve . --listen 0.0.0.0:0 --write",

@@ -302,6 +302,7 @@ impl Overlap {
             (Location::Object(from), Location::Object(to)) => {
                 (from.service, &from.bucket) == (to.service, &to.bucket) && to.key.starts_with(&from.key)
             }
+            (Location::Sftp(_), Location::Sftp(_)) => to.name_below(&from).is_some(),
             _ => false,
         };
         if inside { Self::Inside } else { Self::Apart }
@@ -328,6 +329,9 @@ fn absolute(location: &Location) -> Location {
         }
         Location::Object(object) if !location.is_directory_like() => {
             Location::Object(object.with_key(format!("{}/", object.key)))
+        }
+        Location::Sftp(place) if !location.is_directory_like() => {
+            Location::Sftp(place.at([&place.path, &b"/"[..]].concat()))
         }
         _ => location.clone(),
     }
@@ -424,5 +428,9 @@ mod tests {
         assert!(refuse_into_itself(&path("d"), &path("dd")).is_ok());
         assert!(refuse_into_itself(&location("s3://b/p"), &location("s3://b/p/q")).is_err());
         assert!(refuse_into_itself(&location("s3://b/p"), &location("s3://b/pq")).is_ok());
+        assert!(refuse_into_itself(&location("sftp://h/p"), &location("sftp://h/p/q")).is_err());
+        assert!(refuse_into_itself(&location("sftp://h/p"), &location("sftp://h/pq")).is_ok());
+        assert!(refuse_into_itself(&location("sftp://h/p"), &location("sftp://other/p/q")).is_ok());
+        assert!(refuse_onto_itself(&location("sftp://h/p/"), &location("sftp://h/p")).is_err());
     }
 }

@@ -32,6 +32,12 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
     }
 }
 
+/// The program that connects to hosts for `sftp`, and its first arguments: `FIRSTBYTE_SSH`.
+#[must_use]
+pub fn ssh(lookup: Lookup<'_>) -> Option<String> {
+    lookup("FIRSTBYTE_SSH")
+}
+
 /// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda `firstbyte` in
 /// [`function_directory`].
 #[must_use]

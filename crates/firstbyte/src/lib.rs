@@ -2,8 +2,9 @@
 //! fast, resumed, verified.
 //!
 //! This is the public library: a thin front of the crates below it, for programs that embed them. A
-//! [`Client`] reaches locations (`PATH`, `file://`, `s3://`, `http(s)://`) as its [`Options`] say;
-//! nothing reads the environment but [`Options::from_environment`], which the caller asks for.
+//! [`Client`] reaches locations (`PATH`, `file://`, `s3://`, `http(s)://`, `sftp://`) as its
+//! [`Options`] say; nothing reads the environment but [`Options::from_environment`], which the
+//! caller asks for.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};

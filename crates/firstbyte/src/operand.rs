@@ -95,7 +95,7 @@ impl Glob {
         let is_name = match location {
             Location::Local(path) => path.symlink_metadata().is_ok(),
             Location::Http(_) => true,
-            Location::Object(_) => false,
+            Location::Object(_) | Location::Sftp(_) => false,
         };
         let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
             return Ok(None);

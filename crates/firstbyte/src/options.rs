@@ -80,12 +80,14 @@ impl Options {
     }
 
     /// What the usual variables of other programs say: proxies, certificates, the cache directory.
-    /// No `FIRSTBYTE_` variable is read, and the memory of the defaults is kept.
+    /// Of the `FIRSTBYTE_` variables only `FIRSTBYTE_SSH` is read, which no option of the command
+    /// line replaces, and the memory of the defaults is kept.
     #[must_use]
     pub fn of_system(lookup: Lookup<'_>) -> Self {
         let mut options = Self::default();
         options.store.ca_bundle = lookup("AWS_CA_BUNDLE").map(PathBuf::from);
         options.store.proxies = environment::proxies(lookup);
+        options.store.ssh = environment::ssh(lookup);
         let state = environment::cache_directory(lookup);
         options.reads.cache = Some(state.clone());
         options.copies.state_dir = Some(state);

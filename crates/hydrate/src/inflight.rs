@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_waits_for_a_fetch_of_a_reads_bytes() {
+    fn no_other_reader_waits_for_a_fetch_of_one_reads_bytes() {
         let mut table = InFlight::default();
         table.begin(1, Priority::Demand, 0..2);
         table.set_exact(1);

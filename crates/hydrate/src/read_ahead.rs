@@ -1,9 +1,10 @@
 //! Detects which reads of a handle are sequential, and how far ahead of them to fetch. Pure.
 //!
 //! A random reader gets only the blocks of its reads, and after some reads without a neighbour only
-//! their bytes. A sequential reader gets a window, which grows in proportion to the bytes read while the reader still has to wait. So the window reaches
-//! the bandwidth-delay product of the link without a measurement of it, and the bytes fetched for
-//! nothing are bounded by the bytes read. One handle may have several sequential readers, for
+//! their bytes. A sequential reader gets a window, which grows in proportion to the bytes read
+//! while the reader still has to wait. So the window reaches the bandwidth-delay product of the
+//! link without a measurement of it, and the bytes fetched for nothing are bounded by the bytes
+//! read. One handle may have several sequential readers, for
 //! example processes that map a file; they are distinguished by position. Reads of one reader may
 //! arrive out of order, because the kernel issues its read-ahead from several threads, but by no
 //! more than [`SEGMENT`].

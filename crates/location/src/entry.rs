@@ -1,4 +1,4 @@
-//! An entry of a listing: the same type for local directories, S3 and HTTP.
+//! An entry of a listing: the same type for local directories and all stores.
 
 use std::time::SystemTime;
 

@@ -3,7 +3,7 @@
 //!
 //! A key in an object store is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are
 //! legal. A local path is raw bytes. An HTTP target is kept as written, with its percent-encoding,
-//! because only the server knows which encodings are equal.
+//! because only the server knows which encodings are equal. For `sftp://` see [`SftpPath`].
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::secret::behind_scheme;
-use crate::shown;
+use crate::{SftpPath, shown};
 
 /// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
@@ -106,6 +106,8 @@ pub enum Location {
     Object(ObjectLocation),
     /// A URL.
     Http(HttpUrl),
+    /// A path on a host that is reached by SSH.
+    Sftp(SftpPath),
 }
 
 /// The string is not a location.
@@ -119,8 +121,8 @@ pub struct LocationError {
 }
 
 impl Location {
-    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` (also `gs://` and `az://`) or
-    /// `http(s)://HOST/PATH`.
+    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` (also `gs://` and `az://`),
+    /// `http(s)://HOST/PATH` or `sftp://HOST/PATH`.
     ///
     /// # Errors
     /// An unknown scheme, a missing bucket or host, or bytes that are illegal in the scheme.
@@ -130,7 +132,7 @@ impl Location {
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
-            } else if let Some(scheme) = ["s3:/", "gs:/", "az:/", "http:/", "https:/", "file:/"]
+            } else if let Some(scheme) = ["s3:/", "gs:/", "az:/", "http:/", "https:/", "file:/", "sftp:/"]
                 .iter()
                 .find(|it| starts_with(bytes, it))
             {
@@ -156,7 +158,10 @@ impl Location {
             b"file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
             b"http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
             b"https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            _ => Err(fail("unknown scheme; use a path, file://, s3://, gs://, az://, http:// or https://")),
+            b"sftp" => SftpPath::parse(rest).map(Self::Sftp).map_err(fail),
+            _ => Err(fail(
+                "unknown scheme; use a path, file://, s3://, gs://, az://, http://, https:// or sftp://",
+            )),
         }
     }
 
@@ -191,6 +196,12 @@ impl Location {
                 target.extend(percent_encode(name, PATH_UNSAFE).to_string().into_bytes());
                 Self::Http(HttpUrl { target: String::from_utf8_lossy(&target).into_owned(), ..url.clone() })
             }
+            Self::Sftp(place) => {
+                let mut path = place.path.clone();
+                add_slash(&mut path);
+                path.extend_from_slice(name);
+                Self::Sftp(place.at(path))
+            }
         }
     }
 
@@ -203,7 +214,7 @@ impl Location {
                 Some(text) => text.to_owned(),
                 None => format!("file://{}", percent_encode(path.as_os_str().as_bytes(), PATH_UNSAFE)),
             },
-            Self::Object(_) | Self::Http(_) => self.to_string(),
+            Self::Object(_) | Self::Http(_) | Self::Sftp(_) => self.to_string(),
         };
         (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
     }
@@ -228,6 +239,9 @@ impl Location {
                 let root = root.target.split(['?', '#']).next()?;
                 Some(percent_decode(rest(url.target.as_bytes(), root.as_bytes())?).collect())
             }
+            (Self::Sftp(place), Self::Sftp(root)) if place.is_beside(root) => {
+                rest(&place.path, &root.path).map(<[u8]>::to_vec)
+            }
             _ => None,
         }
     }
@@ -245,6 +259,7 @@ impl Location {
                 let target = url.target[..=url.target.rfind('/')?].to_owned();
                 Some(Self::Http(HttpUrl { target, ..url.clone() }))
             }
+            Self::Sftp(place) => place.parent().map(Self::Sftp),
             Self::Object(_) | Self::Http(_) => None,
         }
     }
@@ -260,6 +275,7 @@ impl Location {
                 let path = url.target.split(['?', '#']).next()?.trim_end_matches('/');
                 percent_decode(path.rsplit('/').next()?.as_bytes()).collect()
             }
+            Self::Sftp(place) => place.file_name()?,
         };
         (!name.is_empty()).then_some(name)
     }
@@ -271,6 +287,7 @@ impl Location {
             Self::Local(path) => path.as_os_str().as_bytes().ends_with(b"/"),
             Self::Object(object) => object.key.is_empty() || object.key.ends_with('/'),
             Self::Http(url) => url.target.split(['?', '#']).next().is_some_and(|path| path.ends_with('/')),
+            Self::Sftp(place) => place.is_directory_like(),
         }
     }
 
@@ -339,6 +356,7 @@ impl fmt::Display for Location {
             Self::Local(path) => shown(path).fmt(f),
             Self::Object(object) => object.fmt(f),
             Self::Http(url) => url.fmt(f),
+            Self::Sftp(place) => place.fmt(f),
         }
     }
 }
@@ -390,8 +408,18 @@ mod tests {
 
     #[test]
     fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
-        for text in ["s3://b/a//b", "gs://b/k", "az://b/d/k", "/d/x", "/x", "http://h/d/a%20b", "http://h/x"]
-        {
+        for text in [
+            "s3://b/a//b",
+            "gs://b/k",
+            "az://b/d/k",
+            "/d/x",
+            "/x",
+            "http://h/d/a%20b",
+            "http://h/x",
+            "sftp://h/d/a b%FF",
+            "sftp://h/x",
+            "sftp://h/~/x",
+        ] {
             let location = parse(text);
             let parent = location.parent().unwrap();
             let name = location.name_below(&parent).unwrap();
@@ -404,6 +432,8 @@ mod tests {
         assert_eq!(parse("/data").name_below(&parse("/d")), None);
         assert_eq!(parse("gs://b/k").name_below(&parse("s3://b")), None);
         assert_eq!(parse("https://me:secret@h/x").to_text(), None);
+        assert_eq!(parse("sftp://h/x").name_below(&parse("sftp://h/~/")), None);
+        assert!(parse("sftp://h/").parent().is_none() && parse("sftp://h/~/").parent().is_none());
         assert!(parse("s3://b").parent().is_none() && parse("http://h/x?y").parent().is_none());
     }
 
@@ -413,6 +443,8 @@ mod tests {
         assert_eq!(parse("s3://b/x/y/").file_name().unwrap(), b"y");
         assert_eq!(parse("s3://b").file_name(), None);
         assert_eq!(parse("file:///tmp/a%20b").file_name().unwrap(), b"a b");
+        assert_eq!(parse("sftp://h/d/a%FF/").file_name().unwrap(), b"a\xff");
+        assert_eq!(parse("sftp://h/").file_name(), None);
     }
 
     #[test]
@@ -424,6 +456,8 @@ mod tests {
         assert!(one != other && !format!("{one:?}").contains("secret"));
         let error = Location::parse(OsStr::new("ftp://me:secret@h/x")).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
+        let error = Location::parse(OsStr::new("sftp://me:secret@h/x")).unwrap_err();
+        assert!(!error.to_string().contains("secret") && error.why.contains("key"), "{error}");
     }
 
     proptest! {
@@ -432,6 +466,16 @@ mod tests {
             if let Ok(location) = Location::parse(OsStr::new(&text)) {
                 let printed = location.to_string();
                 prop_assert_eq!(Location::parse(OsStr::new(&printed)).map(|l| l.to_string()), Ok(printed));
+            }
+        }
+
+        #[test]
+        fn every_path_on_a_host_survives_printing(path in proptest::collection::vec(1_u8.., 0..30)) {
+            // Slashes after `/~/` are not kept.
+            let place = parse("sftp://me@h:22").join(&path);
+            prop_assume!(!matches!(&place, Location::Sftp(it) if it.path.starts_with(b"/")));
+            for location in [parse("sftp://me@h:22/").join(&path), place] {
+                prop_assert_eq!(Location::parse(OsStr::new(&location.to_string())), Ok(location));
             }
         }
     }

@@ -79,6 +79,7 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
         match scheme_of(&rest[..at]) {
             // Keys and paths hold no secrets.
             "s3" | "gs" | "az" | "file" => out.push_str(&url[..end]),
+            "sftp" if !has_password(&url[..end]) => out.push_str(&url[..end]),
             _ => out.push_str(&behind_scheme(&url[..end])),
         }
         rest = &url[end..];
@@ -93,6 +94,14 @@ fn scheme_of(before: &str) -> &str {
     // After a character of several bytes, `start` is not a character boundary, and no known scheme
     // precedes.
     before.get(start..).unwrap_or_default()
+}
+
+/// Whether an `sftp` URL has more before its host than a user's name, which is no secret.
+fn has_password(url: &str) -> bool {
+    let authority = url.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let port = host.rsplit_once(':').filter(|_| !host.starts_with('[')).map_or("", |(_, port)| port);
+    user.contains(':') || !port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// True for characters that end a URL within a text.

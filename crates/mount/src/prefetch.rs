@@ -1,6 +1,6 @@
-//! Fetches files before they are opened: the next file of a series (`series`), the files that follow
-//! the one just opened (`siblings`), and those that belong to it (`family`). The file system owns it, and reports opened files and
-//! listings read to their end.
+//! Fetches files before they are opened: the next file of a series (`series`), the files that
+//! follow the one just opened (`siblings`), and those that belong to it (`family`). The file system
+//! owns it, and reports opened files and listings read to their end.
 
 mod family;
 mod series;

@@ -11,6 +11,7 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 
+use crate::sftp::Reading;
 use crate::wire::Incoming;
 use crate::{Cancel, Error, Result, Sink, Stat};
 
@@ -37,6 +38,8 @@ enum Source {
     Wire(Box<Incoming>),
     /// An open file.
     Local(LocalSource),
+    /// An open file on another host.
+    Sftp(Box<Reading>),
     /// No bytes.
     Empty,
 }
@@ -52,6 +55,11 @@ impl Body {
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = Source::Local(LocalSource::new(file, range.start, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
+    }
+
+    /// The bytes `range` of an open file on another host.
+    pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: Reading) -> Self {
+        Self::new(place, stat, range, Some(range.len()), Source::Sftp(Box::new(reading)))
     }
 
     /// An empty body at the offset `at`.
@@ -100,6 +108,7 @@ impl Body {
         let read = match &mut self.source {
             Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
             Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
+            Source::Sftp(reading) => reading.read(&mut buffer[..most])?,
             Source::Empty => 0,
         };
         self.throttle.refund(allowed.saturating_sub(read as u64));
@@ -166,8 +175,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel. Returns `None` if the source does not support
-    /// that.
+    /// Moves up to `most` bytes within the kernel, or without another copy. Returns `None` if the
+    /// source does not support that.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,
@@ -176,6 +185,7 @@ impl Body {
         let moved = match &mut self.source {
             Source::Wire(incoming) => incoming.splice(sink, offset, allowed),
             Source::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
+            Source::Sftp(reading) => Some(reading.write_to(sink, offset, allowed)),
             Source::Empty => None,
         };
         let count = moved.as_ref().map_or(0, |moved| moved.as_ref().map_or(0, |count| *count as u64));
@@ -205,6 +215,7 @@ impl Body {
             },
             Source::Empty => Ok(count),
             Source::Local(source) => source.check_unchanged(&self.place, &self.stat.version).map(|()| count),
+            Source::Sftp(reading) => reading.check_unchanged(&self.stat.version).map(|()| count),
         }
     }
 }

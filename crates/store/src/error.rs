@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
+/// The beginning of locations and endpoints that `ssh` connects to.
+const SFTP: &str = "sftp://";
+
 /// Between an object's location and the version of it that is missing.
 pub(crate) const VERSION: &str = ", version ";
 
@@ -84,7 +87,7 @@ pub enum Error {
         /// The message of the operating system or of the TLS library.
         detail: String,
     },
-    /// The server's certificate is not accepted.
+    /// The server's certificate, or its SSH key, is not accepted.
     #[error("{endpoint}: {fault}{detail}")]
     Certificate {
         /// `host:port`.
@@ -264,6 +267,9 @@ impl Error {
             Self::NotFound { location } if in_object_store(location).is_some() => {
                 "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
             }
+            Self::NotFound { location } if location.starts_with(SFTP) => {
+                "check the spelling: `firstbyte ls` of its directory shows the names"
+            }
             Self::NotFound { location } if location.starts_with("http") => "check the address",
             Self::NotFound { .. } => "check the spelling",
             Self::Server { code, .. } if means_another_region(code) => {
@@ -277,12 +283,18 @@ impl Error {
             Self::Credentials { location, .. } if location.starts_with("az://") => {
                 "set AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING"
             }
+            Self::Credentials { location, .. } if location.starts_with(SFTP) => {
+                "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
+            }
             Self::Credentials { .. } => {
                 "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
+            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
+                "check the host and the port, and that ssh and sftp reach it"
+            }
             Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
@@ -324,6 +336,8 @@ pub enum Asked {
     Unsigned,
     /// By what the URL of a web server has.
     Web,
+    /// By a login to a host.
+    Login,
 }
 
 impl Asked {
@@ -349,6 +363,7 @@ impl Asked {
                 "the proxy wants a login: write USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
             }
             (Self::Web, _) => "the server does not give it to this login, or to anyone: check the address",
+            (Self::Login, _) => "the user who logs in has no right to it on that host",
             (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and give credentials",
             (Self::Signed, "SignatureDoesNotMatch") => {
                 "check that the secret belongs to the access key, this machine's clock, and that --endpoint-url has no \
@@ -374,6 +389,8 @@ pub enum CertificateFault {
     Early,
     /// The certificate is for other host names.
     Name,
+    /// The host's SSH key is not known, or is another one.
+    HostKey,
     /// Anything else.
     Other,
 }
@@ -387,6 +404,7 @@ impl CertificateFault {
             Self::Name => {
                 "use a name that the certificate is for, or make one with this name as subjectAltName"
             }
+            Self::HostKey => "compare its fingerprint, and connect once with ssh, which keeps the key",
             Self::Other => "check the server's certificate",
         }
     }
@@ -400,6 +418,7 @@ impl fmt::Display for CertificateFault {
             Self::Expired => "its certificate has expired",
             Self::Early => "its certificate is not yet valid",
             Self::Name => "its certificate is not for this host, but for ",
+            Self::HostKey => "its host key is not accepted: ",
             Self::Other => "its certificate is refused: ",
         })
     }

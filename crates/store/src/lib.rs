@@ -1,5 +1,5 @@
-//! Access to local files, S3, Google, Azure and HTTP by one interface: stat, list, read a range,
-//! write, multipart uploads.
+//! Access to local files, S3, Google, Azure, HTTP and SFTP by one interface: stat, list, read a
+//! range, write, multipart uploads.
 //!
 //! One handle, [`Store`], over private backends. Requests are written to blocking sockets;
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
@@ -22,10 +22,12 @@ mod query;
 mod rest;
 mod retry;
 mod s3;
+mod sftp;
 mod sink;
 mod store;
 mod turns;
 mod upload;
+mod walk;
 mod wire;
 
 pub use body::Body;
@@ -36,13 +38,15 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
-pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
+pub use local::{
+    Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, location_below, open_regular,
+};
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
     AzureConnection, HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing,
     header_value,
 };
-pub use query::{Directories, Get, Links, ListOptions, ListedPage};
+pub use query::{Directories, Get, Links, ListOptions, ListedPage, Unfinished};
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };

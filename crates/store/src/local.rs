@@ -23,7 +23,8 @@ use std::path::Path;
 
 pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, Found};
-pub use name::local_path;
+pub(crate) use name::{is_partial_name, partial_name};
+pub use name::{local_path, location_below};
 pub use partial::{Durability, LocalFile, Over, Privacy, empty};
 pub use stat::open_regular;
 pub(crate) use stat::{stat, version};

@@ -150,6 +150,9 @@ pub struct Options {
     pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
+    /// The program that connects to hosts for `sftp`, and its first arguments, separated by blanks.
+    /// `None`: `ssh`.
+    pub ssh: Option<String>,
     /// Longest time without data before a connection counts as dead.
     pub read_deadline: Duration,
     /// Longest time to connect.
@@ -178,6 +181,7 @@ impl Default for Options {
             ca_bundle: None,
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
+            ssh: None,
             // A dead endpoint gives an error within 30 s.
             read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),

@@ -43,6 +43,15 @@ pub enum Directories {
     Listed,
 }
 
+/// What becomes of unfinished copies in a directory that is removed and holds nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// They stay, and with them the directory.
+    Keep,
+    /// They are removed.
+    Remove,
+}
+
 /// Parameters of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{ByteRange, Entry, Location, ObjectLocation, Service, Version};
+use firstbyte_location::{ByteRange, Entry, Kind, Location, ObjectLocation, Service, Version};
 
 use crate::azure::Azure;
 use crate::google::Google;
 use crate::http::Http;
 use crate::rest::RestStore as _;
 use crate::s3::S3;
+use crate::sftp::Sftp;
 use crate::wire::Client;
 use crate::{
     BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part,
     Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload,
-    Stat, Upload, Written, local,
+    Stat, Unfinished, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -81,6 +82,7 @@ pub struct Store {
     google: Arc<Google>,
     azure: Arc<Azure>,
     http: Arc<Http>,
+    sftp: Arc<Sftp>,
 }
 
 impl Store {
@@ -96,6 +98,7 @@ impl Store {
             google: Arc::new(Google::new(Arc::clone(&client))),
             azure: Arc::new(Azure::new(Arc::clone(&client))),
             http: Arc::new(Http::new(Arc::clone(&client))),
+            sftp: Arc::new(Sftp::new(Arc::clone(&client))),
             client,
         })
     }
@@ -110,6 +113,7 @@ impl Store {
             google: Arc::new(self.google.by(Arc::clone(&client))),
             azure: Arc::new(self.azure.by(Arc::clone(&client))),
             http: Arc::new(self.http.by(Arc::clone(&client))),
+            sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
             client,
         }
     }
@@ -117,7 +121,7 @@ impl Store {
     /// Where requests for S3 go, and which setting says so. No request.
     ///
     /// # Errors
-    /// A profile that is missing or cannot be used; a region that is none.
+    /// A profile that is missing or cannot be used; a region that is not a valid name.
     pub fn s3_endpoint(&self) -> Result<Endpoint> {
         self.s3.endpoint()
     }
@@ -155,6 +159,7 @@ impl Store {
             Location::Local(path) => local::stat(path),
             Location::Object(object) => by_service!(self, object, it => it.stat(object)),
             Location::Http(url) => self.http.stat(url),
+            Location::Sftp(place) => self.sftp.stat(place),
         }
     }
 
@@ -226,6 +231,7 @@ impl Store {
             Location::Local(path) => local::get(path, get, cancel.clone()),
             Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
             Location::Http(url) => self.http.get(url, get),
+            Location::Sftp(place) => self.sftp.get(place, get),
         }?;
         Ok(body.kept_to(&get.throttle, &cancel))
     }
@@ -241,6 +247,7 @@ impl Store {
             }
             Location::Object(object) => by_service!(self, object, it => it.list(object, options)?),
             Location::Http(url) => self.http.list(url, options)?,
+            Location::Sftp(place) => self.sftp.list(place, options)?,
         };
         Ok(Listing { entries })
     }
@@ -270,6 +277,7 @@ impl Store {
             Location::Local(path) => local::put(path, payload, options),
             Location::Object(object) => by_service!(self, object, it => it.put(object, payload, options)),
             Location::Http(url) => self.http.put(url, payload, options),
+            Location::Sftp(place) => self.sftp.put(place, payload, options),
         }
     }
 
@@ -420,6 +428,41 @@ impl Store {
             Location::Local(path) => local::delete(path),
             Location::Object(object) => by_service!(self, object, it => it.delete(object)),
             Location::Http(url) => self.http.delete(url),
+            Location::Sftp(place) => self.sftp.delete(place),
+        }
+    }
+
+    /// Creates a directory, and those above it, on a host that is reached by SFTP.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; errors of the connection or the store.
+    pub fn create_directory(&self, location: &Location) -> Result<()> {
+        match location {
+            Location::Sftp(place) => self.sftp.create_directory(place),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "creating a directory" }),
+        }
+    }
+
+    /// Removes an empty directory on a host that is reached by SFTP. A missing one is not an error.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; errors of the connection or the store, also if the
+    /// directory is not empty.
+    pub fn remove_directory(&self, location: &Location, unfinished: Unfinished) -> Result<()> {
+        match location {
+            Location::Sftp(place) => self.sftp.remove_directory(place, unfinished),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "removing a directory" }),
+        }
+    }
+
+    /// The kind of what has this name on a host that is reached by SFTP: a link counts as itself.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
+    pub fn kind_of_name(&self, location: &Location) -> Result<Kind> {
+        match location {
+            Location::Sftp(place) => self.sftp.kind_of_name(place),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "a look at a link" }),
         }
     }
 
@@ -427,10 +470,12 @@ impl Store {
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
+        let mut files = Vec::new();
         let mut failed = Vec::new();
         for location in locations {
             match location {
                 Location::Object(object) => objects.push(object.clone()),
+                Location::Sftp(place) => files.push(place.clone()),
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
@@ -440,6 +485,7 @@ impl Store {
                 failed.extend(by_service!(self, first, it => it.delete_many(&own)));
             }
         }
+        failed.extend(self.sftp.delete_many(&files));
         failed
     }
 
@@ -470,7 +516,7 @@ impl Store {
         CounterSnapshot {
             requests: counters.requests.load(Ordering::Relaxed),
             retries: counters.retries.load(Ordering::Relaxed),
-            received: self.client.received(),
+            received: self.client.received() + self.sftp.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
     }

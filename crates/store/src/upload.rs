@@ -19,6 +19,7 @@ pub enum Payload<'a> {
 }
 
 impl Payload<'_> {
+    /// Length in bytes.
     pub(crate) fn length(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,

@@ -10,6 +10,7 @@ conformance!(serve_http, ServeHttp);
 conformance!(nginx, Nginx);
 conformance!(google, Google);
 conformance!(azure, Azure);
+conformance!(sftp, Sftp);
 conformance!(minio_tls, MinioTls);
 conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);

@@ -14,6 +14,7 @@ mod data;
 mod process;
 mod scripted;
 mod servers;
+mod sshd;
 mod subject;
 mod tls_peer;
 
@@ -25,5 +26,6 @@ pub use servers::{
     ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server,
     minio, nginx, set_credentials, versitygw,
 };
+pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};

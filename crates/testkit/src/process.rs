@@ -46,6 +46,11 @@ impl Process {
         process
     }
 
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::servers::minio_with;
 use crate::{
-    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, azure_connection, azurite,
-    fake_gcs_server, nginx, scratch, set_credentials, versitygw,
+    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Client, Made, Process, SECRET_KEY, Sshd, azure_connection,
+    azurite, fake_gcs_server, nginx, scratch, set_credentials, versitygw,
 };
 
 /// The backends under test, each with a real server.
@@ -41,6 +41,8 @@ pub enum Place {
     Google,
     /// Azurite, for Azure Blob Storage.
     Azure,
+    /// OpenSSH's server, by SFTP.
+    Sftp,
 }
 
 /// Whether a backend supports something, and if not, why.
@@ -140,6 +142,7 @@ const FULL: Capabilities = Capabilities {
 const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
 const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name of a file");
 const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
+const WHOLE_FILE: Support = Support::No("a file is written whole, by one session");
 const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
 impl Place {
@@ -200,6 +203,15 @@ impl Place {
                 stale_by_prefix: Support::No("MinIO lists uploads by whole key only"),
                 ..files
             },
+            Self::Sftp => Capabilities {
+                multipart: WHOLE_FILE,
+                stale_by_prefix: WHOLE_FILE,
+                metadata: Support::No("a file has a time and no other metadata"),
+                modified: Support::No("version 3 of SFTP has whole seconds"),
+                copy: Support::No("version 3 of SFTP does not define it"),
+                strength: Strength::Weak,
+                ..files
+            },
             // Metadata is sent in S3's headers, stored and returned.
             Self::ServeHttp | Self::ServeHttpTls => Capabilities {
                 metadata: Support::Yes,
@@ -236,6 +248,7 @@ enum Backing {
     Shared(#[allow(dead_code, reason = "held for its drop, the last of which ends the server")] Arc<Process>),
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
+    Sshd(Sshd),
 }
 
 /// A store and a base location; the server and all files are removed on drop.
@@ -282,6 +295,11 @@ impl Subject {
                 let url = process.url();
                 (Backing::Shared(process), url)
             }
+            Place::Sftp => {
+                let sshd = Sshd::start(scratch.path());
+                let url = sshd.url();
+                (Backing::Sshd(sshd), url)
+            }
             Place::ServeS3 | Place::ServeHttp | Place::ServeS3Tls | Place::ServeHttpTls => {
                 serve(&root, place, certificate.as_ref())
             }
@@ -292,17 +310,23 @@ impl Subject {
             Place::Nginx | Place::ServeHttp | Place::ServeHttpTls => http(),
             Place::Google => bucket(Service::Google),
             Place::Azure => bucket(Service::Azure),
+            Place::Sftp => Location::parse(format!("{url}{}", files.display()).as_ref()).expect("a URL"),
             Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => {
                 bucket(Service::S3)
             }
         };
         let url = (!url.is_empty()).then_some(url);
         let ca_bundle = certificate.as_ref().map(Certificate::certificate);
-        let options = Options { ca_bundle, ..place.options(url.as_deref(), AZURE_KEY) };
+        let ssh = |client| match &backing {
+            Backing::Sshd(sshd) => Some(sshd.ssh(client)),
+            _ => None,
+        };
+        let endpoint = url.as_deref().filter(|_| place != Place::Sftp);
+        let options = Options { ca_bundle, ssh: ssh(Client::Friend), ..place.options(endpoint, AZURE_KEY) };
         let stranger = match place {
             // To strangers a container does not exist.
-            Place::Azure => place.options(url.as_deref(), "d3Jvbmc="),
-            _ => Options { signing: Signing::Anonymous, ..options.clone() },
+            Place::Azure => place.options(endpoint, "d3Jvbmc="),
+            _ => Options { signing: Signing::Anonymous, ssh: ssh(Client::Stranger), ..options.clone() },
         };
         let store = Store::new(options).expect("a store");
         if matches!(place, Place::Google | Place::Azure) {
@@ -447,7 +471,8 @@ fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {
-        Error::Denied { .. } => true,
+        // A host lets a stranger in nowhere.
+        Error::Denied { .. } | Error::Credentials { .. } => true,
         Error::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         _ => false,
     }

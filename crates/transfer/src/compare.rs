@@ -6,8 +6,9 @@
 //! `LastModified` for a store, and for a file the inode change time, which programs cannot set
 //! back. If a file was written before its object, as one that was uploaded, the object's metadata
 //! are requested: the modification time in them may be the file's. So a repeated copy finds all
-//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between two
-//! local trees times are copied exactly, and only equal ones count. This misses a source of the
+//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between
+//! files, here or on hosts that are reached by SFTP, times are copied exactly, and only equal ones
+//! count. This misses a source of the
 //! same length that was given a time before the destination was written.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
@@ -62,8 +63,16 @@ impl Times {
         let (modified, there) = (whole_seconds(modified), whole_seconds(there));
         match beneath {
             _ if source.size.is_none() => Self::Changed,
+            // The time was copied, if not that of the listing then that of the metadata.
+            None if matches!(tree.destination, Location::Sftp(_)) => match tree.source {
+                _ if there == modified => Self::Unchanged,
+                Location::Object(_) => Self::UnchangedIfModified(there),
+                _ => Self::Changed,
+            },
             None => Self::unchanged_if(there >= modified),
-            Some(_) if there == modified || tree.source.as_local().is_some() => {
+            Some(_)
+                if there == modified || !matches!(tree.source, Location::Object(_) | Location::Http(_)) =>
+            {
                 Self::unchanged_if(there == modified)
             }
             // A listing does not have the time of the last write. It matters only if they differ.
@@ -83,7 +92,7 @@ impl Times {
         let written_since = found.modified < modified && found.changed >= modified;
         match tree.source {
             _ if found.modified == modified => Self::Unchanged,
-            Location::Local(_) => Self::Changed,
+            Location::Local(_) | Location::Sftp(_) => Self::Changed,
             _ if written_since => Self::Unchanged,
             Location::Object(_) => Self::UnchangedIfModified(found.modified),
             Location::Http(_) => Self::Changed,
@@ -235,7 +244,7 @@ fn held_same(store: &Store, left: &Location, right: &Location) -> Result<Samenes
 /// The checksum that a store has of an object.
 fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     match location {
-        Location::Local(_) => Ok(None),
+        Location::Local(_) | Location::Sftp(_) => Ok(None),
         _ => Ok(store.stat(location)?.checksum),
     }
 }

@@ -177,7 +177,7 @@ impl Engine {
     /// concerns all of them, as of a missing bucket, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree, &self.settings);
+            let copy = TreeCopy::new(tree, scope);
             if copy.root.is_some() && self.settings.compare != Compare::Checksum {
                 let mut jobs = tree::jobs(scope, &copy, observer)?;
                 return run_tree(scope, &copy, None, &mut jobs, observer);
@@ -199,7 +199,7 @@ impl Engine {
         jobs: &mut Jobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, &self.settings), None, jobs, observer))
+        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
     }
 
     /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.
@@ -208,7 +208,7 @@ impl Engine {
     /// A listing cannot be started. The summary has the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree, &self.settings);
+            let copy = TreeCopy::new(tree, scope);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
             run_tree(scope, &copy, None, &mut jobs, observer)
         })
@@ -233,7 +233,7 @@ impl Engine {
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
             let sources = Sources::below(&scope.store, &moved.tree.source)?;
-            let copy = TreeCopy::new(&moved.tree, &self.settings);
+            let copy = TreeCopy::new(&moved.tree, scope);
             let directories = AtomicBool::new(false);
             let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;

@@ -1,6 +1,7 @@
 //! Deletes what lies below a location while it is listed: keys of a store by the page, from several
-//! threads; local names one by one beneath an open directory. Links are deleted, and none
-//! is followed. A move removes its empty directories by the same walk. The engine calls this.
+//! threads; local names one by one beneath an open directory; names on a host that is reached by
+//! SFTP by the directory. Links are deleted, and none is followed. A move removes its empty
+//! directories by the same walk. The engine calls this.
 
 use std::io::ErrorKind;
 use std::mem::take;
@@ -10,7 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
-use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE};
+use firstbyte_store::{
+    Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, Unfinished,
+};
 
 use crate::context::Scope;
 use crate::job::{as_path, is_unfinished};
@@ -83,7 +86,17 @@ pub(crate) fn directories(
 fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Observer) -> Result<Summary> {
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
-        Location::Local(path) => remove_names(scope, removal, taken, path, &outcome)?,
+        Location::Local(path) => {
+            // Opened before it is listed: what is deleted lies in it, whatever its name means
+            // later.
+            let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
+            let mut names = LocalNames { beneath, path, removal, taken, outcome: &outcome };
+            remove_names(scope, removal, taken, &mut names, &outcome)?;
+        }
+        Location::Sftp(_) => {
+            let mut names = RemoteNames { scope, removal, taken, outcome: &outcome, files: Vec::new() };
+            remove_names(scope, removal, taken, &mut names, &outcome)?;
+        }
         Location::Object(object) => remove_keys(scope, removal, taken, object, &outcome)?,
         Location::Http(_) => {
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
@@ -248,16 +261,36 @@ fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, out
     }
 }
 
+/// Deletes names of a tree of files.
+trait Names {
+    fn remove_file(&mut self, name: &[u8]);
+
+    /// Removes a directory after all in it, if it is empty.
+    fn remove_directory(&mut self, name: &[u8]);
+
+    /// Removes the root. That it is not empty is an error, unless the selection or a failure kept
+    /// some of it.
+    fn remove_root(&mut self, kept: bool);
+
+    /// Deletes what was put off.
+    fn finish(&mut self) {}
+}
+
 fn remove_names(
     scope: &Scope<'_>,
     removal: &Removal<'_>,
     taken: Taken,
-    path: &Path,
+    names: &mut dyn Names,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
-    // Opened before it is listed: what is deleted lies in it, whatever its name means later.
-    let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
-    let names = Names { beneath, removal, taken, outcome };
+    let leave = |names: &mut dyn Names, directories: &mut Vec<Vec<u8>>, name: &[u8]| {
+        // The directories that the listing has left for `name`.
+        while let Some(directory) = directories.pop_if(|last| !name.starts_with(last)) {
+            if removal.effect == Effect::Apply && removal.extent != Extent::Files {
+                names.remove_directory(directory.strip_suffix(b"/").unwrap_or(&directory));
+            }
+        }
+    };
     let mut directories: Vec<Vec<u8>> = Vec::new();
     let mut kept = false;
     let listing = scope.store.list(&removal.root, &removal.options(Order::Bytes, scope))?;
@@ -272,7 +305,7 @@ fn remove_names(
                 continue;
             }
         };
-        names.leave(&mut directories, &entry.name);
+        leave(names, &mut directories, &entry.name);
         let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
         if !(removal.select)(directory.unwrap_or(&entry.name))
             || (taken == Taken::Empty && directory.is_none())
@@ -284,43 +317,103 @@ fn remove_names(
             names.remove_file(&entry.name);
         }
     }
-    names.leave(&mut directories, b"");
+    leave(names, &mut directories, b"");
+    names.finish();
     if removal.is_whole() && removal.effect == Effect::Apply {
-        names.remove_root(path, kept);
+        names.remove_root(kept);
     }
     Ok(())
 }
 
+/// Deletes names on a host: those of a directory together.
+struct RemoteNames<'a> {
+    scope: &'a Scope<'a>,
+    removal: &'a Removal<'a>,
+    taken: Taken,
+    outcome: &'a Outcome<'a>,
+    files: Vec<Location>,
+}
+
+impl RemoteNames<'_> {
+    fn remove(&mut self, directory: &Location) -> firstbyte_store::Result<()> {
+        self.finish();
+        // A move keeps what an interrupted copy has left, since it is no part of what was moved.
+        let unfinished = if self.taken == Taken::Empty { Unfinished::Keep } else { Unfinished::Remove };
+        self.scope.store.remove_directory(directory, unfinished)
+    }
+}
+
+impl Names for RemoteNames<'_> {
+    fn remove_file(&mut self, name: &[u8]) {
+        self.files.push(self.removal.root.join(name));
+        if self.files.len() == PAGE {
+            self.finish();
+        }
+    }
+
+    fn remove_directory(&mut self, name: &[u8]) {
+        let directory = self.removal.root.join(name);
+        if let Err(error) = self.remove(&directory) {
+            self.outcome.failed(directory.to_string(), error);
+        }
+    }
+
+    fn remove_root(&mut self, kept: bool) {
+        let root = &self.removal.root;
+        if kept || self.outcome.has_failures() {
+            return;
+        }
+        if let Err(error) = self.remove(&root.clone()) {
+            self.outcome.failed(root.to_string(), error);
+        }
+    }
+
+    fn finish(&mut self) {
+        let files = take(&mut self.files);
+        let failed = self.scope.store.delete_many(&files);
+        self.outcome.deleted((files.len() - failed.len()) as u64);
+        for (location, error) in failed {
+            self.outcome.failed(location.to_string(), error);
+        }
+    }
+}
+
 /// Deletes local names.
-struct Names<'a> {
+struct LocalNames<'a> {
     beneath: Beneath,
+    path: &'a Path,
     removal: &'a Removal<'a>,
     taken: Taken,
     outcome: &'a Outcome<'a>,
 }
 
-impl Names<'_> {
-    fn remove_file(&self, name: &[u8]) {
+impl Names for LocalNames<'_> {
+    fn remove_file(&mut self, name: &[u8]) {
         match self.beneath.remove_file(as_path(name)) {
             Ok(()) => self.outcome.deleted(1),
             Err(error) => self.outcome.failed(self.removal.root.join(name).to_string(), error),
         }
     }
 
-    /// Removes the directories that the listing has left for `name`, if they are empty.
-    fn leave(&self, directories: &mut Vec<Vec<u8>>, name: &[u8]) {
-        while let Some(directory) = directories.pop_if(|last| !name.starts_with(last)) {
-            if self.removal.effect == Effect::DryRun || self.removal.extent == Extent::Files {
-                continue;
-            }
-            let path = as_path(directory.strip_suffix(b"/").unwrap_or(&directory));
-            self.remove_unfinished(path);
-            if let Err(error) = self.beneath.remove_empty_directory(path) {
-                self.outcome.failed(self.removal.root.join(&directory).to_string(), error);
-            }
+    fn remove_directory(&mut self, name: &[u8]) {
+        self.remove_unfinished(as_path(name));
+        if let Err(error) = self.beneath.remove_empty_directory(as_path(name)) {
+            self.outcome.failed(self.removal.root.join(name).to_string(), error);
         }
     }
 
+    fn remove_root(&mut self, kept: bool) {
+        self.remove_unfinished(Path::new(""));
+        let Err(error) = std::fs::remove_dir(self.path) else { return };
+        if error.kind() == ErrorKind::DirectoryNotEmpty && (kept || self.outcome.has_failures()) {
+            return;
+        }
+        let location = self.removal.root.to_string();
+        self.outcome.failed(location.clone(), StoreError::Io { location, source: error });
+    }
+}
+
+impl LocalNames<'_> {
     /// Removes what interrupted copies left in a directory that holds nothing else. No listing
     /// shows it. A move keeps it, since it is no part of what was moved.
     fn remove_unfinished(&self, directory: &Path) {
@@ -335,17 +428,5 @@ impl Names<'_> {
             // If it stays, so does the directory.
             let _ = self.beneath.remove_file(&directory.join(name));
         }
-    }
-
-    /// Removes the root. That it is not empty is an error, unless the selection or a failure kept
-    /// some of it.
-    fn remove_root(&self, path: &Path, kept: bool) {
-        self.remove_unfinished(Path::new(""));
-        let Err(error) = std::fs::remove_dir(path) else { return };
-        if error.kind() == ErrorKind::DirectoryNotEmpty && (kept || self.outcome.has_failures()) {
-            return;
-        }
-        let location = self.removal.root.to_string();
-        self.outcome.failed(location.clone(), StoreError::Io { location, source: error });
     }
 }

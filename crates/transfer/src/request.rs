@@ -68,6 +68,11 @@ impl Attempt<'_> {
         }
     }
 
+    /// The store itself notices a silence: a write is many requests, each with its reply.
+    pub(crate) fn left_to_store(&self) {
+        self.in_flight.paused();
+    }
+
     /// A read of everything, of any version, for this attempt.
     pub(crate) fn get(&self) -> Get {
         let throttle = self.context.throttles.reading.clone();

@@ -10,7 +10,9 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store};
+use firstbyte_store::{
+    Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store, Unfinished,
+};
 
 use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
@@ -75,9 +77,9 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
     Ok(source)
 }
 
-/// Whether a source has no objects. Directories do not count: a local tree is searched for files.
+/// Whether a source has no objects. Directories do not count: a tree of files is searched for one.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
-    if !matches!(tree.source, Location::Local(_)) {
+    if !tree::has_directories(&tree.source) {
         return Ok(source.entries.peek().is_none());
     }
     let options = ListOptions { recursive: true, ..ListOptions::default() };
@@ -305,7 +307,7 @@ impl Join<'_> {
         let tree = self.copy.tree;
         if entry.kind == Kind::Directory {
             // A store has no directories, so it cannot show which of them are extra.
-            if tree.source.as_local().is_some() && tree.effect == Effect::Apply {
+            if tree::has_directories(&tree.source) && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
             }
             return;
@@ -373,11 +375,18 @@ impl Join<'_> {
                 return;
             }
             let Some(name) = self.directories.pop() else { return };
-            let path = as_path(name.strip_suffix(b"/").unwrap_or(&name));
-            let Some(root) = &self.copy.root else { return };
-            if let Err(error) = root.beneath.remove_empty_directory(path) {
-                let location = self.copy.tree.destination.join(&name).to_string();
-                self.failures.push(Failure { location, error: error.into() });
+            let name = name.strip_suffix(b"/").unwrap_or(&name);
+            let location = self.copy.tree.destination.join(name);
+            let removed = match &self.copy.root {
+                Some(root) => root.beneath.remove_empty_directory(as_path(name)),
+                None => {
+                    // What is in it goes first.
+                    self.delete();
+                    self.scope.store.remove_directory(&location, Unfinished::Keep)
+                }
+            };
+            if let Err(error) = removed {
+                self.failures.push(Failure { location: location.to_string(), error: error.into() });
             }
         }
     }

@@ -5,7 +5,9 @@
 use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store};
+use firstbyte_store::{
+    Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store, location_below,
+};
 
 use crate::compare::{Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
@@ -49,11 +51,13 @@ pub(crate) struct TreeCopy<'a> {
     /// Whether links are made rather than followed.
     keeps_links: bool,
     leftovers: Leftovers,
+    store: Store,
     pub(crate) counts: Counts,
 }
 
 impl<'a> TreeCopy<'a> {
-    pub(crate) fn new(tree: &'a Tree<'a>, settings: &Settings) -> Self {
+    pub(crate) fn new(tree: &'a Tree<'a>, scope: &Scope<'_>) -> Self {
+        let settings = scope.settings;
         let root = LocalRoot::of(tree);
         let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
         Self {
@@ -62,6 +66,7 @@ impl<'a> TreeCopy<'a> {
             limits: settings.limits,
             keeps_links,
             leftovers: Leftovers::default(),
+            store: scope.store.clone(),
             counts: Counts::default(),
         }
     }
@@ -141,9 +146,10 @@ impl<'a> TreeCopy<'a> {
             _ => None,
         };
         let tree = self.tree;
-        let (Location::Local(path), Some(root)) = (&tree.destination, &self.root) else {
+        if !has_directories(&tree.destination) {
+            // A store cannot hold an empty directory.
             if entry.kind == Kind::Directory {
-                self.count_if_empty(&entry.name);
+                add(&self.counts.empty_directories, u64::from(self.is_empty(&entry.name) == Some(true)));
                 return Ok(None);
             }
             if matches!(tree.destination, Location::Object(_)) && std::str::from_utf8(&entry.name).is_err() {
@@ -151,24 +157,25 @@ impl<'a> TreeCopy<'a> {
                 return Err(Error::invalid(&tree.source.join(&entry.name), why));
             }
             return Ok(Some(tree.destination.join(&entry.name)));
-        };
+        }
         let Some(directory) = directory else {
-            return Ok(Some(Location::Local(firstbyte_store::local_path(path, &entry.name)?)));
+            return Ok(Some(location_below(&tree.destination, &entry.name)?));
         };
-        firstbyte_store::local_path(path, directory)?;
-        if tree.effect == Effect::Apply {
-            root.beneath.create_directory(as_path(directory))?;
+        let place = location_below(&tree.destination, directory)?;
+        match &self.root {
+            _ if tree.effect == Effect::DryRun => {}
+            Some(root) => root.beneath.create_directory(as_path(directory))?,
+            // A request for each would be many: the first file in it creates it.
+            None if self.is_empty(directory) == Some(false) => {}
+            None => self.store.create_directory(&place)?,
         }
         Ok(None)
     }
 
-    /// Counts a local directory if it is empty: a store cannot hold it.
-    fn count_if_empty(&self, name: &[u8]) {
-        let Some(root) = self.tree.source.as_local() else { return };
-        let entries = std::fs::read_dir(root.join(as_path(name)));
-        if entries.is_ok_and(|mut entries| entries.next().is_none()) {
-            add(&self.counts.empty_directories, 1);
-        }
+    /// Whether a directory of the source is empty; `None` if it is not local.
+    fn is_empty(&self, name: &[u8]) -> Option<bool> {
+        let root = self.tree.source.as_local()?;
+        Some(std::fs::read_dir(root.join(as_path(name))).is_ok_and(|mut entries| entries.next().is_none()))
     }
 }
 
@@ -178,6 +185,11 @@ pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
         entry.name.push(b'/');
     }
     entry
+}
+
+/// Whether there are directories at a location, which can be empty.
+pub(crate) fn has_directories(location: &Location) -> bool {
+    matches!(location, Location::Local(_) | Location::Sftp(_))
 }
 
 /// Whether a location is a prefix of a store's keys, which exists only while a key begins with it.

@@ -8,7 +8,7 @@ use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_inside_target, refuse_lost_sources};
 use firstbyte::operand::Glob;
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::Durability;
 use firstbyte_transfer::{
     Action, Compare, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer as _, Over,
@@ -16,7 +16,7 @@ use firstbyte_transfer::{
 };
 
 use super::policy::Movement;
-use super::rm::refuse_special;
+use super::rm::{refuse_special, refuse_unnamed};
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
@@ -136,20 +136,28 @@ impl Mv<'_> {
                     return Ok(Source::Object(location));
                 }
             }
+            Location::Sftp(place) => {
+                refuse_unnamed("mv", &location.to_string(), &place.path)?;
+                if self.engine.store().kind_of_name(&location).is_ok_and(|kind| kind == Kind::Symlink) {
+                    return Err(Error::usage(format!("{location}: a link, and mv follows none there"))
+                        .advise("copy what it leads to with cp, and rm the link"));
+                }
+            }
             Location::Object(_) => {}
         }
         let source = Source::parse(text, self.depth(), wildcards, self.engine.store())?;
         // Sources are judged before anything is moved.
         match &source {
-            Source::Object(location @ Location::Object(_)) => match self.engine.store().stat_object(location)
-            {
-                Ok(_) => Ok(source),
-                Err(error) => {
-                    let error = error.into();
-                    let prefix = super::if_prefix(&error, location, self.engine.store());
-                    Err(prefix.unwrap_or_else(|| error.into()))
+            Source::Object(location @ (Location::Object(_) | Location::Sftp(_))) => {
+                match self.engine.store().stat_object(location) {
+                    Ok(_) => Ok(source),
+                    Err(error) => {
+                        let error = error.into();
+                        let prefix = super::if_prefix(&error, location, self.engine.store());
+                        Err(prefix.unwrap_or_else(|| error.into()))
+                    }
                 }
-            },
+            }
             _ => Ok(source),
         }
     }

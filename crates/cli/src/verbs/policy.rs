@@ -310,7 +310,7 @@ impl Movement {
             ("--tag", !self.tag.is_empty()),
         ];
         if let Some((name, _)) = of_uploads.iter().find(|(_, given)| *given)
-            && Location::parse(destination)?.as_local().is_some()
+            && matches!(Location::parse(destination)?, Location::Local(_) | Location::Sftp(_))
         {
             return Err(Error::usage(format!("{name}: a file has none; it is for uploads")));
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use firstbyte::Depth;
 use firstbyte::operand::Operand;
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::{Error as StoreError, Links, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Extent, Failure, Levels, Observer as _, Removal, Summary};
 
@@ -109,6 +109,13 @@ impl Rm<'_> {
                 }
             }
             Location::Http(_) => (true, false),
+            Location::Sftp(place) => {
+                refuse_unnamed("rm", &root.to_string(), &place.path)?;
+                match self.kind_on_host(&root)? {
+                    Some(Kind::Directory) => (false, true),
+                    found => (found.is_some(), false),
+                }
+            }
             Location::Object(object) if object.bucket.is_empty() => {
                 return Err(
                     Error::usage(format!("{root}: names no bucket")).advise("name one; rb removes a bucket")
@@ -136,6 +143,17 @@ impl Rm<'_> {
         let one = (is_one && takes).then(|| Target::One(root.clone()));
         let tree = is_tree.then_some(Target::Tree(root));
         Ok(one.into_iter().chain(tree).collect())
+    }
+
+    /// The kind of what has this name on a host, or `None`. A link is named without a `/`.
+    fn kind_on_host(&self, root: &Location) -> Result<Option<Kind>> {
+        let bare = root.file_name().and_then(|name| Some(root.parent()?.join(&name)));
+        match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
+            Ok(Kind::Symlink) if root.is_directory_like() => Err(link("rm", &root.to_string())),
+            Ok(kind) => Ok(Some(kind)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn delete(&self, target: &Target, progress: &Progress, report: &mut Report) -> Result<()> {
@@ -222,13 +240,23 @@ pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     let name = path.as_os_str().as_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     if end < name.len() && Path::new(OsStr::from_bytes(&name[..end])).is_symlink() {
-        return Err(Error::usage(format!("{}: a link, and {verb} follows none", shown(path)))
-            .advise(format!("write it without `/` to {verb} the link")));
+        return Err(link(verb, &shown(path).to_string()));
     }
-    let last = name.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
+    refuse_unnamed(verb, &shown(path).to_string(), name)
+}
+
+/// Refuses a path that does not end in a name: `/`, `.` and `..`.
+pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()> {
+    let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {
-        return Err(Error::usage(format!("{}: {verb} does not take it", shown(path)))
-            .advise("name the directory itself"));
+        return Err(
+            Error::usage(format!("{shown}: {verb} does not take it")).advise("name the directory itself")
+        );
     }
     Ok(())
+}
+
+fn link(verb: &str, shown: &str) -> Error {
+    Error::usage(format!("{shown}: a link, and {verb} follows none"))
+        .advise(format!("write it without `/` to {verb} the link"))
 }

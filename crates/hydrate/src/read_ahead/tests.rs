@@ -32,7 +32,7 @@ fn a_long_read_of_the_beginning_opens_a_window_at_once() {
     assert_eq!(ahead.range, SEGMENT..SEGMENT + GROWTH * SEGMENT / BLOCK * BLOCK);
     assert_eq!(first(0..SEGMENT - 1, Found::Missing), None);
     assert_eq!(first(MIB..MIB + SEGMENT, Found::Missing), None);
-    assert_eq!(first(0..SEGMENT, Found::All), None, "what is present costs nobody a wait");
+    assert_eq!(first(0..SEGMENT, Found::All), None, "what is present makes no reader wait");
 }
 
 #[test]

@@ -219,8 +219,8 @@ impl VersionState {
         !cached.is_empty()
     }
 
-    /// Updates the table, and then delivers the bytes of a block from offset `start` on to the reads
-    /// that wait for it, unless `update` returns false.
+    /// Updates the table, and then delivers the bytes of a block from offset `start` on to the
+    /// reads that wait for it, unless `update` returns false.
     fn deliver(
         self: &Arc<Self>,
         block: u64,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use firstbyte::receipt::Failed;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, Kind as EntryKind, Location};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, local_path};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, location_below};
 use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
 
 use crate::call::Call;
@@ -144,12 +144,9 @@ impl Plan<'_> {
             return None;
         }
         let source = self.source.join(&entry.name);
-        let destination = match self.destination {
-            Location::Local(root) => match local_path(root, &entry.name) {
-                Ok(path) => Location::Local(path),
-                Err(error) => return failed(&source, error),
-            },
-            remote => remote.join(&entry.name),
+        let destination = match location_below(self.destination, &entry.name) {
+            Ok(destination) => destination,
+            Err(error) => return failed(&source, error),
         };
         self.frontier.begin(&entry.name, &source.to_string());
         Some(Ok(Job { source, destination, entry: Some(entry), over: Over::File }))

@@ -1,6 +1,7 @@
 //! Fetches the files that belong to the one just opened: those of its directory whose names differ
-//! only behind the last dot, as the parts of a database do (`db.nin`, `db.nhr`, `db.nsq`). A program
-//! that opens one of them opens the others next, and would wait a round trip or two for each.
+//! only behind the last dot, as the parts of a database do (`db.nin`, `db.nhr`, `db.nsq`). A
+//! program that opens one of them opens the others next, and would wait a round trip or two for
+//! each.
 //!
 //! Small files are fetched whole, and of large ones the beginning. Each family is fetched once as
 //! long as it is remembered.

@@ -1,5 +1,4 @@
-//! Lists a tree of an HTTP server: reads directory pages, and parses their links into entries in
-//! byte order.
+//! Lists a tree of an HTTP server: reads directory pages, and parses their links into entries.
 
 use std::sync::Arc;
 
@@ -8,36 +7,48 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use super::{Call, Http, place, protocol};
+use crate::walk::{Tree, Walk};
 use crate::wire::Method;
-use crate::{Cancel, ListOptions, Result, answer, object::in_listing_order};
+use crate::{Cancel, Error, ListOptions, Result, answer};
 
 /// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
 /// million entries.
 const LONGEST_PAGE: usize = 128 << 20;
-/// Longest path entered, in bytes: the limit of Linux. A deeper tree is taken for an endless one,
-/// caused by a link to a parent directory.
-const LONGEST_PATH: usize = 4_096;
-/// Bytes of names waiting in the directories above the current one, in addition to the largest of
-/// them.
-const MOST_WAITING: usize = 16 << 20;
 
-/// The directory pages from the root to the current one. Each is read completely and sorted, so
-/// names are in byte order, as in S3. Depth and memory are limited, whatever the server sends.
-struct Walk {
+/// The directory pages below a URL.
+struct Pages {
     http: Arc<Http>,
     root: HttpUrl,
-    options: ListOptions,
-    pages: Vec<Level>,
 }
 
-/// A page being read.
-struct Level {
-    /// The directory, relative to the root: empty, or ending in `/`.
-    directory: Vec<u8>,
-    /// The remaining entries, with names relative to the directory.
-    entries: std::vec::IntoIter<Entry>,
-    /// Bytes of its names.
-    memory: usize,
+impl Pages {
+    /// The URL of a directory's page.
+    fn url(&self, directory: &[u8]) -> HttpUrl {
+        let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
+            return self.root.clone();
+        };
+        if !url.target.ends_with('/') {
+            url.target.push('/');
+        }
+        url
+    }
+}
+
+impl Tree for Pages {
+    const AHEAD: usize = 0;
+    const HAS_DIRECTORIES: bool = false;
+
+    fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
+        self.http.page(&self.url(directory))
+    }
+
+    fn may_skip(&self, _error: &Error) -> bool {
+        false
+    }
+
+    fn place(&self, directory: &[u8]) -> String {
+        place(&self.url(directory))
+    }
 }
 
 pub(super) fn list(
@@ -45,63 +56,7 @@ pub(super) fn list(
     url: &HttpUrl,
     options: &ListOptions,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-    let mut walk = Walk { http, root: url.clone(), options: options.clone(), pages: Vec::new() };
-    walk.enter(b"")?;
-    Ok(Box::new(walk))
-}
-
-impl Walk {
-    /// Reads the page of `directory`, which is empty (the root) or ends in `/`.
-    fn enter(&mut self, directory: &[u8]) -> Result<()> {
-        let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
-            return Ok(());
-        };
-        if directory.len() > LONGEST_PATH {
-            let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
-            return Err(protocol(&place(&self.root), why));
-        }
-        if !url.target.ends_with('/') {
-            url.target.push('/');
-        }
-        let mut entries = self.http.page(&url)?;
-        entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
-        let taken = |entry: &Entry| {
-            size_of::<Entry>() + entry.name.len() + entry.etag.as_ref().map_or(0, String::len)
-        };
-        let memory = entries.iter().map(taken).sum();
-        self.pages.push(Level { directory: directory.to_owned(), entries: entries.into_iter(), memory });
-        let held = |pages: &[Level]| pages.iter().map(|level| level.memory).sum::<usize>();
-        let largest = self.pages.iter().map(|level| level.memory).max().unwrap_or_default();
-        if held(&self.pages) - largest > MOST_WAITING {
-            let why =
-                format!("{} nested directories have too many names to keep in memory", self.pages.len());
-            return Err(protocol(&place(&url), why));
-        }
-        Ok(())
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Result<Entry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let level = self.pages.last_mut()?;
-            let Some(mut entry) = level.entries.next() else {
-                self.pages.pop();
-                continue;
-            };
-            entry.name.splice(..0, level.directory.iter().copied());
-            if entry.kind == Kind::Directory && self.options.recursive {
-                if let Err(error) = self.enter(&[&entry.name, &b"/"[..]].concat()) {
-                    self.pages.clear();
-                    return Some(Err(error));
-                }
-            } else if self.options.takes(&entry.name) {
-                return Some(Ok(entry));
-            }
-        }
-    }
+    Ok(Box::new(Walk::begin(Arc::new(Pages { http, root: url.clone() }), options)?))
 }
 
 /// A line of a listing by `serve`.

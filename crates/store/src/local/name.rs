@@ -4,10 +4,11 @@
 //! refused with a reason. It is never skipped or changed to a name that another key may have.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{Escaped, shown};
+use firstbyte_location::{Escaped, Location, shown};
 
 use crate::{Algorithm, Error, Hasher, Result};
 
@@ -23,12 +24,33 @@ const PARTIAL_SUFFIX: &[u8] = b".firstbyte-part";
 /// The path of the object `name` below the directory `root`.
 ///
 /// # Errors
-/// [`Error::InvalidName`] if the name has an empty, `.` or `..` component, a leading or trailing
-/// `/`, a NUL, a component over 255 bytes, is longer than 4,095 bytes as a path, or is that of a
-/// partial file.
+/// [`Error::InvalidName`], as [`location_below`] has it.
 pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
+    check(&shown(root), root.as_os_str().as_bytes(), name)?;
+    Ok(root.join(OsStr::from_bytes(name)))
+}
+
+/// The location of the object `name` below `root`. Keys of a store may be any names; files may not.
+///
+/// # Errors
+/// [`Error::InvalidName`] where files are kept, if the name has an empty, `.` or `..` component, a
+/// leading or trailing `/`, a NUL, a component over 255 bytes, is longer than 4,095 bytes as a
+/// path, or is that of a partial file.
+pub fn location_below(root: &Location, name: &[u8]) -> Result<Location> {
+    match root {
+        Location::Local(path) => local_path(path, name).map(Location::Local),
+        Location::Sftp(place) => {
+            check(place, &place.path, name)?;
+            Ok(root.join(name))
+        }
+        Location::Object(_) | Location::Http(_) => Ok(root.join(name)),
+    }
+}
+
+/// Checks that a file below the directory `root` can have a name.
+fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
     let refuse = |why: String| {
-        let location = format!("{}/{}", shown(root), Escaped(name));
+        let location = format!("{}/{}", shown.to_string().trim_end_matches('/'), Escaped(name));
         Err(Error::InvalidName { location, why: format!("not a valid file name: {why}") })
     };
     if name.is_empty() {
@@ -54,20 +76,16 @@ pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
             _ => {}
         }
     }
-    let mut path = root.as_os_str().as_bytes().to_vec();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
+    let length = root.len() + usize::from(!root.ends_with(b"/")) + name.len();
+    if length >= PATH_MAX {
+        return refuse(format!("a path of {length} bytes, more than {}", PATH_MAX - 1));
     }
-    path.extend_from_slice(name);
-    if path.len() >= PATH_MAX {
-        return refuse(format!("a path of {} bytes, more than {}", path.len(), PATH_MAX - 1));
-    }
-    Ok(PathBuf::from(OsString::from_vec(path)))
+    Ok(())
 }
 
 /// The name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long, `NAME` is
 /// cut at a character boundary and followed by its checksum.
-pub(super) fn partial_name(name: &OsStr) -> OsString {
+pub(crate) fn partial_name(name: &OsStr) -> OsString {
     let name = name.as_bytes();
     let room = NAME_MAX - 1 - PARTIAL_SUFFIX.len();
     let mut partial = b".".to_vec();
@@ -87,6 +105,6 @@ pub(super) fn partial_name(name: &OsStr) -> OsString {
 }
 
 /// True for names of partial files, which listings omit.
-pub(super) fn is_partial_name(name: &[u8]) -> bool {
+pub(crate) fn is_partial_name(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX)
 }

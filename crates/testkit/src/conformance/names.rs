@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
+use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, location_below};
 
 use crate::{Subject, Support};
 
@@ -123,7 +123,7 @@ pub fn the_longest_key_is_preserved(subject: &Subject) {
 fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
         // The file name of a copy of such an object.
-        Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
+        Location::Local(_) | Location::Sftp(_) => location_below(&subject.base, key.as_bytes())?,
         Location::Object(bucket) => Location::Object(bucket.with_key(key)),
         Location::Http(_) => subject.at(key),
     })

@@ -46,6 +46,9 @@ pub(crate) fn put(
 ) -> Result<Written> {
     requester.request(Wait::write(size), None, |attempt, _| {
         let options = PutOptions { sending: attempt.sending(), ..options.clone() };
+        if matches!(destination, Location::Sftp(_)) {
+            attempt.left_to_store();
+        }
         let written = attempt.context.store.put(destination, payload, &options)?;
         attempt.moved(size);
         Ok(written)

@@ -1,0 +1,270 @@
+//! The SFTP backend: files on hosts that the user's own `ssh` reaches.
+//!
+//! [`ssh`] starts the program, [`session`] sends requests over its pipes, [`pool`] keeps sessions,
+//! and [`packet`] has the protocol. [`reading`], [`writing`] and [`listing`] are the operations.
+//!
+//! A version is a length and a time in whole seconds, all that the protocol has. A body reads from
+//! one open file, so it never has bytes of a file that replaced it.
+
+mod listing;
+mod packet;
+mod pool;
+mod reading;
+mod session;
+mod ssh;
+mod writing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
+
+use crate::retry::Retry;
+use crate::wire::Client;
+use crate::{
+    Body, Cancel, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Unfinished, Written,
+    answer,
+};
+
+use packet::{Attributes, Reply, Request, code, kind, open};
+use pool::{Load, Pool};
+use session::Exchange;
+use writing::Writing;
+
+pub(crate) use reading::Reading;
+
+/// Deletions that are in flight.
+const DELETIONS: usize = 64;
+
+/// Access to `sftp` locations.
+pub(crate) struct Sftp {
+    client: Arc<Client>,
+    pool: Arc<Pool>,
+    received: Arc<AtomicU64>,
+}
+
+impl Sftp {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client, pool: Arc::default(), received: Arc::default() }
+    }
+
+    /// Returns the access with another clone of its client.
+    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+        Self { client, pool: Arc::clone(&self.pool), received: Arc::clone(&self.received) }
+    }
+
+    /// Bytes of files received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// An exchange for one operation.
+    fn exchange(&self, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Exchange> {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        self.client.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.pool.exchange(&self.client.options, place, load, cancel)
+    }
+
+    /// Does something, and again after transient failures.
+    fn retrying<T>(&self, cancel: &Cancel, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut retry = Retry::new(&self.client, cancel);
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
+    }
+
+    /// Sends one request that any session may take, with its retries.
+    fn control<T>(&self, place: &SftpPath, mut once: impl FnMut(&mut Exchange) -> Result<T>) -> Result<T> {
+        let cancel = self.client.scoped_cancel(&Cancel::new());
+        self.retrying(&cancel, || once(&mut self.exchange(place, Load::Control, &cancel)?))
+    }
+
+    /// Describes a file or directory, following links.
+    pub(crate) fn stat(&self, place: &SftpPath) -> Result<Stat> {
+        self.control(place, |exchange| {
+            match exchange.call(Request::of(kind::STAT, on_the_wire(&place.path)))? {
+                Reply::Attributes(attributes) => Ok(describe(&attributes)),
+                other => Err(exchange.not("describe it", &other)),
+            }
+        })
+    }
+
+    /// Whether there is anything at this location itself: a link that leads nowhere is there too.
+    pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<Kind> {
+        self.control(place, |exchange| {
+            match exchange.call(Request::of(kind::LSTAT, on_the_wire(&place.path)))? {
+                Reply::Attributes(attributes) => Ok(attributes.kind()),
+                other => Err(exchange.not("describe it", &other)),
+            }
+        })
+    }
+
+    /// Opens a file and begins to read the range: one attempt.
+    pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
+        let cancel = self.client.scoped_cancel(&get.cancel);
+        let mut exchange = self.exchange(place, Load::Content, &cancel)?;
+        let request = Request::of(kind::OPEN, on_the_wire(&place.path));
+        let handle = match exchange.call(request.u32(open::READ).attributes(Attributes::default()))? {
+            Reply::Handle(handle) => handle,
+            other => return Err(exchange.not("open it", &other)),
+        };
+        let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
+        let received = Arc::clone(&self.received);
+        let mut reading = Reading::begin(exchange, handle, asked, received)?;
+        let look = reading.look()?;
+        let attributes = match reading.exchange().reply(look)? {
+            Reply::Attributes(attributes) => attributes,
+            other => return Err(reading.exchange().not("describe it", &other)),
+        };
+        let (location, stat) = (place.to_string(), describe(&attributes));
+        let size = match (stat.kind, stat.size()) {
+            (Kind::Directory, _) => {
+                return Err(Error::InvalidName { location, why: "is a directory".into() });
+            }
+            (Kind::File, Some(size)) => size,
+            _ => {
+                let why = "a device, socket or pipe has no length or ranges to read".into();
+                return Err(Error::InvalidName { location, why });
+            }
+        };
+        answer::check_version(&location, get, &stat)?;
+        if asked.start > 0 && asked.start >= size {
+            let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
+            return Err(Error::Protocol { location, detail });
+        }
+        let range = ByteRange::new(0, size).intersect(asked);
+        if range.is_empty() {
+            return Ok(Body::empty(location, stat, range.start));
+        }
+        reading.end_at(range.end);
+        Ok(Body::from_sftp(location, stat, range, reading))
+    }
+
+    /// Lists a directory.
+    pub(crate) fn list(
+        self: &Arc<Self>,
+        place: &SftpPath,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        let scope = self.client.scoped_cancel(&Cancel::new());
+        listing::list(Arc::clone(self), place, options, &scope)
+    }
+
+    /// Writes a whole file.
+    pub(crate) fn put(
+        &self,
+        place: &SftpPath,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        let cancel = self.client.scoped_cancel(&options.sending.cancel);
+        let mut leftover = None;
+        let written = self.retrying(&cancel, || {
+            let exchange = self.exchange(place, Load::Content, &cancel)?;
+            Writing { exchange, place, options }.run(payload, &mut leftover)
+        })?;
+        self.client.counters.sent.fetch_add(payload.length(), Ordering::Relaxed);
+        Ok(written)
+    }
+
+    /// Deletes a file or a link. A missing one is not an error.
+    pub(crate) fn delete(&self, place: &SftpPath) -> Result<()> {
+        self.control(place, |exchange| {
+            let status = exchange.status(Request::of(kind::REMOVE, &place.path))?;
+            removed(exchange, "delete it", status)
+        })
+    }
+
+    /// Creates a directory, and those above it.
+    pub(crate) fn create_directory(&self, place: &SftpPath) -> Result<()> {
+        let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/"].concat();
+        self.control(place, |exchange| writing::create_directories(exchange, &path))
+    }
+
+    /// Removes an empty directory. A missing one is not an error.
+    pub(crate) fn remove_directory(&self, place: &SftpPath, unfinished: Unfinished) -> Result<()> {
+        self.control(place, |exchange| {
+            let path = place.path.strip_suffix(b"/").unwrap_or(&place.path);
+            let mut status = exchange.status(Request::of(kind::RMDIR, path))?;
+            if status.0 == code::FAILURE && unfinished == Unfinished::Remove {
+                listing::remove_unfinished(exchange, place)?;
+                status = exchange.status(Request::of(kind::RMDIR, path))?;
+            }
+            removed(exchange, "remove the directory (is it empty?)", status)
+        })
+    }
+
+    /// Deletes many files, many requests ahead of their replies. Returns the failures.
+    pub(crate) fn delete_many(&self, places: &[SftpPath]) -> Vec<(Location, Error)> {
+        let mut hosts: HashMap<&str, Vec<&SftpPath>> = HashMap::new();
+        for place in places {
+            hosts.entry(&place.authority).or_default().push(place);
+        }
+        let mut failed = Vec::new();
+        for group in hosts.values().flat_map(|places| places.chunks(DELETIONS)) {
+            match self.control(group[0], |exchange| delete_group(exchange, group)) {
+                Ok(errors) => failed.extend(errors),
+                // One by one, to know which failed.
+                Err(_) => {
+                    failed.extend(group.iter().filter_map(|place| {
+                        Some((Location::Sftp((*place).clone()), self.delete(place).err()?))
+                    }))
+                }
+            }
+        }
+        failed
+    }
+}
+
+fn delete_group(exchange: &mut Exchange, places: &[&SftpPath]) -> Result<Vec<(Location, Error)>> {
+    let send = |place: &&SftpPath| exchange.send(Request::of(kind::REMOVE, &place.path));
+    let numbers = places.iter().map(send).collect::<Result<Vec<_>>>()?;
+    let mut failed = Vec::new();
+    for (place, number) in places.iter().zip(numbers) {
+        let status = exchange.reply_status(number)?;
+        exchange.place = place.to_string();
+        if let Err(error) = removed(exchange, "delete it", status) {
+            failed.push((Location::Sftp((*place).clone()), error));
+        }
+    }
+    Ok(failed)
+}
+
+fn removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> Result<()> {
+    match code {
+        code::OK | code::NO_SUCH_FILE => Ok(()),
+        code => Err(exchange.refused(what, code, &message)),
+    }
+}
+
+/// A path as the server is given it: an empty one means a file without a name there.
+fn on_the_wire(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"." } else { path }
+}
+
+/// The version of a file: its length and time.
+fn version(attributes: &Attributes) -> Version {
+    let is_file = attributes.kind() == Kind::File;
+    let last_modified = attributes.modified.map(|seconds| seconds.to_string());
+    Version { size: attributes.size.filter(|_| is_file), last_modified, ..Version::default() }
+}
+
+fn describe(attributes: &Attributes) -> Stat {
+    let modified = attributes.time();
+    let mode = attributes.mode.map(|mode| mode & 0o777);
+    Stat {
+        kind: attributes.kind(),
+        version: version(attributes),
+        modified,
+        metadata: Metadata { modified, mode, ..Metadata::default() },
+        checksum: None,
+        ranges: Some(true),
+        storage_class: None,
+    }
+}

@@ -1,0 +1,234 @@
+//! Lists a tree on a host. Reads are sent ahead, and links are looked up together, so that a
+//! directory takes few round trips.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::{Entry, Kind, Location, SftpPath};
+
+use super::packet::{Attributes, Named, Reply, Request, code, kind};
+use super::pool::Load;
+use super::session::Exchange;
+use super::{Sftp, on_the_wire};
+use crate::local::is_partial_name;
+use crate::walk::{Tree, Walk};
+use crate::{Cancel, Error, Links, ListOptions, Result};
+
+/// Directories that are read at the same time.
+const AT_ONCE: usize = 8;
+/// Reads of one directory that are in flight: OpenSSH answers to each with 100 names.
+const READS: usize = 16;
+/// Requests about links that are in flight.
+const LOOKS: usize = 64;
+
+/// A tree that is listed.
+struct Remote {
+    sftp: Arc<Sftp>,
+    root: SftpPath,
+    links: Links,
+    recursive: bool,
+    cancel: Cancel,
+    /// The links to directories, by their names and a `/`: the real path of the directory that
+    /// holds the link. `None` if it leads to a directory above itself.
+    links_seen: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
+}
+
+/// The entries below a directory. Reading ahead ends with it.
+struct Listed {
+    walk: Walk<Remote>,
+    cancel: Cancel,
+}
+
+pub(super) fn list(
+    sftp: Arc<Sftp>,
+    place: &SftpPath,
+    options: &ListOptions,
+    scope: &Cancel,
+) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+    let own = Cancel::new();
+    let remote = Remote {
+        sftp,
+        root: place.clone(),
+        links: options.links,
+        recursive: options.recursive,
+        cancel: own.within(scope),
+        links_seen: Mutex::default(),
+    };
+    Ok(Box::new(Listed { walk: Walk::begin(Arc::new(remote), options)?, cancel: own }))
+}
+
+impl Iterator for Listed {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walk.next()
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Tree for Remote {
+    const AHEAD: usize = AT_ONCE;
+    const HAS_DIRECTORIES: bool = true;
+
+    fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
+        if let Some(None) = self.links_seen().get(directory) {
+            let why = "a symbolic link to a directory above it".to_owned();
+            return Err(Error::InvalidName { location: self.place(directory), why });
+        }
+        let place = self.at(directory);
+        let names = self.sftp.retrying(&self.cancel, || {
+            let mut exchange = self.sftp.exchange(&place, Load::Control, &self.cancel)?;
+            let mut names = read(&mut exchange, &place)?;
+            names.retain(|named| {
+                !matches!(named.name.as_slice(), b"." | b"..")
+                    && !named.name.contains(&b'/')
+                    && !is_partial_name(&named.name)
+            });
+            if self.links == Links::Follow {
+                self.follow(&mut exchange, directory, &mut names)?;
+            }
+            Ok(names)
+        })?;
+        Ok(names.into_iter().map(entry).collect())
+    }
+
+    fn may_skip(&self, error: &Error) -> bool {
+        matches!(error, Error::NotFound { .. } | Error::Denied { .. } | Error::InvalidName { .. })
+    }
+
+    fn place(&self, directory: &[u8]) -> String {
+        self.at(directory).to_string()
+    }
+}
+
+impl Remote {
+    /// The location of a name below the root.
+    fn at(&self, name: &[u8]) -> SftpPath {
+        match Location::Sftp(self.root.clone()).join(name) {
+            Location::Sftp(place) if !name.is_empty() => place,
+            _ => self.root.clone(),
+        }
+    }
+
+    fn links_seen(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Option<Vec<u8>>>> {
+        // Nothing is left inconsistent by a panic.
+        self.links_seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Describes what links lead to in place of the links. One that leads nowhere stays a link.
+    fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [Named]) -> Result<()> {
+        let links = || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == Kind::Symlink);
+        let paths: Vec<(usize, Vec<u8>)> =
+            links().map(|(at, named)| (at, [directory, &named.name].concat())).collect();
+        let ask = |exchange: &mut Exchange, kind, paths: &[&[u8]]| -> Result<Vec<Reply>> {
+            let numbers: Vec<u32> = paths
+                .iter()
+                .map(|path| exchange.send(Request::of(kind, on_the_wire(&self.at(path).path))))
+                .collect::<Result<_>>()?;
+            numbers.into_iter().map(|number| exchange.reply(number)).collect()
+        };
+        for group in paths.chunks(LOOKS) {
+            let targets: Vec<&[u8]> = group.iter().map(|(_, path)| path.as_slice()).collect();
+            let found = ask(exchange, kind::STAT, &targets)?;
+            for ((at, _), reply) in group.iter().zip(&found) {
+                if let Reply::Attributes(attributes) = reply {
+                    names[*at].attributes = *attributes;
+                }
+            }
+            if !self.recursive {
+                continue;
+            }
+            let is_directory = |(at, _): &&(usize, Vec<u8>)| names[*at].attributes.kind() == Kind::Directory;
+            let entered: Vec<&[u8]> =
+                group.iter().filter(is_directory).map(|(_, path)| path.as_slice()).collect();
+            if entered.is_empty() {
+                continue;
+            }
+            let real = ask(exchange, kind::REALPATH, &[&[directory][..], &entered].concat())?;
+            let mut real = real.iter().map(real_path);
+            let here = real.next().flatten();
+            for (path, target) in entered.iter().zip(real) {
+                self.enter(directory, here.as_deref(), path, target);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a link to the directory `target`, unless that is above it: `here` is the real path of
+    /// the directory that holds it, and each link on the way to it has left such a path.
+    fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
+        let mut seen = self.links_seen();
+        let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
+        let left = ends.filter_map(|end| seen.get(&directory[..=end])?.as_deref());
+        let is_above = target.is_none_or(|target| {
+            here.into_iter().chain(left).any(|path| {
+                let rest = path.strip_prefix(target.as_slice());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || target.ends_with(b"/"))
+            })
+        });
+        let here = here.filter(|_| !is_above).map(<[u8]>::to_vec);
+        seen.insert([link, b"/"].concat(), here);
+    }
+}
+
+/// Reads a whole directory.
+fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<Named>> {
+    let handle = match exchange.call(Request::of(kind::OPENDIR, on_the_wire(&place.path)))? {
+        Reply::Handle(handle) => handle,
+        other => return Err(exchange.not("list it", &other)),
+    };
+    let mut names = Vec::new();
+    let (mut sent, mut most) = (VecDeque::new(), 2);
+    loop {
+        while sent.len() < most {
+            sent.push_back(exchange.send(Request::of(kind::READDIR, &handle))?);
+        }
+        let Some(number) = sent.pop_front() else { continue };
+        match exchange.reply(number)? {
+            Reply::Names(more) => names.extend(more),
+            Reply::Status { code: code::EOF, .. } => break,
+            other => return Err(exchange.not("list it", &other)),
+        }
+        // A second answer with names is of a wide directory.
+        most = (most + 1).min(READS);
+    }
+    exchange.send_last(Request::of(kind::CLOSE, &handle));
+    Ok(names)
+}
+
+/// Removes what interrupted copies have left in a directory that holds nothing else.
+pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Result<()> {
+    let mut names = read(exchange, place)?;
+    names.retain(|named| !matches!(named.name.as_slice(), b"." | b".."));
+    if !names.iter().all(|named| is_partial_name(&named.name)) {
+        return Ok(());
+    }
+    for named in names {
+        let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/", &named.name].concat();
+        // If it stays, so does the directory.
+        exchange.status(Request::of(kind::REMOVE, &path))?;
+    }
+    Ok(())
+}
+
+fn real_path(reply: &Reply) -> Option<Vec<u8>> {
+    match reply {
+        Reply::Names(names) => Some(names.first()?.name.clone()),
+        _ => None,
+    }
+}
+
+fn entry(named: Named) -> Entry {
+    let Attributes { size, .. } = named.attributes;
+    let kind = named.attributes.kind();
+    Entry {
+        size: size.filter(|_| kind == Kind::File),
+        modified: named.attributes.time(),
+        ..Entry::named(named.name, kind)
+    }
+}

@@ -1,0 +1,116 @@
+//! The sessions of a store, by host. A store's clones share them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::SftpPath;
+
+use super::session::{Exchange, Lease, Session};
+use crate::{Cancel, Error, LOOK, Options, Result};
+
+/// Sessions with a host. Each is a login, and a process at both ends that encrypts. Servers refuse
+/// more than ten logins at a time by default.
+const MOST: usize = 4;
+
+/// What a caller wants a session for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Few bytes: any session will do.
+    Control,
+    /// Many bytes: a session that no one else uses is best.
+    Content,
+}
+
+/// The sessions with all hosts.
+#[derive(Default)]
+pub(super) struct Pool {
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
+}
+
+/// The sessions with one host.
+#[derive(Default)]
+struct Host {
+    state: Mutex<State>,
+    /// Signalled when a session was opened, or could not be.
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: Vec<Arc<Session>>,
+    opening: usize,
+}
+
+/// What is to be done for a caller.
+enum Choice {
+    Use(Lease),
+    Open,
+    Wait,
+}
+
+impl Pool {
+    /// An exchange with the host of `place`, in the session that is used least.
+    pub(super) fn exchange(
+        &self,
+        options: &Options,
+        place: &SftpPath,
+        load: Load,
+        cancel: &Cancel,
+    ) -> Result<Exchange> {
+        let host = Arc::clone(lock(&self.hosts).entry(place.authority.clone()).or_default());
+        let lease = host.lease(options, place, load, cancel)?;
+        Ok(Exchange::new(lease, place.to_string(), cancel.clone()))
+    }
+}
+
+impl Host {
+    fn lease(&self, options: &Options, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Lease> {
+        let mut state = lock(&self.state);
+        loop {
+            match state.choose(load) {
+                Choice::Use(lease) => return Ok(lease),
+                Choice::Open => {}
+                Choice::Wait if cancel.is_cancelled() => return Err(Error::Cancelled),
+                Choice::Wait => {
+                    let waited = self.opened.wait_timeout(state, LOOK);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+            }
+            state.opening += 1;
+            drop(state);
+            let opened = Session::open(options, place, cancel);
+            let mut state = lock(&self.state);
+            state.opening -= 1;
+            self.opened.notify_all();
+            let session = opened?;
+            let lease = Lease::new(Arc::clone(&session));
+            state.sessions.push(session);
+            return Ok(lease);
+        }
+    }
+}
+
+impl State {
+    fn choose(&mut self, load: Load) -> Choice {
+        self.sessions.retain(|session| session.is_live());
+        let least = self.sessions.iter().min_by_key(|session| session.users());
+        let is_enough = |session: &Session| {
+            session.users() == 0 || load == Load::Control || self.sessions.len() + self.opening >= MOST
+        };
+        match least.filter(|session| is_enough(session)) {
+            Some(session) => Choice::Use(Lease::new(Arc::clone(session))),
+            None if self.sessions.len() + self.opening < MOST
+                && (load == Load::Content || self.opening == 0) =>
+            {
+                Choice::Open
+            }
+            None => Choice::Wait,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is left inconsistent by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,176 @@
+//! The bytes of a file on their way: reads that are sent ahead of the caller.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::{ByteRange, Version, to_usize};
+
+use super::packet::{Reply, Request, code, kind};
+use super::session::Exchange;
+use super::version;
+use crate::{Error, Result, Sink};
+
+/// The source of a [`Body`](crate::Body): a range of an open file, which is closed on drop.
+pub(crate) struct Reading {
+    exchange: Exchange,
+    handle: Vec<u8>,
+    /// The range that no read was sent for.
+    unsent: ByteRange,
+    /// Reads that were sent, in order.
+    sent: VecDeque<Sent>,
+    /// Data that has arrived, and the part of it that is not yet read.
+    data: Vec<u8>,
+    here: std::ops::Range<usize>,
+    /// The description of the file that was asked for after the last read.
+    last_look: Option<u32>,
+    received: Arc<AtomicU64>,
+}
+
+/// A read in flight.
+struct Sent {
+    number: u32,
+    range: ByteRange,
+    /// Bytes that were asked for: more than the range has at the end of the file.
+    asked: usize,
+}
+
+impl Reading {
+    /// Reads from an open file. The first read is sent at once, before the length of the file is
+    /// known.
+    pub(super) fn begin(
+        exchange: Exchange,
+        handle: Vec<u8>,
+        range: ByteRange,
+        received: Arc<AtomicU64>,
+    ) -> Result<Self> {
+        let (sent, here) = (VecDeque::new(), 0..0);
+        let mut reading =
+            Self { exchange, handle, unsent: range, sent, data: Vec::new(), here, last_look: None, received };
+        if !range.is_empty() {
+            reading.send_next()?;
+        }
+        Ok(reading)
+    }
+
+    /// Asks for the file's description.
+    pub(super) fn look(&self) -> Result<u32> {
+        self.exchange.send(Request::of(kind::FSTAT, &self.handle))
+    }
+
+    pub(super) fn exchange(&mut self) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    /// Sets the end of what is read, when the length of the file is known.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.unsent = ByteRange::new(self.unsent.start.min(end), end);
+        if let Some(first) = self.sent.front_mut() {
+            first.range = ByteRange::new(first.range.start, first.range.end.min(end));
+        }
+    }
+
+    fn send_next(&mut self) -> Result<()> {
+        let longest = self.exchange.session().greeting.longest_read as u64;
+        let range = self.unsent.intersect(ByteRange::at(self.unsent.start, longest));
+        let sent = self.send(range)?;
+        self.sent.push_back(sent);
+        self.unsent = self.unsent.skip(range.len());
+        Ok(())
+    }
+
+    fn send(&mut self, range: ByteRange) -> Result<Sent> {
+        let length = u32::try_from(range.len()).unwrap_or(u32::MAX);
+        let number =
+            self.exchange.send(Request::of(kind::READ, &self.handle).u64(range.start).u32(length))?;
+        let asked = to_usize(range.len());
+        self.exchange.add_in_flight(asked);
+        Ok(Sent { number, range, asked })
+    }
+
+    /// Sends as many reads as there is room for. A description of the file follows the last: the
+    /// server handles the requests for a file in their order.
+    fn send_ahead(&mut self) -> Result<()> {
+        let longest = self.exchange.session().greeting.longest_read;
+        while !self.unsent.is_empty() && (self.sent.is_empty() || self.exchange.has_room(longest)) {
+            self.send_next()?;
+        }
+        if self.unsent.is_empty() && self.last_look.is_none() {
+            self.last_look = Some(self.look()?);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next data. False at the end of the file.
+    fn receive(&mut self) -> Result<bool> {
+        self.send_ahead()?;
+        let Some(Sent { number, range, asked }) = self.sent.pop_front() else { return Ok(false) };
+        let reply = self.exchange.reply(number);
+        self.exchange.remove_in_flight(asked);
+        match reply? {
+            Reply::Data(bytes, count) => {
+                let count = count.min(to_usize(range.len()));
+                let old = std::mem::replace(&mut self.data, bytes);
+                self.exchange.return_buffer(old);
+                self.here = 0..count;
+                self.received.fetch_add(count as u64, Ordering::Relaxed);
+                let missing = range.skip(count as u64);
+                if count > 0 && !missing.is_empty() {
+                    let again = self.send(missing)?;
+                    self.sent.push_front(again);
+                    self.last_look = None;
+                }
+                Ok(count > 0)
+            }
+            Reply::Status { code: code::EOF, .. } => Ok(false),
+            other => Err(self.exchange.not("read it", &other)),
+        }
+    }
+
+    /// Reads into `buffer`. 0 at the end of the file.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.here.is_empty() && !self.receive()? {
+            return Ok(0);
+        }
+        let count = buffer.len().min(self.here.len());
+        buffer[..count].copy_from_slice(&self.data[self.here.start..][..count]);
+        self.here.start += count;
+        Ok(count)
+    }
+
+    /// Writes up to `most` bytes to a file without another copy.
+    pub(crate) fn write_to(&mut self, sink: &Sink, offset: u64, most: u64) -> Result<usize> {
+        if self.here.is_empty() && !self.receive()? {
+            return Ok(0);
+        }
+        let count = self.here.len().min(to_usize(most));
+        let bytes = &self.data[self.here.start..][..count];
+        sink.write_all_at(bytes, offset)
+            .map_err(|source| Error::Io { location: self.exchange.place.clone(), source })?;
+        self.here.start += count;
+        Ok(count)
+    }
+
+    /// Checks at the end that the file has not changed since it was opened.
+    pub(crate) fn check_unchanged(&mut self, expected: &Version) -> Result<()> {
+        let number = match self.last_look {
+            Some(number) => number,
+            None => self.look()?,
+        };
+        let found = match self.exchange.reply(number)? {
+            Reply::Attributes(attributes) => version(&attributes),
+            other => return Err(self.exchange.not("describe it", &other)),
+        };
+        if found == *expected {
+            return Ok(());
+        }
+        let location = self.exchange.place.clone();
+        Err(Error::Changed { location, expected: Box::new(expected.clone()), found: Box::new(found) })
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.exchange.send_last(Request::of(kind::CLOSE, &self.handle));
+    }
+}

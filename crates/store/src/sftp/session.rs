@@ -1,0 +1,480 @@
+//! One session: an `ssh` process, a thread that writes requests to it, and one that hands replies
+//! to the callers that wait.
+//!
+//! Any number of callers share a session, each by an [`Exchange`]. Neither thread ever waits for a
+//! caller: the bytes that are in flight are limited by [`WINDOW`], and a caller that has gone away
+//! leaves replies that are dropped.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::{SftpPath, one_line, to_usize};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::packet::{self, Extensions, Reply, Request, code, kind};
+use super::ssh::{Lost, Ssh};
+use crate::{Asked, Cancel, Error, LOOK, Options, Result, STACK};
+
+/// Bytes of reads and writes that may be in flight in a session. OpenSSH's channels take no more.
+const WINDOW: usize = 2 << 20;
+/// Longest read and write if the server does not say what it allows: what every server takes.
+const USUAL: usize = 32 << 10;
+/// Longest read, bytes. With longer ones one packet waits longer for another.
+pub(super) const LONGEST_READ: usize = 128 << 10;
+/// Longest write, bytes. The server answers to each, which shows a slow link that it works.
+const LONGEST_WRITE: usize = 64 << 10;
+/// Shortest data that gets a buffer that is used again.
+const LEAST_KEPT: usize = 16 << 10;
+/// A session that is not used for this long ends. A login takes seconds at some hosts.
+const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// A connection to a host.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    requests: Sender<Vec<u8>>,
+    next: AtomicU32,
+    pub(super) greeting: Greeting,
+    deadline: Duration,
+}
+
+/// What the server has said of itself.
+pub(super) struct Greeting {
+    pub(super) extensions: Extensions,
+    /// Longest read that is sent, bytes.
+    pub(super) longest_read: usize,
+    /// Longest write that is sent, bytes.
+    pub(super) longest_write: usize,
+}
+
+/// What the callers share with the thread that reads.
+struct Shared {
+    waiting: Mutex<Waiting>,
+    ssh: Mutex<Option<Ssh>>,
+    /// Buffers of data that are used again.
+    spare: Mutex<Vec<Vec<u8>>>,
+    /// Bytes of reads and writes in flight, and of data that waits for its caller.
+    in_flight: AtomicUsize,
+    /// Callers that have it.
+    users: AtomicUsize,
+    began: Instant,
+    /// Milliseconds from `began` to the last byte received.
+    heard: AtomicU64,
+}
+
+/// The requests that wait for a reply.
+enum Waiting {
+    Open(HashMap<u32, Sender<Answer>>),
+    Ended(Lost),
+}
+
+/// What a caller is sent.
+enum Answer {
+    Reply(u32, Reply),
+    Ended(Lost),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is left inconsistent by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Connects to the host of `place`.
+    pub(super) fn open(options: &Options, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
+        let (ssh, input, output) = Ssh::start(options, place)?;
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Waiting::Open(HashMap::new())),
+            ssh: Mutex::new(Some(ssh)),
+            spare: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
+            began: Instant::now(),
+            heard: AtomicU64::new(0),
+        });
+        let (requests, queue) = channel();
+        let (greet, greeting) = channel();
+        let begun = spawn(move || write(input, &queue))
+            .and_then(|()| {
+                let (shared, requests) = (Arc::clone(&shared), requests.clone());
+                spawn(move || read(&shared, output, &requests, &greet))
+            })
+            .and_then(|()| requests.send(Request::greeting()).map_err(io::Error::other));
+        let location = || place.to_string();
+        begun.map_err(|source| Error::Io { location: location(), source })?;
+        let deadline = options.connect_deadline + options.read_deadline;
+        let greeting =
+            await_greeting(&greeting, deadline, cancel, &location).inspect_err(|_| shared.stop())?;
+        let (next, deadline) = (AtomicU32::new(1), options.read_deadline);
+        Ok(Arc::new(Self { shared, requests, next, greeting, deadline }))
+    }
+
+    /// False after its end.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(*lock(&self.shared.waiting), Waiting::Open(_))
+    }
+
+    /// The number of callers that have it.
+    pub(super) fn users(&self) -> usize {
+        self.shared.users.load(Ordering::Relaxed)
+    }
+
+    /// Ends it.
+    fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Time without a byte from the server.
+    fn silence(&self) -> Duration {
+        let heard = Duration::from_millis(self.shared.heard.load(Ordering::Relaxed));
+        self.shared.began.elapsed().saturating_sub(heard)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Waits for the server's greeting.
+fn await_greeting(
+    greeting: &Receiver<std::result::Result<Greeting, Lost>>,
+    deadline: Duration,
+    cancel: &Cancel,
+    location: &dyn Fn() -> String,
+) -> Result<Greeting> {
+    let began = Instant::now();
+    loop {
+        match greeting.recv_timeout(LOOK) {
+            Ok(greeted) => return greeted.map_err(|lost| lost.at_start(location())),
+            Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
+            Err(_) if began.elapsed() < deadline => {}
+            Err(_) => return Err(Error::TimedOut { location: location(), after: deadline }),
+        }
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("sftp".into()).stack_size(STACK).spawn(work).map(drop)
+}
+
+/// Writes requests until the session or its caller has ended.
+fn write(mut input: ChildStdin, queue: &Receiver<Vec<u8>>) {
+    while let Ok(packet) = queue.recv() {
+        // After the end of `ssh`, which the reader reports.
+        if input.write_all(&packet).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads replies until the session has ended, and reports its end.
+fn read(
+    shared: &Arc<Shared>,
+    output: ChildStdout,
+    requests: &Sender<Vec<u8>>,
+    greet: &Sender<std::result::Result<Greeting, Lost>>,
+) {
+    let mut input = BufReader::with_capacity(LEAST_KEPT, Heard { output, shared });
+    // If this fails, the caller has given up.
+    let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
+    while ended.is_ok() {
+        if input.buffer().is_empty() && shared.is_idle(&input.get_ref().output) {
+            break;
+        }
+        ended = packet::read_reply(&mut input, |length| shared.buffer(length))
+            .map(|(number, reply)| shared.deliver(number, reply, requests));
+    }
+    let Some(ssh) = lock(&shared.ssh).take() else { return };
+    let garbled = ended.err().filter(|error| error.kind() == io::ErrorKind::InvalidData);
+    let lost = ssh.end();
+    let lost = match garbled {
+        Some(error) => lost.garbled(&error.to_string()),
+        None => lost,
+    };
+    // Received by the caller only if there was no greeting.
+    let _ = greet.send(Err(lost.clone()));
+    shared.end(&lost);
+}
+
+/// Reads the server's greeting, and asks for its limits if it has some.
+fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
+    let extensions = packet::read_greeting(input)?;
+    let mut limits = (0, 0);
+    if extensions.limits && requests.send(Request::extended("limits@openssh.com").numbered(0)).is_ok() {
+        // No caller has the session yet, so the next reply is to this request.
+        if let (0, Reply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
+            limits = packet::limits(&reply)?;
+        }
+    }
+    let most = |limit: u64, most: usize| match to_usize(limit) {
+        0 => USUAL,
+        limit => limit.min(most),
+    };
+    let (longest_read, longest_write) = (most(limits.0, LONGEST_READ), most(limits.1, LONGEST_WRITE));
+    Ok(Greeting { extensions, longest_read, longest_write })
+}
+
+/// The output of `ssh`, noting when something arrives.
+struct Heard<'a> {
+    output: ChildStdout,
+    shared: &'a Shared,
+}
+
+impl Read for Heard<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.output.read(buffer)?;
+        let now = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.shared.heard.store(now, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+impl Shared {
+    /// Ends the process: the reader finds the end of its input.
+    fn stop(&self) {
+        if let Some(ssh) = &*lock(&self.ssh) {
+            ssh.stop();
+        }
+    }
+
+    /// Waits for input. True if none came for a long time to a session that has no caller.
+    fn is_idle(&self, output: &ChildStdout) -> bool {
+        loop {
+            match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE)) {
+                Ok(0) if self.users.load(Ordering::Relaxed) == 0 => return true,
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // The read reports errors.
+                _ => return false,
+            }
+        }
+    }
+
+    /// A buffer for data, at least of this length.
+    fn buffer(&self, length: usize) -> Vec<u8> {
+        if length < LEAST_KEPT {
+            return vec![0; length];
+        }
+        let spare = lock(&self.spare).pop().filter(|buffer| buffer.len() >= length);
+        spare.unwrap_or_else(|| vec![0; length.max(LONGEST_READ)])
+    }
+
+    fn deliver(&self, number: u32, reply: Reply, requests: &Sender<Vec<u8>>) {
+        let waiting = match &mut *lock(&self.waiting) {
+            Waiting::Open(waiting) => waiting.remove(&number),
+            Waiting::Ended(_) => None,
+        };
+        let undelivered = match waiting {
+            Some(caller) => caller.send(Answer::Reply(number, reply)).err().map(|error| error.0),
+            None => Some(Answer::Reply(number, reply)),
+        };
+        // The caller has gone away. What the server has opened for it is closed.
+        if let Some(Answer::Reply(_, Reply::Handle(handle))) = undelivered {
+            let _ = requests.send(Request::of(kind::CLOSE, &handle).numbered(number));
+        }
+    }
+
+    fn end(&self, lost: &Lost) {
+        let before = std::mem::replace(&mut *lock(&self.waiting), Waiting::Ended(lost.clone()));
+        if let Waiting::Open(waiting) = before {
+            for caller in waiting.into_values() {
+                // Fails if the caller has gone away.
+                let _ = caller.send(Answer::Ended(lost.clone()));
+            }
+        }
+    }
+}
+
+/// A session in use.
+pub(super) struct Lease(Arc<Session>);
+
+impl Lease {
+    pub(super) fn new(session: Arc<Session>) -> Self {
+        session.shared.users.fetch_add(1, Ordering::Relaxed);
+        Self(session)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.shared.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The requests of one caller in a session, and their replies.
+pub(super) struct Exchange {
+    lease: Lease,
+    send: Sender<Answer>,
+    receive: Receiver<Answer>,
+    /// Replies that came before those that were asked for.
+    early: HashMap<u32, Reply>,
+    /// Bytes in flight of this caller.
+    in_flight: usize,
+    /// The location in errors.
+    pub(super) place: String,
+    cancel: Cancel,
+}
+
+impl Exchange {
+    pub(super) fn new(lease: Lease, place: String, cancel: Cancel) -> Self {
+        let (send, receive) = channel();
+        Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
+    }
+
+    /// Another one in the same session, which no cancellation ends.
+    pub(super) fn after_cancel(&self) -> Self {
+        Self::new(Lease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.lease.0
+    }
+
+    /// Sends a request. Returns its number.
+    pub(super) fn send(&self, request: Request) -> Result<u32> {
+        let session = self.session();
+        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        match &mut *lock(&session.shared.waiting) {
+            Waiting::Open(waiting) => waiting.insert(number, self.send.clone()),
+            Waiting::Ended(lost) => return Err(lost.clone().under_way(self.place.clone())),
+        };
+        // If this fails, the reader reports the end.
+        let _ = session.requests.send(request.numbered(number));
+        Ok(number)
+    }
+
+    /// Sends a request whose reply is not waited for.
+    pub(super) fn send_last(&self, request: Request) {
+        let session = self.session();
+        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        // After the end of the session the server forgets all it had open.
+        let _ = session.requests.send(request.numbered(number));
+    }
+
+    /// The reply to a request.
+    pub(super) fn reply(&mut self, number: u32) -> Result<Reply> {
+        self.reply_within(number, self.session().deadline)
+    }
+
+    /// The reply to a request, if it comes within a time without any byte from the server.
+    pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<Reply> {
+        let began = Instant::now();
+        loop {
+            if let Some(reply) = self.early.remove(&number) {
+                return Ok(reply);
+            }
+            if self.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            match self.receive.recv_timeout(LOOK) {
+                Ok(Answer::Reply(found, reply)) => {
+                    self.early.insert(found, reply);
+                }
+                Ok(Answer::Ended(lost)) => return Err(lost.under_way(self.place.clone())),
+                Err(_) if began.elapsed().min(self.session().silence()) < deadline => {}
+                Err(_) => {
+                    // Others would wait for as long.
+                    self.session().stop();
+                    return Err(Error::TimedOut { location: self.place.clone(), after: deadline });
+                }
+            }
+        }
+    }
+
+    /// Sends a request and waits for its reply.
+    pub(super) fn call(&mut self, request: Request) -> Result<Reply> {
+        let number = self.send(request)?;
+        self.reply(number)
+    }
+
+    /// Sends a request that succeeds or fails. Returns the code.
+    pub(super) fn status(&mut self, request: Request) -> Result<(u32, String)> {
+        let number = self.send(request)?;
+        self.reply_status(number)
+    }
+
+    pub(super) fn reply_status(&mut self, number: u32) -> Result<(u32, String)> {
+        match self.reply(number)? {
+            Reply::Status { code, message } => Ok((code, message)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Whether `bytes` more may be in flight. At least one request of each caller may.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.in_flight == 0
+            || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW
+    }
+
+    /// Counts bytes in flight.
+    pub(super) fn add_in_flight(&mut self, bytes: usize) {
+        self.in_flight += bytes;
+        self.session().shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes are in flight no more.
+    pub(super) fn remove_in_flight(&mut self, bytes: usize) {
+        self.in_flight -= bytes;
+        self.session().shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives a buffer of data back.
+    pub(super) fn return_buffer(&self, buffer: Vec<u8>) {
+        if buffer.len() >= LONGEST_READ {
+            lock(&self.session().shared.spare).push(buffer);
+        }
+    }
+
+    /// The error for a status that is no success.
+    pub(super) fn refused(&self, what: &str, code: u32, message: &str) -> Error {
+        refusal(&self.place, what, code, message)
+    }
+
+    /// The error for a reply of the wrong kind.
+    pub(super) fn unexpected(&self) -> Error {
+        let detail = "a reply of another kind than the request asks for".to_owned();
+        Error::Protocol { location: self.place.clone(), detail }
+    }
+
+    /// The error for a reply that is a status or of the wrong kind.
+    pub(super) fn not(&self, what: &str, reply: &Reply) -> Error {
+        match reply {
+            Reply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
+            _ => self.unexpected(),
+        }
+    }
+
+    pub(super) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.session().shared.in_flight.fetch_sub(self.in_flight, Ordering::Relaxed);
+    }
+}
+
+/// The error for a status. `what` was to be done.
+fn refusal(place: &str, what: &str, status: u32, message: &str) -> Error {
+    let location = place.to_owned();
+    match status {
+        code::NO_SUCH_FILE => Error::NotFound { location },
+        code::PERMISSION_DENIED => {
+            Error::Denied { location, detail: message.to_owned(), request: Asked::Login }
+        }
+        _ => Error::Server {
+            location,
+            status: u16::try_from(status).unwrap_or(u16::MAX),
+            code: one_line(message),
+            message: format!("it could not {what}"),
+        },
+    }
+}

@@ -1,0 +1,232 @@
+//! The `ssh` process of a session: its command line, its end, and the meaning of its last words.
+//!
+//! The process has a group of its own. So Ctrl-C reaches us alone, and what `ssh` has started for a
+//! jump host ends with it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Instant;
+
+use firstbyte_location::{SftpPath, one_line};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::fcntl_setpipe_size;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{BRIEFLY, CertificateFault, Error, LOOK, Options, Result};
+
+/// Size of the pipes to and from `ssh`, bytes: the most that Linux gives without privileges.
+const PIPE: usize = 1 << 20;
+/// The part of what `ssh` has printed that is looked at, bytes from its end.
+const LAST_WORDS: u64 = 8 << 10;
+
+/// A running `ssh`. Dropping it ends the process, and waits for it.
+pub(super) struct Ssh {
+    child: Child,
+    /// What it prints on its standard error.
+    printed: File,
+    /// For messages: `sftp://HOST`, with the port if one is given.
+    endpoint: String,
+    /// Set when it is waited for: its number may be another process's then.
+    ended: bool,
+}
+
+impl Ssh {
+    /// Starts it, and returns its standard input and output too.
+    pub(super) fn start(options: &Options, place: &SftpPath) -> Result<(Self, ChildStdin, ChildStdout)> {
+        let (user, host, port) = place.parts();
+        let endpoint = port.map_or_else(|| format!("sftp://{host}"), |port| format!("sftp://{host}:{port}"));
+        let given = options.ssh.as_deref().unwrap_or_default();
+        let mut words = given.split_whitespace();
+        let program = words.next().unwrap_or("ssh");
+        let failed = |error: io::Error| Error::Options {
+            what: format!("`{program}`, which connects to {host}"),
+            why: match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "is not installed; install OpenSSH's client, or set FIRSTBYTE_SSH".into()
+                }
+                _ => format!("cannot be started ({error})"),
+            },
+        };
+        let printed =
+            File::from(memfd_create("ssh", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?);
+        let mut command = Command::new(program);
+        command.args(words).args(OPTIONS);
+        command.arg(format!("-oConnectTimeout={}", options.connect_deadline.as_secs().max(1)));
+        if let Some(port) = port {
+            command.args(["-p", port]);
+        }
+        if let Some(user) = user {
+            command.args(["-l", user]);
+        }
+        command.args(["-s", host, "sftp"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        command.stderr(printed.try_clone().map_err(failed)?);
+        tracing::debug!(?command, "session");
+        let mut child = command.spawn().map_err(failed)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let ssh = Self { child, printed, endpoint, ended: false };
+        let (Some(input), Some(output)) = (input, output) else {
+            return Err(failed(io::ErrorKind::BrokenPipe.into()));
+        };
+        // A user may have pipes of any size for a limited number of pages. Smaller ones do too.
+        let _ = (fcntl_setpipe_size(&input, PIPE), fcntl_setpipe_size(&output, PIPE));
+        Ok((ssh, input, output))
+    }
+
+    /// Asks the process to end.
+    pub(super) fn stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Ok(Some(group)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
+            // Fails if it has ended.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Waits for the end of the process, which has closed its output, and says why it ended.
+    pub(super) fn end(mut self) -> Lost {
+        let status = self.wait();
+        let mut text = Vec::new();
+        let length = self.printed.metadata().map_or(0, |metadata| metadata.len());
+        // Without its words, the status says what is known.
+        let _ = self
+            .printed
+            .seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))
+            .and_then(|_| self.printed.read_to_end(&mut text));
+        Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
+    }
+
+    /// Waits for the end, which is near, and demands it in the end.
+    fn wait(&mut self) -> Option<ExitStatus> {
+        self.ended = true;
+        for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+            signal.into_iter().for_each(|signal| self.signal(signal));
+            let began = Instant::now();
+            while began.elapsed() < BRIEFLY {
+                match self.child.try_wait() {
+                    Ok(None) => sleep(LOOK / 10),
+                    other => return other.ok().flatten(),
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Ssh {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.stop();
+            self.wait();
+        }
+    }
+}
+
+/// No question can be answered and nothing but SFTP is wanted. A connection that `ssh` keeps for
+/// other sessions may be used, but none is left behind. A dead network ends the process, also after
+/// our own end.
+const OPTIONS: [&str; 9] = [
+    "-oBatchMode=yes",
+    "-oControlMaster=no",
+    "-oClearAllForwardings=yes",
+    "-oForwardAgent=no",
+    "-oForwardX11=no",
+    "-oPermitLocalCommand=no",
+    "-oRequestTTY=no",
+    "-oServerAliveInterval=15",
+    "-oServerAliveCountMax=3",
+];
+
+/// The cause of a session's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The host does not let this user in.
+    Login,
+    /// The host's key is not known, or is another one.
+    HostKey,
+    /// There is no such host, or no SFTP on it.
+    Address,
+    /// The connection was cut.
+    Cut,
+}
+
+/// A session that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Lost {
+    cause: Cause,
+    endpoint: String,
+    /// The last line of `ssh`, or its status.
+    detail: String,
+}
+
+impl Lost {
+    fn new(printed: &str, status: Option<ExitStatus>, endpoint: String) -> Self {
+        let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let detail = match (last, status) {
+            (Some(line), _) => one_line(line),
+            (None, Some(status)) => format!("ssh ended, {status}"),
+            (None, None) => "ssh ended".to_owned(),
+        };
+        let has = |words: &[&str]| words.iter().any(|word| printed.contains(word));
+        let cause = if has(&["Host key verification failed", "HOST IDENTIFICATION HAS CHANGED"]) {
+            Cause::HostKey
+        } else if has(&["Permission denied", "Too many authentication failures"]) {
+            Cause::Login
+        } else if has(&["Connection closed", "Connection reset", "Broken pipe", "not responding"])
+            || (printed.is_empty() && status.is_none_or(|status| status.code().is_none()))
+        {
+            Cause::Cut
+        } else {
+            Cause::Address
+        };
+        Self { cause, endpoint, detail }
+    }
+
+    /// A server whose packets are no packets.
+    pub(super) fn garbled(mut self, why: &str) -> Self {
+        self.cause = Cause::Address;
+        self.detail = format!("the host does not answer by SFTP: {why}");
+        self
+    }
+
+    /// The error of a session that did not begin.
+    pub(super) fn at_start(self, location: String) -> Error {
+        let Self { cause, endpoint, detail } = self;
+        match cause {
+            Cause::Login => Error::Credentials { location, detail },
+            Cause::HostKey => Error::Certificate { endpoint, fault: CertificateFault::HostKey, detail },
+            Cause::Address => Error::Unreachable { endpoint, detail },
+            Cause::Cut => Error::Disconnected { location, detail },
+        }
+    }
+
+    /// The error of a request whose session has ended.
+    pub(super) fn under_way(self, location: String) -> Error {
+        Error::Disconnected { location, detail: self.detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_ssh_name_the_cause() {
+        let at_start = |printed: &str| Lost::new(printed, None, "h:22".into()).at_start("sftp://h/x".into());
+        let denied = at_start("Warning: Permanently added\r\nme@h: Permission denied (publickey).\r\n");
+        assert!(matches!(&denied, Error::Credentials { detail, .. } if detail.ends_with("(publickey).")));
+        assert!(matches!(at_start("x\nHost key verification failed.\n"), Error::Certificate { .. }));
+        for address in ["ssh: Could not resolve hostname h", "subsystem request failed on channel 0"] {
+            assert!(matches!(at_start(address), Error::Unreachable { .. }), "{address}");
+        }
+        for cut in ["", "kex_exchange_identification: Connection closed by remote host"] {
+            assert!(at_start(cut).is_transient(), "{cut}");
+        }
+        assert!(Lost::new("", None, "h".into()).under_way("sftp://h/x".into()).is_transient());
+    }
+}

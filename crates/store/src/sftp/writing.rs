@@ -1,0 +1,259 @@
+//! Writes a whole file: under a name of its own beside the destination, which is renamed in the
+//! end. A writer that is killed leaves that file, and the destination as it was.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::time::{Instant, UNIX_EPOCH};
+
+use firstbyte_location::{Kind, SftpPath, to_usize};
+
+use super::packet::{Attributes, Reply, Request, code, kind, open};
+use super::session::Exchange;
+use super::version;
+use crate::local::partial_name;
+use crate::{BRIEFLY, Error, Payload, Precondition, PutOptions, Result, Written};
+
+/// Permission bits that are kept.
+const KEPT: u32 = 0o777;
+
+/// One attempt at a write.
+pub(super) struct Writing<'a> {
+    pub(super) exchange: Exchange,
+    pub(super) place: &'a SftpPath,
+    pub(super) options: &'a PutOptions,
+}
+
+impl Writing<'_> {
+    /// Writes the payload. What an attempt before this one has left under `leftover` is removed.
+    pub(super) fn run(mut self, payload: Payload<'_>, leftover: &mut Option<Vec<u8>>) -> Result<Written> {
+        if let Some(path) = leftover.take() {
+            self.exchange.send_last(Request::of(kind::REMOVE, &path));
+        }
+        let before = self.before()?;
+        let partial = self.partial()?;
+        let handle = self.create(&partial, before.and_then(|before| before.mode))?;
+        *leftover = Some(partial.clone());
+        let written = self
+            .send(&handle, payload)
+            .and_then(|()| self.complete(&handle, payload.length(), before))
+            .and_then(|written| self.publish(&partial, before.is_some()).map(|()| written));
+        match &written {
+            Ok(_) => *leftover = None,
+            // The session is gone, and the next attempt removes the file.
+            Err(error) if error.is_transient() => {}
+            Err(_) => self.remove(&partial),
+        }
+        written
+    }
+
+    /// What is at the destination. Fails if the precondition does, or if it is no file.
+    fn before(&mut self) -> Result<Option<Attributes>> {
+        let location = || self.place.to_string();
+        let before = match self.exchange.call(Request::of(kind::STAT, &self.place.path))? {
+            Reply::Attributes(found) => Some(found),
+            Reply::Status { code: code::NO_SUCH_FILE, .. } => None,
+            other => return Err(self.exchange.not("describe it", &other)),
+        };
+        match (&self.options.precondition, &before) {
+            (Precondition::None, _) | (Precondition::Absent, None) => {}
+            (Precondition::Matches(wanted), Some(found)) if wanted.agrees_with(&version(found)) => {}
+            _ => return Err(Error::Precondition { location: location() }),
+        }
+        match before.map(|found| found.kind()) {
+            Some(Kind::Directory) => {
+                Err(Error::InvalidName { location: location(), why: "a directory has this name".into() })
+            }
+            Some(Kind::Other) => Err(Error::InvalidName {
+                location: location(),
+                why: "a device, socket or pipe has this name".into(),
+            }),
+            _ => Ok(before),
+        }
+    }
+
+    /// A name that no other writer has.
+    fn partial(&self) -> Result<Vec<u8>> {
+        let path = &self.place.path;
+        let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (directory, name) = path.split_at(cut);
+        if matches!(name, b"" | b"." | b"..") {
+            let why = "no name for a file".to_owned();
+            return Err(Error::InvalidName { location: self.place.to_string(), why });
+        }
+        let mut random = [0; 4];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::Io { location: self.place.to_string(), source: error.into() })?;
+        let own = [name, b"~", hex::encode(random).as_bytes()].concat();
+        Ok([directory, partial_name(OsStr::from_bytes(&own)).as_bytes()].concat())
+    }
+
+    /// Creates the partial file, and the directories above it. No one gets a right that its source
+    /// or the file about to be replaced lacks.
+    fn create(&mut self, partial: &[u8], before: Option<u32>) -> Result<Vec<u8>> {
+        let source = self.options.metadata.mode.unwrap_or(0o666);
+        let mode = Some(0o600 | (source & before.unwrap_or(KEPT) & KEPT));
+        let attributes = Attributes { mode, ..Attributes::default() };
+        let mut missing = true;
+        loop {
+            let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
+            let request = Request::of(kind::OPEN, partial).u32(flags).attributes(attributes);
+            match self.exchange.call(request)? {
+                Reply::Handle(handle) => return Ok(handle),
+                Reply::Status { code: code::NO_SUCH_FILE, .. } if missing => {
+                    missing = false;
+                    create_directories(&mut self.exchange, &self.place.path)?;
+                }
+                other => return Err(self.exchange.not("create a file beside it", &other)),
+            }
+        }
+    }
+
+    /// Sends the bytes, many requests ahead of their replies.
+    fn send(&mut self, handle: &[u8], payload: Payload<'_>) -> Result<()> {
+        let longest = self.exchange.session().greeting.longest_write as u64;
+        let (mut at, length) = (0, payload.length());
+        let mut sent: VecDeque<(u32, usize)> = VecDeque::new();
+        while at < length || !sent.is_empty() {
+            let step = longest.min(length - at);
+            if step > 0 && (sent.is_empty() || self.exchange.has_room(to_usize(step))) {
+                let step = self.wait_for(step)?;
+                let bytes = self.read(payload, at, to_usize(step))?;
+                let number = self.exchange.send(Request::of(kind::WRITE, handle).u64(at).string(&bytes))?;
+                self.exchange.add_in_flight(bytes.len());
+                sent.push_back((number, bytes.len()));
+                at += step;
+                continue;
+            }
+            let Some((number, bytes)) = sent.pop_front() else { continue };
+            let (code, message) = self.exchange.reply_status(number)?;
+            self.exchange.remove_in_flight(bytes);
+            if code != code::OK {
+                return Err(self.exchange.refused("write it (is the disk full?)", code, &message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
+    fn wait_for(&self, most: u64) -> Result<u64> {
+        let throttle = &self.options.sending.throttle;
+        if throttle.is_unlimited() {
+            return Ok(most);
+        }
+        let grant = throttle.grant(most, Instant::now());
+        self.exchange.cancel().sleep(grant.wait)?;
+        Ok(grant.bytes)
+    }
+
+    /// The next bytes of the payload.
+    fn read(&self, payload: Payload<'_>, at: u64, length: usize) -> Result<Vec<u8>> {
+        match payload {
+            Payload::Bytes(bytes) => Ok(bytes[to_usize(at)..][..length].to_vec()),
+            Payload::File(file, range) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, range.start + at)
+                    .map_err(|source| Error::Payload { location: self.place.to_string(), source })?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Sets mode and time, and closes the file. All of it takes one round trip.
+    fn complete(&mut self, handle: &[u8], length: u64, before: Option<Attributes>) -> Result<Written> {
+        let metadata = &self.options.metadata;
+        let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
+            (Some(source), Some(before)) => Some(source & before & KEPT),
+            (Some(mode), None) | (None, Some(mode)) => Some(mode & KEPT),
+            // As the server makes it.
+            (None, None) => None,
+        };
+        let since = metadata.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified = since.and_then(|since| u32::try_from(since.as_secs()).ok());
+        let attributes = Attributes { size: None, mode, modified };
+        let exchange = &mut self.exchange;
+        let sync = exchange.session().greeting.extensions.fsync;
+        let set = exchange.send(Request::of(kind::FSETSTAT, handle).attributes(attributes))?;
+        let synced = match sync {
+            true => Some(exchange.send(Request::extended("fsync@openssh.com").string(handle))?),
+            false => None,
+        };
+        let look = exchange.send(Request::of(kind::FSTAT, handle))?;
+        let close = exchange.send(Request::of(kind::CLOSE, handle))?;
+        for (number, what) in [(Some(set), "set its mode and time"), (synced, "write it to the disk")] {
+            let Some(number) = number else { continue };
+            match exchange.reply_status(number)? {
+                // Some servers keep no modes, or cannot wait for their disks.
+                (code::OK | code::UNSUPPORTED, _) => {}
+                (code, message) => return Err(exchange.refused(what, code, &message)),
+            }
+        }
+        let found = match exchange.reply(look)? {
+            Reply::Attributes(found) => found,
+            other => return Err(exchange.not("describe it", &other)),
+        };
+        let (code, message) = exchange.reply_status(close)?;
+        if code != code::OK {
+            return Err(exchange.refused("write it (is the disk full?)", code, &message));
+        }
+        if found.size.is_some_and(|size| size != length) {
+            let detail = format!("{length} bytes were written, and the file has {:?}", found.size);
+            return Err(Error::Protocol { location: self.place.to_string(), detail });
+        }
+        Ok(Written { version: version(&found), verified: None })
+    }
+
+    /// Renames the partial file to the destination. `RENAME` fails if there is one, which makes it
+    /// the condition of a new file; the extension replaces one.
+    fn publish(&mut self, partial: &[u8], replaces: bool) -> Result<()> {
+        let place = self.place;
+        let is_new = self.options.precondition == Precondition::Absent;
+        if let Precondition::Matches(_) = self.options.precondition {
+            self.before()?;
+        }
+        let replacing = self.exchange.session().greeting.extensions.posix_rename && !is_new;
+        let request = match replacing {
+            true => Request::extended("posix-rename@openssh.com").string(partial),
+            false => Request::of(kind::RENAME, partial),
+        };
+        match self.exchange.status(request.string(&place.path))? {
+            (code::OK, _) => Ok(()),
+            _ if is_new && self.before().is_err() => Err(Error::Precondition { location: place.to_string() }),
+            (_, _) if replaces && !replacing => Err(Error::Unsupported {
+                location: place.to_string(),
+                what: "replacing a file (the server has no posix-rename)",
+            }),
+            (code, message) => Err(self.exchange.refused("rename the complete file", code, &message)),
+        }
+    }
+
+    /// Removes the partial file after a failure, and does not wait long for it.
+    fn remove(&mut self, partial: &[u8]) {
+        let mut exchange = self.exchange.after_cancel();
+        // If it stays, it is in no listing of ours.
+        let _ = exchange
+            .send(Request::of(kind::REMOVE, partial))
+            .and_then(|number| exchange.reply_within(number, BRIEFLY));
+    }
+}
+
+/// Creates the missing directories above a path, from the lowest that is there.
+pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result<()> {
+    let ends: Vec<usize> = (1..path.len()).filter(|at| path[*at] == b'/').collect();
+    let create = |exchange: &mut Exchange, end: usize| {
+        exchange.status(Request::of(kind::MKDIR, &path[..end]).attributes(Attributes::default()))
+    };
+    let mut missing = ends.len();
+    while missing > 0 && create(exchange, ends[missing - 1])?.0 == code::NO_SUCH_FILE {
+        missing -= 1;
+    }
+    // The one before is created, or was there. If it is no directory, what follows fails.
+    for end in ends.into_iter().skip(missing) {
+        let (code, message) = create(exchange, end)?;
+        if code == code::PERMISSION_DENIED {
+            return Err(exchange.refused("create a directory", code, &message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Walks a tree of a store that lists one directory at a time, in byte order: each directory is
+//! read completely and sorted. Depth and memory are limited, whatever a server sends. HTTP and SFTP
+//! use it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use firstbyte_location::{Entry, Kind};
+
+use crate::object::in_listing_order;
+use crate::{Directories, Error, ListOptions, Result, STACK};
+
+/// Longest path entered, in bytes: the limit of Linux. A deeper tree is taken for an endless one,
+/// caused by a link to a parent directory.
+const LONGEST_PATH: usize = 4_096;
+/// Bytes of names waiting in the directories above the current one, in addition to the largest of
+/// them.
+const MOST_WAITING: usize = 16 << 20;
+
+/// A store's directories.
+pub(crate) trait Tree: Send + Sync + 'static {
+    /// Directories that are read ahead of the walk, each by a thread.
+    const AHEAD: usize;
+    /// Whether directories exist by themselves, and can be listed.
+    const HAS_DIRECTORIES: bool;
+
+    /// The entries of `directory`, which is empty (the root) or ends in `/`.
+    fn read(&self, directory: &[u8]) -> Result<Vec<Entry>>;
+
+    /// Whether the walk goes on after a directory could not be read.
+    fn may_skip(&self, error: &Error) -> bool;
+
+    /// The location of a directory in errors.
+    fn place(&self, directory: &[u8]) -> String;
+}
+
+/// The directories from the root to the current one.
+pub(crate) struct Walk<T> {
+    tree: Arc<T>,
+    options: ListOptions,
+    levels: Vec<Level>,
+    /// The directory to be entered next, whose own entry was returned.
+    entering: Option<Vec<u8>>,
+    /// Directories that are being read ahead.
+    ahead: HashMap<Vec<u8>, Receiver<Result<Vec<Entry>>>>,
+}
+
+/// A directory being walked.
+struct Level {
+    /// Its name, relative to the root: empty, or ending in `/`.
+    directory: Vec<u8>,
+    /// The remaining entries, with names relative to the directory.
+    entries: std::vec::IntoIter<Entry>,
+    /// Directories in it that are neither read nor being read, relative to the root.
+    unread: VecDeque<Vec<u8>>,
+    /// Bytes of its names.
+    memory: usize,
+}
+
+impl<T: Tree> Walk<T> {
+    /// Begins at the root, which is read here.
+    pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
+        let (options, ahead) = (options.clone(), HashMap::new());
+        let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead };
+        walk.enter(Vec::new())?;
+        Ok(walk)
+    }
+
+    fn enter(&mut self, directory: Vec<u8>) -> Result<()> {
+        let protocol = |why: String| Error::Protocol { location: self.tree.place(&directory), detail: why };
+        if directory.len() > LONGEST_PATH {
+            let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
+            return Err(protocol(why));
+        }
+        if let Some(level) = self.levels.last_mut()
+            && level.unread.front() == Some(&directory)
+        {
+            level.unread.pop_front();
+        }
+        let read = self.ahead.remove(&directory).and_then(|coming| coming.recv().ok());
+        let mut entries = read.unwrap_or_else(|| self.tree.read(&directory))?;
+        entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
+        let taken = |entry: &Entry| {
+            size_of::<Entry>() + entry.name.len() + entry.etag.as_ref().map_or(0, String::len)
+        };
+        let memory = entries.iter().map(taken).sum();
+        let held: usize = self.levels.iter().map(|level| level.memory).sum();
+        let largest = self.levels.iter().map(|level| level.memory).max().unwrap_or_default();
+        if held + memory - largest.max(memory) > MOST_WAITING {
+            let depth = self.levels.len() + 1;
+            return Err(protocol(format!(
+                "{depth} nested directories have too many names to keep in memory"
+            )));
+        }
+        let mut unread = VecDeque::new();
+        if T::AHEAD > 0 && self.options.recursive {
+            let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+            unread.extend(directories.map(|entry| [&directory, &entry.name, &b"/"[..]].concat()));
+            unread.retain(|directory| may_hold(&self.options, directory));
+        }
+        self.levels.push(Level { directory, entries: entries.into_iter(), unread, memory });
+        self.read_ahead();
+        Ok(())
+    }
+
+    /// Starts to read the directories that follow.
+    fn read_ahead(&mut self) {
+        for level in self.levels.iter_mut().rev() {
+            while self.ahead.len() < T::AHEAD
+                && let Some(directory) = level.unread.pop_front()
+            {
+                let (send, receive) = sync_channel(1);
+                let (tree, name) = (Arc::clone(&self.tree), directory.clone());
+                let read = move || drop(send.send(tree.read(&name)));
+                let started = thread::Builder::new().name("list".into()).stack_size(STACK).spawn(read);
+                // Otherwise it is read when it is entered.
+                if started.is_ok() {
+                    self.ahead.insert(directory, receive);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Tree> Iterator for Walk<T> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(directory) = self.entering.take()
+                && let Err(error) = self.enter(directory)
+            {
+                match error {
+                    // It was removed after its name was read.
+                    Error::NotFound { .. } if self.tree.may_skip(&error) => {}
+                    _ => {
+                        if !self.tree.may_skip(&error) {
+                            self.levels.clear();
+                        }
+                        return Some(Err(error));
+                    }
+                }
+            }
+            let level = self.levels.last_mut()?;
+            let Some(mut entry) = level.entries.next() else {
+                self.levels.pop();
+                continue;
+            };
+            entry.name.splice(..0, level.directory.iter().copied());
+            if entry.kind == Kind::Directory && self.options.recursive {
+                let directory = [&entry.name, &b"/"[..]].concat();
+                self.entering = Some(directory).filter(|directory| may_hold(&self.options, directory));
+                if !T::HAS_DIRECTORIES || self.options.directories == Directories::Implied {
+                    continue;
+                }
+            }
+            if self.options.takes(&entry.name) {
+                return Some(Ok(entry));
+            }
+        }
+    }
+}
+
+/// Whether names below `directory`, which ends in `/`, can be listed.
+fn may_hold(options: &ListOptions, directory: &[u8]) -> bool {
+    let beginning = options.beginning.as_bytes();
+    let after = options.start_after.as_deref().unwrap_or_default().as_bytes();
+    (directory.starts_with(beginning) || beginning.starts_with(directory))
+        && (directory > after || after.starts_with(directory))
+}

@@ -1,0 +1,129 @@
+//! OpenSSH's server, for one test: with keys, known hosts and a client's configuration of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Process;
+
+/// A running `sshd`. It serves the whole file system to this user by SFTP.
+#[derive(Debug)]
+pub struct Sshd {
+    process: Process,
+    /// Holds keys and configurations.
+    directory: PathBuf,
+}
+
+/// What a client knows and may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// It has a key that the server accepts, and knows that of the server.
+    Friend,
+    /// Its key is not accepted.
+    Stranger,
+    /// It does not know the server's key.
+    Newcomer,
+}
+
+impl Client {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Friend => "friend.config",
+            Self::Stranger => "stranger.config",
+            Self::Newcomer => "newcomer.config",
+        }
+    }
+}
+
+impl Sshd {
+    /// Starts it. Its files lie in `state`, a path without blanks.
+    ///
+    /// # Panics
+    /// When OpenSSH is not installed, or does not start.
+    #[must_use]
+    pub fn start(state: &Path) -> Self {
+        let directory = state.join("ssh");
+        fs::create_dir(&directory).expect("a directory for keys");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("its mode");
+        ["host", "friend", "stranger"].iter().for_each(|name| make_key(&directory.join(name)));
+        fs::copy(directory.join("friend.pub"), directory.join("authorized")).expect("the accepted key");
+        if rustix::process::geteuid().is_root() {
+            // It holds nothing: where the server gives its rights up.
+            fs::create_dir_all("/run/sshd").expect("/run/sshd");
+        }
+        let configuration = directory.join("sshd_config");
+        let process = Process::start("sshd", |command, address| {
+            let (at, port) = (directory.display(), address.port());
+            let text = format!(
+                "ListenAddress {address}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nPidFile none\n\
+                 StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+                 MaxStartups 100\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
+            );
+            fs::write(&configuration, text).expect("sshd_config");
+            let key = fs::read_to_string(directory.join("host.pub")).expect("the host's key");
+            fs::write(directory.join("known"), format!("[127.0.0.1]:{port} {key}")).expect("known hosts");
+            fs::write(directory.join("unknown"), "").expect("known hosts");
+            command.args(["-D", "-f"]).arg(&configuration);
+        });
+        for (client, key, known) in [
+            (Client::Friend, "friend", "known"),
+            (Client::Stranger, "stranger", "known"),
+            (Client::Newcomer, "friend", "unknown"),
+        ] {
+            let at = directory.display();
+            let text = format!(
+                "IdentityFile {at}/{key}\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {at}/{known}\n\
+                 GlobalKnownHostsFile none\nStrictHostKeyChecking yes\nPreferredAuthentications publickey\n"
+            );
+            fs::write(directory.join(client.file()), text).expect("ssh's configuration");
+        }
+        Self { process, directory }
+    }
+
+    /// The URL of the host, without a `/` at the end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("sftp://{}", self.process.address())
+    }
+
+    /// The program that connects, with its arguments.
+    #[must_use]
+    pub fn ssh(&self, client: Client) -> String {
+        format!("ssh -F {}", self.directory.join(client.file()).display())
+    }
+
+    /// Ends all its sessions. It takes new ones.
+    pub fn cut(&self) {
+        let mut sessions = children(self.process.id());
+        while let Some(session) = sessions.pop() {
+            sessions.extend(children(session.as_raw_nonzero().get().cast_unsigned()));
+            // Fails if it has ended meanwhile.
+            let _ = kill_process(session, Signal::KILL);
+        }
+    }
+
+    /// Stops it: new connections get no answer.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn freeze(&self) {
+        let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("its number");
+        kill_process(process, Signal::STOP).expect("a process to stop");
+    }
+}
+
+fn children(process: u32) -> Vec<Pid> {
+    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+fn make_key(path: &Path) {
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f"]).arg(path).stdin(Stdio::null());
+    let made = command.status().expect("ssh-keygen; `scripts/need.sh servers` installs it");
+    assert!(made.success(), "{command:?}: {made}");
+}
