@@ -195,7 +195,9 @@ fn refuse_below_file(target: &Location) -> Result<Location> {
 
 fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(source, destination) {
-        Overlap::Same => Err(Error::Overlap { why: format!("{source} and {destination} are the same") }),
+        Overlap::Same => Err(Error::Overlap {
+            why: format!("{source} and {destination} are the same; name another destination"),
+        }),
         Overlap::Apart | Overlap::Inside => Ok(()),
     }
 }

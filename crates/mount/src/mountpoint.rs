@@ -126,7 +126,12 @@ fn is_dead(error: &io::Error) -> bool {
 pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
     let path = real(directory)?;
     match mounted_at(&path)? {
-        None => return Err(Error::NotOurs { path, found: "nothing is mounted there".into() }),
+        None => {
+            return Err(Error::NotOurs {
+                path,
+                found: "nothing is mounted there; findmnt shows what is mounted where".into(),
+            });
+        }
         Some(Mount { kind: fs_type, .. }) if !is_ours(&fs_type) => {
             let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
             return Err(Error::NotOurs { path, found });

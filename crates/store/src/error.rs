@@ -295,7 +295,9 @@ impl Error {
             Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
                 "check the host and the port, and that ssh and sftp reach it"
             }
-            Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
+            Self::Unreachable { .. } => {
+                "check host and port (for S3 --endpoint-url), and the proxy variables"
+            }
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
             Self::TimedOut { .. } => "check the network, or allow a longer wait with --read-timeout",
@@ -314,7 +316,9 @@ impl Error {
 pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {
         io::ErrorKind::NotFound => "check the spelling",
-        io::ErrorKind::NotADirectory => "a part of this path is a file; check the spelling",
+        io::ErrorKind::NotADirectory => {
+            "a part of this path is a file, or a `/` stands behind one; check the spelling"
+        }
         io::ErrorKind::IsADirectory => "name a file",
         io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
         io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",

@@ -132,8 +132,8 @@ impl Rm<'_> {
             }
         };
         if is_tree && !self.args.recursive {
-            return Err(Error::usage(format!("{root}: holds other names"))
-                .advise("add -r to delete everything below it"));
+            return Err(Error::usage(format!("{root}: is a prefix or directory, and nothing was deleted"))
+                .advise("firstbyte ls shows what is below it; -r deletes all of that"));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string() }.into());

@@ -70,7 +70,9 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let name = shown(&args.list).to_string();
     let file = match args.list == "-" {
         true => console::standard_input()?,
-        false => File::open(&args.list).map_err(|error| Error::io(&name, &error))?,
+        false => File::open(&args.list).map_err(|error| {
+            Error::io(&name, &error).advise("check the spelling; it is a file with a verb on each line")
+        })?,
     };
     let lines = BufReader::new(Input::new(file, &stop)).split(b'\n');
     let runner = Runner {
