@@ -60,6 +60,10 @@ fn members(directory: &Directory, stem: &[u8]) -> Vec<Listed> {
 impl Prefetch {
     /// A file was opened: fetches the others of its family.
     pub(super) fn member_opened(self: &Arc<Self>, node: &Node, directory: &Directory, pool: &BlockingPool) {
+        // Where opens wait for whole files, a part that is there already costs a request more.
+        if self.eager > 0 {
+            return;
+        }
         let name = name_of(&node.path);
         let Some(stem) = stem(name) else { return };
         let at = node.path.len() - name.len();
