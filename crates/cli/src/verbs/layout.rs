@@ -112,7 +112,9 @@ impl From<layout::Error> for Error {
         use layout::Error as Layout;
         let exit = match &error {
             Layout::Stopped { .. } => return Self::interrupted(),
-            Layout::Io { path, source } => return Self::io(shown(path), source),
+            Layout::Io { path, source } if error.advice().is_none() => {
+                return Self::io(shown(path), source);
+            }
             Layout::Scheme { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
