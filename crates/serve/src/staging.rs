@@ -198,19 +198,19 @@ fn create(
 /// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
 /// what is older than `age`. Blocking.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    for_each_abandoned(root, &temporary(bucket), age, |directory, name, _locked| {
+    for_each_abandoned(root, bucket, &temporary(bucket), age, |directory, name, _locked| {
         tracing::info!(entry = ?name, "removing what a killed server left");
         remove_tree(directory, name)
-    })?;
-    tidy(root, bucket);
-    Ok(())
+    })
 }
 
-/// Calls `visit` with each entry of a directory that no process holds, which stays locked
-/// meanwhile: a process that made the entry and locks it only later then finds it removed. A
-/// missing directory has none.
+/// Calls `visit` with each entry of a staging directory that no process holds, which stays locked
+/// meanwhile: a process that made the entry and locks it only later then finds it removed. Then
+/// tidies the staging of `bucket`; not if the directory is missing, as a process may be about to
+/// make it.
 pub(crate) fn for_each_abandoned(
     root: &Root,
+    bucket: &EntryPath,
     path: &EntryPath,
     age: Duration,
     mut visit: impl FnMut(&OwnedFd, &OsStr, OwnedFd) -> io::Result<()>,
@@ -229,6 +229,7 @@ pub(crate) fn for_each_abandoned(
             visit(&directory, name, locked)?;
         }
     }
+    tidy(root, bucket);
     Ok(())
 }
 

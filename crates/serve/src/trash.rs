@@ -97,7 +97,7 @@ fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
 
 /// Removes what was deleted from `bucket` at least `age` ago.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    staging::for_each_abandoned(root, &staging::trash(bucket), age, |directory, name, held| {
+    staging::for_each_abandoned(root, bucket, &staging::trash(bucket), age, |directory, name, held| {
         if !has_expired(&held, age)? {
             return Ok(());
         }
@@ -111,9 +111,7 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
             tracing::warn!(%error, entry = ?name, "what was deleted long ago cannot be removed");
         }
         Ok(())
-    })?;
-    staging::tidy(root, bucket);
-    Ok(())
+    })
 }
 
 /// Whether the entry in `directory` was deleted at least `age` ago, or its removal was cut short.
