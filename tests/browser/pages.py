@@ -1,10 +1,14 @@
-"""What the tests of pages in a browser share: a server, Chromium's arguments, and axe-core."""
+"""What the tests of pages in a browser share: a server, Chromium, and axe-core."""
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import urllib.request
+
+import pytest
+from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -16,6 +20,15 @@ CHROMIUM_ARGS = [
 ]
 # A loaded machine takes its time; what is waited for is a state, never a duration.
 PATIENCE_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium that the tests of a module share, which import this."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
+        yield started
+        started.close()
 
 
 class Server:

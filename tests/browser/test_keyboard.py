@@ -12,7 +12,7 @@ import urllib.request
 import zlib
 
 import pytest
-from pages import AXE, PATIENCE_MS, Server, fits, open_directory, shown_names, violations
+from pages import AXE, PATIENCE_MS, Server, browser, fits, open_directory, shown_names, violations
 from playwright.sync_api import expect
 
 SHOTS = os.environ.get("PAGE_SHOTS")

@@ -14,7 +14,7 @@ import time
 
 import made_results
 import pytest
-from pages import AXE, ROOT, TARGET, violations
+from pages import AXE, ROOT, TARGET, browser, violations
 
 SHOTS = os.environ.get("REPORT_SHOTS")
 PHONE, DESKTOP = (360, 740), (1440, 900)
