@@ -31,7 +31,7 @@ class Zips(unittest.TestCase):
         self.pack("function", "api")
         self.assertEqual(self.out.read_bytes(), first)
 
-    def test_a_layer_has_modules_and_the_program_where_lambda_looks(self):
+    def test_a_layer_has_the_modules_where_lambda_looks_and_no_program(self):
         with zipfile.ZipFile(self.folder / "firstbyte.whl", "w") as wheel:
             wheel.writestr("firstbyte/__init__.py", "pass")
             wheel.writestr("firstbyte/_native.abi3.so", "so")
@@ -39,9 +39,8 @@ class Zips(unittest.TestCase):
             wheel.writestr("firstbyte-1.data/scripts/firstbyte", "p")
             wheel.writestr("firstbyte-1.data/data/share/man/man1/firstbyte.1", "man")
         layer = self.pack("layer", "firstbyte.whl")
-        self.assertEqual(layer["bin/firstbyte"], (b"p", 0o100755))
         self.assertEqual(layer["python/firstbyte/__init__.py"], (b"pass", 0o100644))
-        self.assertEqual(set(layer) - {"bin/firstbyte"}, {f"python/{name}" for name in [
+        self.assertEqual(set(layer), {f"python/{name}" for name in [
             "firstbyte/__init__.py", "firstbyte/_native.abi3.so", "firstbyte-1.dist-info/METADATA",
         ]})
 

@@ -1,7 +1,7 @@
 """Packs zips for AWS Lambda: a function from its static binary, a layer from the Python wheel.
 
     zips.py function BINARY OUT.zip     the binary, as `bootstrap`
-    zips.py layer WHEEL OUT.zip         the package below `python/`, its program as `bin/firstbyte`
+    zips.py layer WHEEL OUT.zip         the package below `python/`
     zips.py handlers DIRECTORY OUT.zip  Python handlers
 
 The same content gives the same zip: times are those of 1980, and names are sorted. A zip above
@@ -15,10 +15,9 @@ from pathlib import Path
 
 MOST = 15_000_000
 EPOCH = (1980, 1, 1, 0, 0, 0)
-# The folder of a wheel whose files pip installs as programs.
-SCRIPTS = ".data/scripts/"
-# And the one with man pages and completions, which a function has no use for.
-SHARE = ".data/data/"
+# What a wheel has beside the package: the program, man pages and completions. A function in Python
+# uses none of it, and the program is larger than the package.
+BESIDE = ".data/"
 
 
 def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
@@ -27,14 +26,10 @@ def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The files of a layer. Lambda unpacks it in /opt; modules are in python/, programs in bin/."""
+    """The files of a layer, which Lambda unpacks in /opt."""
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
-            if name.endswith("/") or SHARE in name:
-                continue
-            if SCRIPTS in name:
-                yield f"bin/{name.partition(SCRIPTS)[2]}", packed.read(name), 0o755
-            else:
+            if not name.endswith("/") and BESIDE not in name:
                 yield f"python/{name}", packed.read(name), 0o755 if name.endswith(".so") else 0o644
 
 
