@@ -179,7 +179,7 @@ impl Rows {
         Ok((!piece.is_empty()).then(|| piece.into()))
     }
 
-    /// Adds the row of the next entry, or goes on to the next directory.
+    /// Adds the row of the next entry, or continues with the next directory.
     fn advance(&mut self) -> io::Result<()> {
         let Some(mut level) = self.level.take() else { return Ok(()) };
         let Some(entry) = level.reader.next() else {

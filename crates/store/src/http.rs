@@ -14,8 +14,8 @@ use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
-    Asked, Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Redirects, Result, Stat,
-    Written, answer, header_text,
+    Asked, Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Redirects, Result, Stat, Written,
+    answer, header_text,
 };
 
 /// Redirects followed per request, the common default of HTTP libraries.
@@ -299,13 +299,7 @@ fn describe(options: &PutOptions) -> Vec<(String, String)> {
     if let Some(modified) = metadata.modified {
         headers.push((format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified)));
     }
-    match &options.precondition {
-        Precondition::None => {}
-        Precondition::Absent => headers.push(("if-none-match".to_owned(), "*".to_owned())),
-        Precondition::Matches(version) => {
-            headers.extend(version.if_match().map(|etag| ("if-match".to_owned(), etag.to_owned())));
-        }
-    }
+    headers.extend(options.precondition.header());
     headers
 }
 

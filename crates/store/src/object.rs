@@ -46,6 +46,19 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// A bucket or prefix, which has no content and no version.
+    pub(crate) fn directory() -> Self {
+        Self {
+            kind: Kind::Directory,
+            version: Version::default(),
+            modified: None,
+            metadata: Metadata::default(),
+            checksum: None,
+            ranges: None,
+            storage_class: None,
+        }
+    }
+
     /// Length in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {

@@ -75,6 +75,19 @@ pub enum Precondition {
     Matches(Version),
 }
 
+impl Precondition {
+    /// Name and value of the header that states it; `None` if a write has no condition, or a
+    /// version that no header can name.
+    pub(crate) fn header(&self) -> Option<(String, String)> {
+        let (name, value) = match self {
+            Self::None => return None,
+            Self::Absent => ("if-none-match", "*"),
+            Self::Matches(version) => ("if-match", version.if_match()?),
+        };
+        Some((name.to_owned(), value.to_owned()))
+    }
+}
+
 /// Options of a write.
 #[derive(Clone, Debug, Default)]
 pub struct PutOptions {

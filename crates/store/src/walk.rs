@@ -29,7 +29,7 @@ pub(crate) trait Tree: Send + Sync + 'static {
     /// The entries of `directory`, which is empty (the root) or ends in `/`.
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>>;
 
-    /// Whether the walk goes on after a directory could not be read.
+    /// Whether the walk continues after a directory could not be read.
     fn may_skip(&self, error: &Error) -> bool;
 
     /// The location of a directory in errors.

@@ -81,7 +81,7 @@ impl Azure {
         call.query.push(("comp", "blocklist".to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         self.describe(&mut call, &options.metadata)?;
-        write::condition(&mut call, &options.precondition);
+        call.headers.extend(options.precondition.header());
         let (head, _) = self.call(&call)?;
         let size = parts.iter().map(|part| part.size).sum();
         Ok(Written { version: write::version(&head, Some(size)), verified: None })

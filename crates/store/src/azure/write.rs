@@ -32,7 +32,7 @@ impl Azure {
         call.header("x-ms-blob-type", "BlockBlob");
         call.header("content-md5", md5.to_base64());
         self.describe(&mut call, &options.metadata)?;
-        condition(&mut call, &options.precondition);
+        call.headers.extend(options.precondition.header());
         let (head, _) = self.call(&call)?;
         Ok(Written { version: version(&head, Some(payload.length())), verified: Some(md5) })
     }
@@ -66,7 +66,7 @@ impl Azure {
         if let Some(etag) = pinned.if_match() {
             call.header("x-ms-source-if-match", etag);
         }
-        condition(&mut call, &options.precondition);
+        call.headers.extend(options.precondition.header());
         if options.metadata != Metadata::default() {
             self.describe_user(&mut call, &options.metadata);
         }
@@ -139,19 +139,6 @@ impl Azure {
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let what = "to delete a container only if it is empty";
         Err(Error::Unsupported { location: bucket.to_string(), what })
-    }
-}
-
-/// Adds the header of a conditional write.
-pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
-    match precondition {
-        Precondition::None => {}
-        Precondition::Absent => call.header("if-none-match", "*"),
-        Precondition::Matches(version) => {
-            if let Some(etag) = version.if_match() {
-                call.header("if-match", etag);
-            }
-        }
     }
 }
 

@@ -158,7 +158,7 @@ impl Google {
                     return Ok(Written { version: version(stored.generation, size), verified: None });
                 }
                 (None, Some(next)) if token.as_ref() != Some(&next) => token = Some(next),
-                _ => return Err(protocol(&call.place(), "a copy that neither ends nor goes on")),
+                _ => return Err(protocol(&call.place(), "a copy that neither ends nor continues")),
             }
         }
     }

@@ -18,8 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, ListedPage, Metadata, Options, Payload, Result, STACK, Stat,
-    answer,
+    Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Payload, Result, STACK, Stat, answer,
 };
 
 pub(crate) use pages::{Page, Query, directory_entry};
@@ -163,14 +162,14 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         if object.key.is_empty() {
             // Who may list need not be allowed to read what describes the bucket.
             let query = Query::new(object, &ListOptions::default());
-            return self.page(&query, None, Some(1)).map(|_| directory());
+            return self.page(&query, None, Some(1)).map(|_| Stat::directory());
         }
         match self.head(object) {
             // An empty object `NAME/` is a directory marker.
             Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
                 Ok(Stat { kind: Kind::Directory, ..marker })
             }
-            Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(directory()),
+            Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(Stat::directory()),
             other => other,
         }
     }
@@ -246,19 +245,6 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
             }
             failed
         })
-    }
-}
-
-/// A bucket or prefix has no content and no version.
-fn directory() -> Stat {
-    Stat {
-        kind: Kind::Directory,
-        version: Version::default(),
-        modified: None,
-        metadata: Metadata::default(),
-        checksum: None,
-        ranges: None,
-        storage_class: None,
     }
 }
 

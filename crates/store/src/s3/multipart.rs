@@ -125,7 +125,7 @@ impl S3 {
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");
-        write::condition(&mut call, &options.precondition);
+        call.headers.extend(options.precondition.header());
         if let Some(whole) = &whole {
             call.header(CRC_HEADER, whole.to_base64());
             call.header("x-amz-checksum-type", "FULL_OBJECT");

@@ -2,7 +2,7 @@
 
 use firstbyte_location::{Kind, ObjectLocation, Version};
 
-use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
+use crate::{Body, Cancel, Error, Get, Result, Stat, answer};
 
 use super::operation::Operation;
 use super::{Call, S3};
@@ -15,7 +15,7 @@ impl S3 {
         if object.key.is_empty() {
             let operation =
                 if object.bucket.is_empty() { Operation::ListBuckets } else { Operation::HeadBucket };
-            return self.call_text(&Call::new(operation, object, &cancel)).map(|_| directory());
+            return self.call_text(&Call::new(operation, object, &cancel)).map(|_| Stat::directory());
         }
         match self.head(object, None) {
             // An empty object `NAME/` is a directory marker.
@@ -24,7 +24,7 @@ impl S3 {
             }
             Err(Error::NotFound { location }) => {
                 if self.has_below(object)? {
-                    Ok(directory())
+                    Ok(Stat::directory())
                 } else {
                     Err(Error::NotFound { location })
                 }
@@ -103,18 +103,5 @@ fn of_version(error: Error, version_id: Option<&str>) -> Error {
             Error::NotFound { location: format!("{location}{VERSION}{id}") }
         }
         (other, _) => other,
-    }
-}
-
-/// A bucket or prefix has no content and no version.
-pub(super) fn directory() -> Stat {
-    Stat {
-        kind: Kind::Directory,
-        version: Version::default(),
-        modified: None,
-        metadata: Metadata::default(),
-        checksum: None,
-        ranges: None,
-        storage_class: None,
     }
 }

@@ -7,8 +7,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
 use crate::{
-    Algorithm, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption,
-    Written, answer, header_text,
+    Algorithm, Checksum, Error, Metadata, Payload, PutOptions, Result, ServerSideEncryption, Written, answer,
+    header_text,
 };
 
 use super::errors::Refusal;
@@ -33,7 +33,7 @@ impl S3 {
             call.throttle = options.sending.throttle.clone();
             call.payload = payload;
             self.describe(&mut call, &options.metadata);
-            condition(&mut call, &options.precondition);
+            call.headers.extend(options.precondition.header());
             if checked {
                 call.header(CRC_HEADER, crc.to_base64());
             }
@@ -65,7 +65,7 @@ impl S3 {
         if !self.client.options.tags.is_empty() {
             call.header("x-amz-tagging-directive", "REPLACE");
         }
-        condition(&mut call, &options.precondition);
+        call.headers.extend(options.precondition.header());
         let (head, stored) =
             self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
         let etag = stored.etag.clone();
@@ -131,19 +131,6 @@ impl S3 {
                 }
             }
             None => {}
-        }
-    }
-}
-
-/// Adds the header of a conditional write.
-pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
-    match precondition {
-        Precondition::None => {}
-        Precondition::Absent => call.header("if-none-match", "*"),
-        Precondition::Matches(version) => {
-            if let Some(etag) = version.if_match() {
-                call.header("if-match", etag);
-            }
         }
     }
 }
