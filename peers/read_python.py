@@ -7,7 +7,7 @@
 the object KEY in the bucket `bench`, compares the result with FILE, its local copy, and prints `seconds`. Imports are
 not timed; connections and opening the object are. `--cache DIR` is for firstbyte, which otherwise has no cache.
 
-WORK: columns (2 of 13), whole (all columns), random (64 KiB at random, by `--threads`), order (all of it, 1 MiB at a
+WORK: columns (2 of 13), whole (all columns), random (`--piece` bytes at random, by `--threads`), order (all of it, 1 MiB at a
 time), first (4 KiB), tensors.
 """
 
@@ -153,6 +153,26 @@ class SmartOpen:
         return file.read(length)
 
 
+class Bare:
+    """No library: ranged GETs of a presigned URL, on one connection that is kept."""
+
+    def __init__(self, name: str, url: str, cache: str | None) -> None:
+        import http.client
+
+        import boto3
+
+        self.client = boto3.client("s3", endpoint_url=url)
+        self.connection = http.client.HTTPConnection(url.removeprefix("http://"))
+
+    def open(self, key: str) -> str:
+        signed = self.client.generate_presigned_url("get_object", {"Bucket": "bench", "Key": key})
+        return "/" + signed.split("/", 3)[3]
+
+    def read_at(self, file: str, offset: int, length: int) -> bytes:
+        self.connection.request("GET", file, headers={"Range": f"bytes={offset}-{offset + length - 1}"})
+        return self.connection.getresponse().read()
+
+
 class Runai:
     def __init__(self, name: str, url: str, cache: str | None) -> None:
         import os
@@ -170,23 +190,30 @@ class Runai:
             return {name: tensor.clone() for name, tensor in streamer.get_tensors()}
 
 
-CONTENDERS = {"pyarrow": Pyarrow, "s3fs": S3fs, "obstore": Obstore, "smart_open": SmartOpen, "runai": Runai}
+CONTENDERS = {
+    "bare": Bare,
+    "obstore": Obstore,
+    "pyarrow": Pyarrow,
+    "runai": Runai,
+    "s3fs": S3fs,
+    "smart_open": SmartOpen,
+}
 
 
-def offsets(seed: int, size: int, count: int) -> list[int]:
+def offsets(seed: int, size: int, args) -> list[int]:
     choice = random.Random(seed)
-    return [choice.randrange(size - PIECE) for _ in range(count)]
+    return [choice.randrange(size - args.piece) for _ in range(args.reads)]
 
 
-def read_random(contender, key: str, size: int, threads: int, reads: int):
+def read_random(contender, size: int, args):
     def read(seed: int) -> list[bytes]:
-        return [bytes(contender.read_at(file, offset, PIECE)) for offset in offsets(seed, size, reads)]
+        return [bytes(contender.read_at(file, offset, args.piece)) for offset in offsets(seed, size, args)]
 
-    file = contender.open(key)
-    if threads == 1:
+    file = contender.open(args.key)
+    if args.threads == 1:
         return [read(0)]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(read, range(threads)))
+    with ThreadPoolExecutor(args.threads) as pool:
+        return list(pool.map(read, range(args.threads)))
 
 
 def check_tensors(found, path: str) -> None:
@@ -225,12 +252,12 @@ def work(args) -> float:
     with open(args.file, "rb") as local:
         size = local.seek(0, 2)
         if args.work == "random":
-            found = read_random(contender, args.key, size, args.threads, args.reads)
+            found = read_random(contender, size, args)
             seconds = time.perf_counter() - began
             for seed, pieces in enumerate(found):
-                for offset, piece in zip(offsets(seed, size, args.reads), pieces, strict=True):
+                for offset, piece in zip(offsets(seed, size, args), pieces, strict=True):
                     local.seek(offset)
-                    if piece != local.read(PIECE):
+                    if piece != local.read(args.piece):
                         raise SystemExit("other bytes than in the file")
             return seconds
         file, found = contender.open(args.key), []
@@ -259,6 +286,7 @@ def main() -> int:
     parser.add_argument("--cache")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--reads", type=int, default=100)
+    parser.add_argument("--piece", type=int, default=PIECE)
     print(json.dumps({"seconds": work(parser.parse_args())}))
     return 0
 

@@ -1,0 +1,158 @@
+"""What the workers of a training loop read, and the same bytes by curl.
+
+    training.py archives FILES DIRECTORY            four tar archives of the files, shard-0.tar to shard-3.tar
+    training.py samples FILES --url ENDPOINT        every file once, in random order, in batches by four workers
+    training.py shards DIRECTORY --url ENDPOINT     the archives, one by each of four workers, in order
+    training.py curl FILES --url ENDPOINT           every file by 4 curl processes with 32 requests at once each
+
+FILES and DIRECTORY are the local copies of what is below `s3://bench/`. The loops are those of a PyTorch `DataLoader`. A
+worker hands over the length and the two ends of each sample, which are compared with the local file, so that the loop
+measures reading and not the transport between processes. Prints `seconds` and `bytes_per_second`, without imports.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+WORKERS = 4
+REQUESTS = 32
+BATCH = 64
+END = 16
+
+
+def below(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def parts(files: list[Path]) -> list[list[Path]]:
+    return [files[worker::WORKERS] for worker in range(WORKERS)]
+
+
+def digest(content: bytes) -> tuple[int, bytes, bytes]:
+    return len(content), content[:END], content[-END:]
+
+
+def archives(files: list[Path], directory: Path) -> None:
+    for number, part in enumerate(parts(files)):
+        with tarfile.open(directory / f"shard-{number}.tar", "w") as archive:
+            for path in part:
+                archive.add(path, path.name)
+
+
+class Samples:
+    """A map-style dataset: a sample is an object."""
+
+    def __init__(self, keys: list[str], url: str) -> None:
+        self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
+
+    def __len__(self) -> int:
+        return len(self.locations)
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[int, tuple[int, bytes, bytes]]]:
+        import firstbyte
+
+        contents = firstbyte.read_many([self.locations[index] for index in indices], endpoint_url=self.url)
+        return [(index, digest(content)) for index, content in zip(indices, contents, strict=True)]
+
+
+class Shard:
+    """A map-style dataset: a sample is a whole archive, read member by member."""
+
+    def __init__(self, keys: list[str], url: str) -> None:
+        self.locations, self.url = [f"s3://bench/{key}" for key in keys], url
+
+    def __len__(self) -> int:
+        return len(self.locations)
+
+    def __getitem__(self, index: int) -> list[tuple[str, tuple[int, bytes, bytes]]]:
+        import firstbyte
+
+        with (
+            firstbyte.open(self.locations[index], endpoint_url=self.url, cache=False) as file,
+            tarfile.open(fileobj=file, mode="r|", bufsize=1 << 20) as archive,
+        ):
+            return [(member.name, digest(archive.extractfile(member).read())) for member in archive]
+
+
+def load(dataset, batch: int) -> list:
+    """Everything in a dataset, by the workers of a loader."""
+    import torch
+
+    order = torch.Generator()
+    order.manual_seed(20)
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=batch, shuffle=batch > 1, generator=order, num_workers=WORKERS, collate_fn=list
+    )
+    return [sample for batch in loader for sample in batch]
+
+
+def check(found: dict, expected: dict) -> None:
+    if found != expected:
+        raise SystemExit(f"{len(found)} samples are not the {len(expected)} of the local files")
+
+
+def samples(root: Path, url: str) -> tuple[float, int]:
+    import torch  # noqa: F401
+
+    files = below(root)
+    dataset = Samples([str(path.relative_to(root.parent)) for path in files], url)
+    began = time.perf_counter()
+    found = dict(load(dataset, BATCH))
+    seconds = time.perf_counter() - began
+    check(found, {index: digest(path.read_bytes()) for index, path in enumerate(files)})
+    return seconds, sum(length for length, _, _ in found.values())
+
+
+def shards(root: Path, url: str) -> tuple[float, int]:
+    import torch  # noqa: F401
+
+    local = below(root)
+    dataset = Shard([str(path.relative_to(root.parent)) for path in local], url)
+    began = time.perf_counter()
+    found = [member for shard in load(dataset, 1) for member in shard]
+    seconds = time.perf_counter() - began
+    expected = {}
+    for path in local:
+        with tarfile.open(path) as archive:
+            expected |= {member.name: digest(archive.extractfile(member).read()) for member in archive}
+    check(dict(found), expected)
+    return seconds, sum(path.stat().st_size for path in local)
+
+
+def curl(root: Path, url: str) -> tuple[float, int]:
+    files = below(root)
+    with tempfile.TemporaryDirectory() as directory:
+        for worker, part in enumerate(parts(files)):
+            requests = [f'url = "{url}/bench/{path.relative_to(root.parent)}"\noutput = /dev/null' for path in part]
+            Path(directory, str(worker)).write_text("\n".join(requests) + "\n")
+        began = time.perf_counter()
+        command = ["curl", "--silent", "--fail", "--parallel", "--parallel-immediate", "--parallel-max", str(REQUESTS)]
+        running = [subprocess.Popen([*command, "-K", f"{directory}/{worker}"]) for worker in range(WORKERS)]
+        if any([process.wait() for process in running]):
+            raise SystemExit("curl failed")
+        return time.perf_counter() - began, sum(path.stat().st_size for path in files)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work", choices=["archives", "samples", "shards", "curl"])
+    parser.add_argument("root", type=Path)
+    parser.add_argument("directory", type=Path, nargs="?")
+    parser.add_argument("--url")
+    args = parser.parse_args()
+    if args.work == "archives":
+        archives(below(args.root), args.directory)
+        return 0
+    seconds, length = {"samples": samples, "shards": shards, "curl": curl}[args.work](args.root, args.url)
+    print(json.dumps({"seconds": seconds, "bytes_per_second": length / seconds}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
