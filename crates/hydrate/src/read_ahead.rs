@@ -32,16 +32,21 @@ const WIDE: u64 = LONGEST_REQUEST;
 /// The longest request ahead of a reader of a far server. In longer ones the window would be few
 /// requests, and the last of them would end alone, at the rate of one connection.
 const LONGEST_FAR: u64 = SHORTEST_REQUEST;
+/// The shortest request ahead of a reader, unless less is left.
+const SHORTEST: u64 = SEGMENT / 2;
 /// Reads in a row that continue no other, after which a reader counts as random.
 const RANDOM: u32 = 8;
 
 /// The number of requests in a window, at least. Far from the server, no link measured needed more
-/// at once. A near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
-const fn requests(server: Proximity) -> u64 {
-    match server {
-        Proximity::Near => START_NEAR as u64,
-        Proximity::Unknown | Proximity::Far => START as u64,
-    }
+/// than [`START`] at once if they are long. Short ones spend more of their time on the round trip.
+/// A near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
+const fn requests(server: Proximity, is_wide: bool) -> u64 {
+    let requests = match (server, is_wide) {
+        (Proximity::Near, true) => START_NEAR,
+        (Proximity::Near, false) | (Proximity::Unknown | Proximity::Far, true) => START,
+        (Proximity::Unknown | Proximity::Far, false) => 2 * START,
+    };
+    requests as u64
 }
 
 /// Whether a read found all its bytes present.
@@ -181,9 +186,10 @@ impl ReadAhead {
     /// request.
     fn extend(&mut self) -> Option<Ahead> {
         let sequence = self.sequences.last_mut()?;
-        let server = if sequence.window < WIDE { Proximity::Far } else { self.server };
-        let longest = if server == Proximity::Near { LONGEST_REQUEST } else { LONGEST_FAR };
-        let segment = (sequence.window / requests(server)).clamp(SEGMENT, longest).next_multiple_of(BLOCK);
+        let is_wide = sequence.window >= WIDE;
+        let longest = if is_wide && self.server == Proximity::Near { LONGEST_REQUEST } else { LONGEST_FAR };
+        let segment = sequence.window / requests(self.server, is_wide);
+        let segment = segment.clamp(SHORTEST, longest).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);
         let reach = sequence.end.saturating_add(sequence.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };

@@ -29,8 +29,11 @@ use crate::version::{Fetch, Fetcher};
 const SMALL: u64 = BLOCK;
 /// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
 const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
-/// Threads left for demand.
+/// Threads left for demand, at most.
 const FOR_READERS: usize = START;
+/// Divisor: of few threads, demand has this share. A reader in order waits for what is fetched
+/// ahead of it, and needs the rest.
+const READERS_SHARE: usize = 4;
 
 /// Threads and their work.
 pub(crate) struct WorkerPool {
@@ -232,7 +235,7 @@ impl WorkerPool {
     /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let cap = self.most.saturating_sub(FOR_READERS);
+        let cap = self.most - FOR_READERS.min(self.most / READERS_SHARE);
         let mut controller = Controller::new(Work::One, cap);
         let mut queues = self.lock();
         while !queues.closed {

@@ -87,6 +87,17 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
 }
 
 #[test]
+fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
+    let segment = |server| {
+        let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
+        read_ahead.adapt(16 * MIB, server);
+        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
+    };
+    assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (MIB / 2, MIB));
+}
+
+#[test]
 fn reads_out_of_order_stay_one_sequence() {
     let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
     go_on(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
@@ -122,7 +133,7 @@ proptest! {
                 prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
                 prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
                 prop_assert!(ahead.range.end == size || ahead.range.end % BLOCK == 0);
-                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= WINDOW / requests(Proximity::Far));
+                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= WINDOW / requests(Proximity::Far, true));
                 reached = Some(ahead.range.end);
             }
             prop_assert_eq!(read_ahead.sequences.len(), 1);
