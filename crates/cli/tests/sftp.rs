@@ -282,9 +282,9 @@ fn what_cannot_be_kept_in_the_cache_is_not_hydrated() {
     host.world.write("tree/a", b"a");
     let at = host.at("tree");
     host.world.run(&["sync", "tree", &at]).ok();
-    for (place, code) in [(host.at("tree/a"), 1), (at, 3)] {
+    for place in [host.at("tree/a"), at] {
         let ran = host.world.run(&["hydrate", "-r", &place, "--wait", "--cache", "cache"]);
-        ran.fails(code, &["tree/a", "cannot be kept", "date and length", "firstbyte cp"]);
+        ran.fails(1, &["tree/a", "cannot be kept", "date and length", "firstbyte cp"]);
     }
 }
 
