@@ -23,7 +23,7 @@ def arrow_filesystem(
     imported by this call.
 
     Args:
-        target_protocol: "s3", "http", "https" or "file".
+        target_protocol: "s3", "gs", "az", "http", "https" or "file".
         cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous,
             access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
 

@@ -26,13 +26,19 @@ from fsspec.utils import isfilelike, stringify_path
 from firstbyte import _native
 from firstbyte._batch import Batch, refuse
 from firstbyte._open import opened
-from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, connect, unknown
+from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, STORE, connect, unknown
 from firstbyte._write import WriteFile
 
 # A write that is larger goes up in parts.
 _SMALL = 8 << 20
 # Objects of which ranges are fetched at once.
 _OBJECTS = 16
+
+# What may stand behind this file system.
+_TARGETS = ("s3", "gs", "az", "http", "https", "file")
+# Options that only S3 has, and those of them that other services have too.
+_OF_S3 = STORE - {"memory"}
+_SHARED = {"s3": _OF_S3, "gs": {"anonymous"}, "az": {"anonymous"}}
 
 # What fsspec itself does with any file system.
 _FSSPEC_OPTIONS = {
@@ -47,19 +53,20 @@ _FSSPEC_OPTIONS = {
 
 
 class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
-    """Objects of S3, of a web server or of a slow mounted file system, through the cache of
-    firstbyte.
+    """Objects of S3, Google Cloud Storage, Azure Blob Storage, a web server or a slow mounted file
+    system, through the cache of firstbyte.
 
     Args:
-        target_protocol: "s3" (also by default), "http", "https" or "file".
+        target_protocol: "s3" (also by default), "gs", "az", "http", "https" or "file".
         target_options: options of the chained file system, the same as below.
         storage_options: those of `firstbyte.open`, and as other file systems call them `key`,
             `secret`, `token`, `anon`, `endpoint` and `client_kwargs` (a dict with `endpoint_url`,
             `region_name`, `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`). Those
-            given here go before those of the chained file system.
+            given here go before those of the chained file system. Google and Azure have
+            `anonymous` alone of those that are about S3; other targets have none of them.
 
     Raises:
-        TypeError: if there is no such option.
+        TypeError: if there is no such option, or the target has it not.
         ValueError: if an option cannot be used, or is given twice with different values.
     """
 
@@ -78,8 +85,11 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         options = _options_of(target_options or {}) | _options_of(given)
         super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
-        if target not in ("s3", "http", "https", "file"):
-            raise ValueError(f"firstbyte: target_protocol should be s3, http, https or file, not {target_protocol!r}")
+        if target not in _TARGETS:
+            raise ValueError(f"firstbyte: target_protocol should be one of {', '.join(_TARGETS)}, not {target_protocol!r}")
+        for name in options:
+            if name in _OF_S3 - _SHARED.get(target, set()):
+                raise TypeError(f"firstbyte: the option {name!r} is of s3, and the target is {target}")
         self.target_protocol = target
         if target == "file":
             self.root_marker = "/"

@@ -156,7 +156,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     page.keyboard.press("Enter")
     expect(row(page, "sub folder")).to_have_count(0)
     assert not (data / "sub folder").exists()
-    tab_to(page, button("Undo"))
+    tab_to(page, button("Undo: delete sub folder"))
     page.keyboard.press("Enter")
     settled("sub folder")
     assert (data / "sub folder" / "inner.txt").read_text() == "inner"
@@ -174,6 +174,30 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     with page.expect_navigation():
         page.keyboard.press("Enter")
     assert page.url.endswith("/data/sub%20folder/")
+
+
+def test_deletions_are_undone_after_other_changes_the_latest_first(serve, opened, directory):
+    page, data = opened(DESKTOP), directory / "data"
+    open_directory(page, f"{serve('--write').url}/data/", 7)
+
+    def delete(name):
+        row(page, name).locator("input").check()
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.locator("#ask-yes").click()
+        expect(row(page, name)).to_have_count(0)
+
+    delete("notes.txt")
+    page.get_by_role("button", name="New folder").click()
+    page.keyboard.type("made since")
+    page.keyboard.press("Enter")
+    expect(row(page, "made since")).to_be_visible()
+    delete("picture.png")
+    page.get_by_role("button", name="Undo: delete picture.png").click()
+    expect(row(page, "picture.png")).to_be_visible()
+    page.get_by_role("button", name="Undo: delete notes.txt").click()
+    expect(row(page, "notes.txt")).to_be_visible()
+    expect(page.locator("#undo")).to_be_hidden()
+    assert (data / "notes.txt").exists() and (data / "picture.png").exists()
 
 
 def test_a_name_that_is_taken_is_said_in_the_dialog_and_changes_nothing(serve, opened, directory):

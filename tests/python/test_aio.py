@@ -231,6 +231,31 @@ def test_a_cancelled_listing_ends(monkeypatch):
         assert time.monotonic() - began < 4 * 3 + PROMISED
 
 
+def test_an_iterator_whose_step_was_cancelled_says_so_and_one_that_was_closed_has_ended(ours):
+    locations = [ours.put(f"aio-steps/{number}", b"%d" % number) for number in range(3)]
+
+    async def cancelled(server, url):
+        keys = {"access_key_id": "k", "secret_access_key": "s", "region": "us-east-1"}
+        steps = firstbyte.aio.walk("s3://bucket/x", endpoint_url=url, **keys)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(steps), 0.5)
+        # It has lost its place: going on, or an end, would hide entries.
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="cancelled"):
+                await anext(steps)
+        await steps.aclose()
+
+    async def closed():
+        steps = firstbyte.aio.iter_many(locations, **ours.options)
+        assert await anext(steps) == b"0"
+        await steps.aclose()
+        assert [content async for content in steps] == []
+
+    with stalling() as (server, url):
+        asyncio.run(cancelled(server, url))
+    asyncio.run(closed())
+
+
 def test_a_write_whose_task_is_cancelled_leaves_what_was_there(store):
     store.put("cancelled", b"old")
 

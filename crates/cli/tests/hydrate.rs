@@ -74,6 +74,20 @@ fn directories_and_patterns_are_taken_whole_and_a_directory_only_with_recursive(
 }
 
 #[test]
+fn local_paths_are_found_however_they_are_written() {
+    let world = World::new();
+    world.write("tree/a", b"content");
+    hydrate(&world, &["-r", "tree"]).ok();
+    let whole = world.path("tree").display().to_string();
+    for path in ["tree", "tree/", "./tree", "tree/*", &whole] {
+        assert_eq!(status(&world, &["-r", path]).len(), 1, "{path}");
+    }
+    assert!(status(&world, &["-r", "tre"]).is_empty());
+    world.run(&["release", "--cache", "cache", "-r", "tree"]).ok();
+    assert!(status(&world, &[]).is_empty());
+}
+
+#[test]
 fn what_is_missing_is_named_and_the_rest_is_brought() {
     let server = S3::ours();
     let world = world(&server);

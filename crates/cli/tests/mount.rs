@@ -79,6 +79,8 @@ fn what_cannot_be_mounted_is_one_clear_line_and_leaves_nothing() {
     place.world.write("file", b"");
     place.world.run(&["mount", "nothing", "mnt"]).fails(1, &["nothing", "not found"]);
     place.world.run(&["mount", "src", "nodir"]).fails(1, &["nodir", "no such directory", "mkdir"]);
+    let object = ["nodir", "no such directory", "src/x is an object", "only file"];
+    place.world.run(&["mount", "src/x", "nodir"]).fails(1, &object);
     place.world.run(&["mount", "src", "file"]).fails(1, &["file", "not a directory"]);
     place.world.run(&["mount", "ftp://host/", "mnt"]).fails(2, &["ftp", "unknown scheme"]);
     place.world.run(&["mount", "src", "mnt", "--metrics", "nonsense"]).fails(2, &["--metrics nonsense"]);

@@ -277,6 +277,18 @@ fn objects_of_a_bucket_are_compared_by_the_time_that_was_copied() {
 }
 
 #[test]
+fn what_cannot_be_kept_in_the_cache_is_not_hydrated() {
+    let host = Host::new();
+    host.world.write("tree/a", b"a");
+    let at = host.at("tree");
+    host.world.run(&["sync", "tree", &at]).ok();
+    for place in [host.at("tree/a"), at] {
+        let ran = host.world.run(&["hydrate", "-r", &place, "--wait", "--cache", "cache"]);
+        ran.fails(1, &["tree/a", "cannot be kept", "date and length", "firstbyte cp"]);
+    }
+}
+
+#[test]
 fn it_is_mounted_for_reading() {
     let host = Host::new();
     let content = bytes(9, 3 << 20);

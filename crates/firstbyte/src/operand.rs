@@ -1,5 +1,6 @@
 //! Parses an operand of a verb: one location, or the names below a location that match a pattern.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -155,12 +156,23 @@ impl Glob {
 /// The name of a location below another; empty for the same one, `None` if it lies elsewhere.
 #[must_use]
 pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
-    let (root, text) = (root.to_string(), location.to_string());
+    let (root, text) = (absolute(root).to_string(), absolute(location).to_string());
     if text == root {
         return Some(Vec::new());
     }
     let root = format!("{}/", root.trim_end_matches('/'));
     text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
+}
+
+/// A path from the root on, as the cache names files.
+fn absolute(location: &Location) -> Cow<'_, Location> {
+    match location {
+        Location::Local(path) if path.is_relative() => {
+            // Without a current directory nothing lies below it.
+            Cow::Owned(Location::Local(std::path::absolute(path).unwrap_or_else(|_| path.clone())))
+        }
+        other => Cow::Borrowed(other),
+    }
 }
 
 #[cfg(test)]

@@ -64,6 +64,15 @@ pub enum Error {
         /// The object.
         location: String,
     },
+    /// The server identifies the content by its date and length alone, so nothing of it is kept
+    /// when it is not open.
+    #[error(
+        "{location}: cannot be kept: its server identifies it by date and length alone; copy it with `firstbyte cp`"
+    )]
+    NotKept {
+        /// The object.
+        location: String,
+    },
     /// The cache directory cannot be used.
     #[error("{}: {what}: {source}", shown(path))]
     Cache {

@@ -20,6 +20,10 @@ use crate::fork::Own;
 /// The engines of this process, by what they were made from.
 static ENGINES: Mutex<BTreeMap<String, Own<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
 
+/// The beginnings of the variables in which stores find endpoints and credentials.
+const SERVICES: [&str; 7] =
+    ["AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA_", "IDENTITY_", "STORAGE_EMULATOR_"];
+
 /// What is read through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cached {
@@ -86,11 +90,11 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         }
     }
     let secrets = keys.apply(&mut all)?;
-    // An engine asks AWS's places once: another profile or key in the environment is another
+    // An engine looks for credentials once: another profile or key in the environment is another
     // engine.
-    let mut aws: Vec<_> = std::env::vars_os().filter(|(name, _)| is_aws(name)).collect();
-    aws.sort();
-    let key = format!("{all:?} {aws:?} {secrets}");
+    let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
+    found.sort();
+    let key = format!("{all:?} {found:?} {secrets}");
     Ok(Client { route: Arc::new(Route { options: all, cached, key }) })
 }
 
@@ -130,8 +134,8 @@ impl GivenKeys {
     }
 }
 
-fn is_aws(name: &std::ffi::OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b"AWS_")
+fn is_of_service(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| SERVICES.iter().any(|service| name.starts_with(service)))
 }
 
 /// Ends the engines of this process, as it ends.

@@ -3,8 +3,9 @@
 //! An archive that has its end (two empty blocks) is whole: every file in it is one version, with
 //! the length that its head announces. If a file changes while it is read, the answer breaks off.
 //! Names are those of entries below the archive's directory. Links to files are stored as the
-//! files, and links to directories are left out, as in recursive listings. One piece is held in
-//! memory, and no thread while the client reads it.
+//! files, and links to directories are left out, as in recursive listings. However deep the
+//! directory is, an archive holds one piece in memory and few open files, and no thread while the
+//! client reads it.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -23,7 +24,7 @@ use rustix::fs::OFlags;
 
 use crate::auth::{Access, Rights};
 use crate::config::Buckets;
-use crate::directory::{Kind, Reader};
+use crate::directory::{Kind, Position, Reader};
 use crate::refusal::{failure, not_found};
 use crate::request::{Request, query_pairs};
 use crate::response::{Body, Response, attachment};
@@ -32,6 +33,9 @@ use crate::site::Site;
 
 /// Bytes that are read and sent at once. Each slow client holds so many.
 const PIECE: usize = 64 << 10;
+
+/// Directories that are held open, innermost ones. Those above are opened again when they go on.
+const OPEN_LEVELS: usize = 8;
 
 /// The name of an entry that holds the next one's name.
 const LONG_NAME: &[u8] = b"././@LongLink";
@@ -104,8 +108,39 @@ struct Item {
 
 /// A directory being read, and the beginning of its entries' names.
 struct Level {
-    reader: Reader,
+    path: EntryPath,
+    state: LevelState,
     prefix: Vec<u8>,
+}
+
+enum LevelState {
+    Open(Reader),
+    Closed(Position),
+}
+
+impl Level {
+    fn open(root: &Root, path: &EntryPath, access: &Access, prefix: Vec<u8>) -> io::Result<Self> {
+        let state = LevelState::Open(Reader::open_for(root, path, access)?);
+        Ok(Self { path: path.clone(), state, prefix })
+    }
+
+    /// The reader, where it stood.
+    fn reader(&mut self, root: &Root, access: &Access) -> io::Result<&mut Reader> {
+        if let LevelState::Closed(position) = self.state {
+            self.state = LevelState::Open(Reader::resume(root, &self.path, access, position)?);
+        }
+        match &mut self.state {
+            LevelState::Open(reader) => Ok(reader),
+            LevelState::Closed(_) => unreachable!("it was opened above"),
+        }
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if let LevelState::Open(reader) = &self.state {
+            self.state = LevelState::Closed(reader.position()?);
+        }
+        Ok(())
+    }
 }
 
 impl Archive {
@@ -132,7 +167,7 @@ impl Archive {
             _ if !names.is_empty() => {}
             Some(name) => asked.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
             None => {
-                levels.push(Level { reader: Reader::open_for(&root, path, &access)?, prefix: Vec::new() })
+                levels.push(Level::open(&root, path, &access, Vec::new())?);
             }
         }
         Ok(Self { root, access, asked, levels, content: None, has_end: false })
@@ -161,15 +196,23 @@ impl Archive {
     }
 
     fn next_item(&mut self) -> io::Result<Option<Item>> {
-        while let Some(Level { reader, prefix }) = self.levels.last_mut() {
+        while let Some(level) = self.levels.last_mut() {
+            let reader = match level.reader(&self.root, &self.access) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.levels.pop();
+                    continue;
+                }
+                reader => reader?,
+            };
             let Some(entry) = reader.next() else {
                 self.levels.pop();
                 continue;
             };
             let entry = entry?;
             if entry.kind != Kind::LinkedDirectory {
-                let name = [prefix.as_slice(), entry.name.as_bytes()].concat();
-                return Ok(Some(Item { path: self.access.entering(reader.path_of(&entry.name)), name }));
+                let path = self.access.entering(reader.path_of(&entry.name));
+                let name = [level.prefix.as_slice(), entry.name.as_bytes()].concat();
+                return Ok(Some(Item { path, name }));
             }
         }
         Ok(self.asked.pop_front())
@@ -187,9 +230,13 @@ impl Archive {
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             if self.access.reaches(&path.as_directory()) {
-                let reader = Reader::open_for(&self.root, &path, &self.access)?;
+                let prefix = [name.as_slice(), b"/"].concat();
+                let level = Level::open(&self.root, &path, &self.access, prefix)?;
                 write_head(buffer, &name, &metadata)?;
-                self.levels.push(Level { reader, prefix: [name.as_slice(), b"/"].concat() });
+                self.levels.push(level);
+                if let Some(above) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+                    self.levels[above].close()?;
+                }
             }
         } else if metadata.is_file() && self.access.allows(Rights::Read, path.as_bytes()) {
             write_head(buffer, &name, &metadata)?;
@@ -264,4 +311,39 @@ fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Res
     builder.append(&header, io::empty())?;
     *buffer = std::mem::take(builder.get_mut());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deep_directory_is_archived_whole_with_few_open_files() {
+        const DEPTH: usize = 60;
+        let directory = tempfile::tempdir().unwrap();
+        let mut expected = Vec::new();
+        let mut below = String::new();
+        for _ in 0..DEPTH {
+            for name in ["a", "m", "z"] {
+                std::fs::write(directory.path().join(format!("{below}{name}")), name).unwrap();
+                expected.push(format!("{below}{name}"));
+            }
+            below.push_str("down/");
+            std::fs::create_dir(directory.path().join(&below)).unwrap();
+            expected.push(below.trim_end_matches('/').to_owned());
+        }
+        let root = Root::open(directory.path()).unwrap();
+        let mut archive = Archive::open(root, &EntryPath::default(), &[], Access::Everyone).unwrap();
+        let (mut found, mut deepest) = (Vec::new(), 0);
+        while let Some(item) = archive.next_item().unwrap() {
+            found.push(String::from_utf8(item.name.clone()).unwrap());
+            archive.begin(item, &mut Vec::new()).unwrap();
+            let open = archive.levels.iter().filter(|level| matches!(level.state, LevelState::Open(_)));
+            assert!(open.count() <= OPEN_LEVELS);
+            deepest = deepest.max(archive.levels.len());
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!((found, deepest), (expected, DEPTH + 1));
+    }
 }

@@ -35,12 +35,22 @@ pub(crate) enum Kind {
     LinkedDirectory,
 }
 
+/// Where a reader of a directory stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// Device and inode.
+    directory: (u64, u64),
+    offset: i64,
+}
+
 /// A directory being read: iterates over its visible entries, in the file system's order. Blocking.
 #[derive(Debug)]
 pub(crate) struct Reader {
     root: Root,
     path: EntryPath,
     entries: Dir,
+    /// The offset behind the last entry, as the file system counts.
+    offset: i64,
     /// Shows only what these rights allow reading, and the directories that lead there. `None`:
     /// shows everything.
     shown_to: Option<Access>,
@@ -50,7 +60,7 @@ impl Reader {
     /// Opens the directory `path`.
     pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
-        Ok(Self { root: root.clone(), path: path.clone(), entries, shown_to: None })
+        Ok(Self { root: root.clone(), path: path.clone(), entries, offset: 0, shown_to: None })
     }
 
     /// Opens the directory `path`. The reader shows only what `access` may read, and the
@@ -58,6 +68,31 @@ impl Reader {
     pub(crate) fn open_for(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Self> {
         let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then(|| access.clone());
         Ok(Self { shown_to, ..Self::open(root, path)? })
+    }
+
+    /// Where it stands, so that it may be closed and [resumed](Self::resume).
+    pub(crate) fn position(&self) -> io::Result<Position> {
+        let found = self.entries.stat()?;
+        Ok(Position { directory: (found.st_dev, found.st_ino), offset: self.offset })
+    }
+
+    /// Opens the directory `path` for `access` where an earlier reader of it stood.
+    ///
+    /// # Errors
+    /// Also if it is another directory now.
+    pub(crate) fn resume(
+        root: &Root,
+        path: &EntryPath,
+        access: &Access,
+        position: Position,
+    ) -> io::Result<Self> {
+        let mut reader = Self::open_for(root, path, access)?;
+        if reader.position()?.directory != position.directory {
+            return Err(io::Error::other(format!("{path} changed while it was read")));
+        }
+        reader.entries.seek(position.offset)?;
+        reader.offset = position.offset;
+        Ok(reader)
     }
 
     /// Whether the entry `name` may be shown, judged by its name and, once it is known, its `kind`.
@@ -107,6 +142,7 @@ impl Iterator for Reader {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error.into())),
             };
+            self.offset = entry.offset();
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." || is_hidden(name) {
                 continue;

@@ -193,6 +193,7 @@ impl Http {
                 target: at.target.clone(),
                 headers,
                 payload: call.payload,
+                work: 0,
                 cancel: &cancel,
                 throttle: &call.throttle,
             };

@@ -5,6 +5,7 @@
 
 use std::io::ErrorKind;
 use std::mem::take;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,9 @@ use crate::{
 /// Concurrent requests of 1,000 keys each, unless the settings fix the concurrency. A server takes
 /// many times a round trip for one.
 const DELETERS: usize = 8;
+/// Concurrent requests of the listing, at most. A page takes a server less time than deleting its
+/// keys, and some servers begin a listing of their own for each range of ours.
+const LISTERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// What to delete.
 pub struct Removal<'a> {
@@ -113,7 +117,7 @@ impl Removal<'_> {
             order,
             links: Links::Report,
             directories: Directories::Listed,
-            requests: Some(scope.settings.listing_requests()),
+            requests: Some(scope.settings.listing_requests().min(LISTERS)),
             ..ListOptions::default()
         }
     }

@@ -68,7 +68,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// The store itself notices a silence: a write is many requests, each with its reply.
+    /// The store itself notices a silence: a write is many requests, each with its reply, or one
+    /// that lasts as long as the object is large.
     pub(crate) fn left_to_store(&self) {
         self.in_flight.paused();
     }

@@ -1,7 +1,8 @@
 //! Trees between local directories: what is copied, what is left alone, what is deleted.
 
 use std::path::Path;
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use firstbyte_location::Location;
@@ -136,6 +137,36 @@ fn several_objects_are_compared_at_once() {
     let strict = engine(Settings { compare: Compare::Checksum, ..Settings::default() });
     let summary = strict.sync(&Tree { source, ..tree(to.path(), to.path()) }, Extras::Keep, &Silent).unwrap();
     assert_eq!((summary.skipped, summary.objects, summary.failures), (3, 0, 0), "{:?}", summary.failed);
+}
+
+#[test]
+fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
+    // So many that one of their writes may be sent again.
+    const SMALL: usize = 120;
+    let (small, large) = (Gathering::default(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&large);
+    let server = Scripted::start(move |_, head| {
+        if head.starts_with("PUT /large ") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            small.join(SMALL + 1);
+            std::thread::sleep(Duration::from_secs(2));
+        } else if head.starts_with("PUT ") {
+            small.join(0);
+        } else {
+            return Reply::answer("404 Not Found", &[], b"");
+        }
+        Reply::answer("201 Created", &[], b"")
+    });
+    let from = scratch();
+    for index in 0..SMALL {
+        std::fs::write(from.path().join(format!("{index:03}")), bytes(index as u64, 100)).unwrap();
+    }
+    std::fs::write(from.path().join("large"), bytes(1, 9 << 20)).unwrap();
+    let destination = Location::parse(format!("{}/", server.url()).as_ref()).unwrap();
+    let to = Tree { destination, ..tree(from.path(), from.path()) };
+    let summary = engine(Settings::default()).copy_tree(&to, &Silent).unwrap();
+    assert_eq!((summary.objects, summary.failures), (SMALL as u64 + 1, 0), "{:?}", summary.failed);
+    assert_eq!(large.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -367,6 +367,30 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_is_over_is_named_no_more_however_it_ended() {
+        let bar = Bar { shared: Arc::default(), thread: None };
+        bar.shared.lock().facts = facts();
+        let location =
+            |name: &str| Location::parse(format!("http://user:word@host/{name}").as_ref()).unwrap();
+        ["done", "given-up", "moving"].iter().for_each(|name| bar.started(&location(name), 9));
+        bar.finished(&location("done"));
+        // As a failure names it.
+        bar.failed(&location("given-up").to_string());
+        let names = bar.shared.lock().lines(60);
+        assert_eq!(names.lines().nth(1), Some("moving"), "{names}");
+    }
+
+    #[test]
+    fn a_text_is_cut_to_its_columns_and_not_to_its_characters() {
+        assert_eq!(cut("abcdefgh", 8), "abcdefgh");
+        assert_eq!(cut("abcdefghi", 8), "abcde...");
+        // A character of these may take two columns.
+        assert_eq!(cut("\u{6f22}\u{5b57}", 4), "\u{6f22}\u{5b57}");
+        assert_eq!(cut("\u{6f22}\u{5b57}\u{6f22}\u{5b57}\u{6f22}", 8), "\u{6f22}\u{5b57}...");
+        assert_eq!(cut("a\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 8), "a\u{6f22}\u{5b57}...");
+    }
+
+    #[test]
     fn times_are_for_people() {
         assert_eq!(
             (duration(59), duration(61), duration(7260)),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte_hydrate::{Hydrator, Settings};
-use firstbyte_location::{Location, shown, units};
+use firstbyte_location::{Kind, Location, shown, units};
 use firstbyte_mount::{Access, Mount, Occupied, Options};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -172,7 +172,8 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();
     let reported = Arc::new(AtomicBool::new(false));
     end_by_signals(&slot, &reported)?;
-    let prepared = Mount::prepare(store, engine, &location, &args.directory, &options)?;
+    let prepared = Mount::prepare(store.clone(), engine, &location, &args.directory, &options)
+        .map_err(|error| explained(error, &store, &location))?;
     let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mount = Arc::new(prepared.attach()?);
     *held = Some(Arc::clone(&mount));
@@ -197,6 +198,17 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     mount.wait()?;
     // Unmounting it is the only way it ends, so a signal is no interruption.
     told.map(|()| Exit::Done)
+}
+
+/// An error, which says of a missing directory what it would show if that is a single object.
+fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
+    let is_missing = matches!(error, firstbyte_mount::Error::NoDirectory { .. });
+    let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != Kind::Directory);
+    let error = Error::from(error);
+    if is_missing && is_object() {
+        return error.advise(format!("{location} is an object, and would be the only file in it"));
+    }
+    error
 }
 
 /// Unmounts what is in `slot` when a signal comes, or ends the process if nothing is mounted yet.

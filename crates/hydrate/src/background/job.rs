@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, Strength};
 use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
 use super::files::{JobFile, JobState, Progress};
@@ -144,6 +144,11 @@ fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidat
             return None;
         }
     };
+    // Only what a reader has open stays, and only as long.
+    if version.version.strength() != Strength::Strong && Arc::strong_count(&version) == 1 {
+        job.fail(Failure { error: Error::NotKept { location: location.to_string() }, location });
+        return None;
+    }
     let whole = ByteRange::new(0, version.size());
     let bytes = wanted.range.map_or(whole, |range| range.intersect(whole));
     let blocks = blocks_of(bytes);

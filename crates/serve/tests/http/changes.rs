@@ -1,9 +1,11 @@
 //! Folders, renames and deletions from the page, and the trash.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use firstbyte_serve::{Authentication, Buckets, Keys, Writing};
@@ -212,6 +214,45 @@ fn the_trash_expires_while_the_server_runs() {
         assert!(begun.elapsed() < Duration::from_secs(60), "after a minute it is still there");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn what_was_in_a_private_directory_is_private_in_the_trash() {
+    let fixture = planted();
+    let bucket = fixture.directory.path().join("bucket");
+    std::fs::set_permissions(bucket.join("sub"), Permissions::from_mode(0o700)).unwrap();
+    // Its own mode lets everyone read it.
+    let id = delete(&fixture, "/bucket/sub/", "deep");
+    let kept = bucket.join(".firstbyte/trash").join(id);
+    assert_eq!(std::fs::metadata(kept).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn what_cannot_be_removed_from_the_trash_keeps_nothing_else_there() {
+    let fixture = serve(|config| config.limits.abandoned = Duration::from_millis(500));
+    let bucket = fixture.directory.path().join("bucket");
+    let mounted = bucket.join("held/mounted");
+    std::fs::create_dir_all(&mounted).unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "mounts take root");
+    run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&mounted));
+    std::fs::write(mounted.join("precious"), "x").unwrap();
+    let held = bucket.join(".firstbyte/trash").join(delete(&fixture, "/bucket/", "held"));
+    let kept = held.join("entry/mounted");
+    let trash: Vec<_> = (0..9)
+        .map(|number| {
+            let name = format!("other-{number}");
+            std::fs::write(bucket.join(&name), "x").unwrap();
+            bucket.join(".firstbyte/trash").join(delete(&fixture, "/bucket/", &name))
+        })
+        .collect();
+    let begun = Instant::now();
+    while trash.iter().any(|entry| entry.exists()) && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let precious = std::fs::read_to_string(kept.join("precious"));
+    run(Command::new("umount").arg(&kept));
+    assert!(trash.iter().all(|entry| !entry.exists()), "after a minute some are still there");
+    assert_eq!(precious.unwrap(), "x");
 }
 
 #[test]

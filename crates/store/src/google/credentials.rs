@@ -52,6 +52,10 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn place(&self, options: &Options) -> Result<&Place> {
+        if let Signing::Keys(_) = options.signing {
+            let why = "is for S3; Google's credentials are found as its own clients find them".to_owned();
+            return Err(Error::Options { what: "an access key".to_owned(), why });
+        }
         self.place.get_or_init(|| find_place(options)).as_ref().map_err(|url| Error::Options {
             what: "STORAGE_EMULATOR_HOST".to_owned(),
             why: format!("`{}` is not an endpoint; write http://HOST:PORT", redacted(url)),
@@ -65,10 +69,6 @@ impl Identity {
         client: &Arc<Client>,
         cancel: &Cancel,
     ) -> Result<String> {
-        if let Signing::Keys(_) = client.options.signing {
-            let why = "is for S3; Google's credentials are found as its own clients find them".to_owned();
-            return Err(Error::Options { what: "an access key".to_owned(), why });
-        }
         self.tokens.header(|| fetch(object, client, cancel))
     }
 

@@ -124,6 +124,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 target,
                 headers,
                 payload: call.payload,
+                work: 0,
                 cancel: &cancel,
                 throttle: &call.throttle,
             };

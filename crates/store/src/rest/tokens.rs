@@ -88,6 +88,7 @@ pub(crate) fn ask_for_token(
         target: call.target(),
         headers,
         payload: Payload::Bytes(body.unwrap_or_default().as_bytes()),
+        work: 0,
         cancel,
         throttle: &Throttle::default(),
     };

@@ -65,6 +65,8 @@ pub(super) struct Call<'a> {
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
+    /// See [`Request::work`].
+    work: u64,
     cancel: &'a Cancel,
     throttle: Throttle,
 }
@@ -72,7 +74,7 @@ pub(super) struct Call<'a> {
 impl<'a> Call<'a> {
     fn new(operation: Operation, object: &'a ObjectLocation, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
-        Self { operation, object, query, headers, payload, cancel, throttle: Throttle::default() }
+        Self { operation, object, query, headers, payload, work: 0, cancel, throttle: Throttle::default() }
     }
 
     fn header(&mut self, name: &str, value: impl Into<String>) {
@@ -193,6 +195,7 @@ impl S3 {
             target: address.target(&call.object.key, &call.query),
             headers: call.headers.clone(),
             payload: call.payload,
+            work: call.work,
             cancel: &cancel,
             throttle: &call.throttle,
         };

@@ -72,6 +72,7 @@ impl S3 {
         let cancel = Cancel::new();
         let mut call = part_call(Operation::UploadPartCopy, object, id, number, &cancel);
         write::copy_from(&mut call, source, version);
+        call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
         let copied = self
             .store_inside(&call, "CopyPartResult")
@@ -124,13 +125,15 @@ impl S3 {
         let mut call = Call::new(Operation::CompleteMultipartUpload, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
+        let size = parts.iter().map(|part| part.size).sum();
+        // Some services join the parts now.
+        call.work = size;
         call.header("content-type", "application/xml");
         call.headers.extend(options.precondition.header());
         if let Some(whole) = &whole {
             call.header(CRC_HEADER, whole.to_base64());
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
-        let size = parts.iter().map(|part| part.size).sum();
         let (head, stored) = match self.store_inside(&call, "CompleteMultipartUploadResult") {
             Err(Error::Server { code, .. }) if code == "NoSuchUpload" && whole.is_some() => {
                 return self.completed_before(object, id, whole.as_ref());

@@ -98,6 +98,7 @@ impl S3 {
             target: call.path.to_owned(),
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
             payload: Payload::Bytes(call.body),
+            work: 0,
             cancel: &cancel,
             throttle: &Throttle::default(),
         };

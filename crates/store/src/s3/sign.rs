@@ -152,6 +152,7 @@ mod tests {
             target: target.to_owned(),
             headers: vec![("range".to_owned(), "bytes=0-1".to_owned())],
             payload: Payload::Bytes(b""),
+            work: 0,
             cancel: &cancel,
             throttle: &firstbyte_pacing::Throttle::default(),
         };

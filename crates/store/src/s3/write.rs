@@ -56,6 +56,7 @@ impl S3 {
     ) -> Result<Written> {
         let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
         copy_from(&mut call, source, version);
+        call.work = version.size.unwrap_or_default();
         if options.metadata == Metadata::default() {
             self.keep(&mut call);
         } else {

@@ -43,6 +43,9 @@ use pool::Pool;
 use proxy::Routes;
 use tls::Tls;
 
+/// Bytes a second that the slowest server is expected to hash, copy and sync.
+const SLOW_WORK: u64 = 8 << 20;
+
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -277,6 +280,8 @@ impl Exchange<'_> {
             }
             _ => self.read_head(&mut connection, wait),
         };
+        let work = if sent.is_ok() { self.working_time() } else { Duration::ZERO };
+        let deadline = client.options.read_deadline + work;
         let head = match (sent, head) {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
@@ -292,7 +297,6 @@ impl Exchange<'_> {
                     false => Fault::Other,
                 };
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                let deadline = client.options.read_deadline;
                 let error = connection::classify(&error, request.place, request.cancel, deadline);
                 return Err(Failed { error, fault });
             }
@@ -308,29 +312,39 @@ impl Exchange<'_> {
     }
 
     /// Reads the head within `wait`, or within the whole deadline if the endpoint responds to other
-    /// requests meanwhile.
+    /// requests meanwhile. Both are longer by the time that the server may work on the bytes.
     fn read_head(
         &self,
         connection: &mut Connection,
         wait: Duration,
     ) -> std::result::Result<Head, response::HeadError> {
-        let deadline = self.client.options.read_deadline;
+        let usual = self.client.options.read_deadline;
         let place = self.request.place;
-        let wait = wait.max(outage::LEAST_WAIT);
+        let work = self.working_time();
+        let (deadline, mut wait) = (usual + work, wait.max(outage::LEAST_WAIT) + work);
         if wait + outage::LEAST_WAIT >= deadline {
-            return Head::read(connection, place);
+            if work.is_zero() {
+                return Head::read(connection, place);
+            }
+            wait = deadline;
         }
         let io = response::HeadError::Io;
         connection.socket.set_read_timeout(Some(wait)).map_err(io)?;
         let mut head = Head::read(connection, place);
         if matches!(&head, Err(response::HeadError::Io(error)) if connection::timed_out(error))
+            && wait < deadline
             && self.endpoint.answered_since(&self.admitted)
         {
             connection.socket.set_read_timeout(Some(deadline - wait)).map_err(io)?;
             head = Head::read(connection, place);
         }
-        connection.socket.set_read_timeout(Some(deadline)).map_err(io)?;
+        connection.socket.set_read_timeout(Some(usual)).map_err(io)?;
         head
+    }
+
+    /// The time that the server may take to hash, copy and sync the bytes before it responds.
+    fn working_time(&self) -> Duration {
+        Duration::from_secs((self.request.payload.length() + self.request.work) / SLOW_WORK)
     }
 
     /// The treatment of a connection after the response.

@@ -47,6 +47,8 @@ pub(crate) struct Request<'a> {
     /// Headers except `Host` and `Content-Length`, which are added here.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
+    /// Bytes besides the payload that the server handles before it responds: a copy inside it.
+    pub(crate) work: u64,
     pub(crate) cancel: &'a Cancel,
     /// The rate limit of the response body or the payload.
     pub(crate) throttle: &'a Throttle,

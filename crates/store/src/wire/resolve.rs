@@ -14,6 +14,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use super::{Failed, Origin};
 use crate::{Cancel, Error, KEEP_IDLE, LOOK, Options};
 
+/// Time without a byte, after which a probe asks whether the host is there, and between probes.
+const KEEPALIVE: Duration = Duration::from_secs(6);
+/// Probes without an answer after which the connection is lost: half a minute in total.
+const KEEPALIVES: u32 = 4;
+
 /// Addresses, and when they were resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
 
@@ -145,5 +150,10 @@ fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(options.read_deadline))?;
     socket.set_write_timeout(Some(options.read_deadline))?;
+    // A host that is gone while its work is waited for.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
     Ok(socket)
 }

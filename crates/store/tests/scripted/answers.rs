@@ -3,8 +3,9 @@
 
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::{ByteRange, Kind, Version};
-use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Result};
+use firstbyte_location::{ByteRange, Kind, Location, Version};
+use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Store};
+use firstbyte_testkit::{Reply, Scripted};
 
 use crate::server::{DEADLINE, Server, Step, part, refusal, whole};
 
@@ -203,10 +204,26 @@ fn an_upload_is_retried_if_the_server_is_busy() {
 }
 
 #[test]
+fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
+    let server = Scripted::start(|_, _| {
+        std::thread::sleep(2 * DEADLINE);
+        Reply::answer("200 OK", &["ETag: \"e\""], b"")
+    });
+    let options = Options { read_deadline: DEADLINE, retries: 0, ..Options::default() };
+    let store = Store::new(options).unwrap();
+    let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
+    let payload = vec![7; 16 << 20];
+    store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
+    // Of a few bytes there is nothing to work on.
+    let error = store.put(&at, Payload::Bytes(b"few"), &PutOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::TimedOut { after, .. } if after == DEADLINE), "{error}");
+}
+
+#[test]
 fn the_password_of_a_url_is_sent_and_not_shown() {
     let server = Server::start(vec![Step::Close(refusal("401 Unauthorized", "", ""))]);
     let text = format!("http://user:secret@{}/x", server.address());
-    let location = firstbyte_location::Location::parse(text.as_ref()).unwrap();
+    let location = Location::parse(text.as_ref()).unwrap();
     let error = server.store().get(&location, &Get::default()).err().unwrap();
     assert!(matches!(error, Error::Denied { .. }) && !error.to_string().contains("secret"), "{error}");
     assert!(server.heads()[0].contains("authorization: Basic dXNlcjpzZWNyZXQ=\r\n"));

@@ -46,7 +46,9 @@ pub(crate) fn put(
 ) -> Result<Written> {
     requester.request(Wait::write(size), None, |attempt, _| {
         let options = PutOptions { sending: attempt.sending(), ..options.clone() };
-        if matches!(destination, Location::Sftp(_)) {
+        // A web server takes any object in one request, and may work on it before it answers.
+        let is_long = Wait::write(size) == Wait::Write;
+        if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
             attempt.left_to_store();
         }
         let written = attempt.context.store.put(destination, payload, &options)?;

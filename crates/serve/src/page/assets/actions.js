@@ -1,13 +1,18 @@
 // What can be done with entries without writing: download them as one tar file, and look at images and texts.
 'use strict';
 
+// Ways back, each { label, act }; the last one is offered, whatever is said meanwhile, until it is taken.
+const undos = [];
+
 // Says what was done, with a way back where there is one.
 function say(text, undo) {
   find('#done').textContent = text;
-  const button = find('#undo');
-  button.hidden = !undo;
-  button.onclick = undo ?? null;
+  if (undo) undos.push(undo);
+  const button = find('#undo'), last = undos.at(-1);
+  button.hidden = !last;
+  button.textContent = last?.label ?? '';
 }
+find('#undo').addEventListener('click', () => undos.pop().act());
 
 /* ---- download ---- */
 

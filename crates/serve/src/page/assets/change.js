@@ -44,11 +44,12 @@ async function ask(method, url, body) {
   dialog.querySelector('form').addEventListener('submit', async (event) => {
     event.preventDefault();
     yes.disabled = true;
+    const before = undos.length;
     try {
       await act(field.value);
       dialog.close();
       // The button that opened the dialog may be disabled now.
-      (find('#undo').hidden ? scroller : find('#undo')).focus();
+      (undos.length > before ? find('#undo') : scroller).focus();
       changed();
     } catch (error) {
       problem.textContent = error.message;
@@ -83,7 +84,7 @@ async function ask(method, url, body) {
       const { done, failed } = await change('delete', { entries: entries.map((entry) => entry.path) });
       for (const entry of entries) if (done.some((one) => one.entry === entry.path)) picked.delete(entry.href);
       const ids = done.map(({ id }) => id);
-      if (ids.length) say(`Deleted ${ids.length === entries.length ? what : numberFormat.format(ids.length)}; kept in the trash for ${page.kept}.`, () => restore(ids));
+      if (ids.length) say(`Deleted ${ids.length === entries.length ? what : numberFormat.format(ids.length)}; kept in the trash for ${page.kept}.`, wayBack(ids, what));
       if (failed.length) {
         changed();
         throw new Refusal(failed.slice(0, 3).map(({ message }) => message).join('; '));
@@ -91,19 +92,20 @@ async function ask(method, url, body) {
     });
   });
 
-  async function restore(ids) {
+  const wayBack = (ids, what) => ({ label: `Undo: delete ${what}`, act: () => restore(ids, what) });
+
+  // What is not brought back is still in the trash, and can be tried again after earlier deletions.
+  async function restore(ids, what) {
     say('Bringing back …');
     scroller.focus();
     try {
       const { done, failed } = await change('restore', { ids });
-      if (failed.length) {
-        // It is still in the trash.
-        say(`Not brought back: ${failed.slice(0, 3).map(({ message }) => message).join('; ')}`, () => restore(failed.map(({ id }) => id)));
-      } else {
-        say(`Brought back ${numberFormat.format(done.length)}.`);
-      }
+      if (failed.length) undos.unshift(wayBack(failed.map(({ id }) => id), what));
+      say(failed.length ? `Not brought back: ${failed.slice(0, 3).map(({ message }) => message).join('; ')}`
+        : `Brought back ${numberFormat.format(done.length)}.`);
     } catch (error) {
-      say(`Not brought back: ${error.message}`, () => restore(ids));
+      undos.unshift(wayBack(ids, what));
+      say(`Not brought back: ${error.message}`);
     }
     changed();
   }
