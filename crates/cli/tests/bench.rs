@@ -10,7 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::{Outcome, Results, Run};
+use firstbyte_testkit::BUCKET;
 use rustix::process::{Pid, Signal, kill_process};
+use support::servers::S3;
 use support::{Ran, World};
 
 const SLEEPERS: &str = r#"
@@ -315,4 +317,19 @@ fn braces_of_a_target_and_of_a_command_mean_themselves() {
     measured(&["--workload", "seq-read", "--workload", "rand-read"]);
     let count = r#"set -e; test "$(wc -c < {target}/big | awk '{print $1}')" = 5000"#;
     measured(&["--workload", "command", "--", "sh", "-c", count]);
+}
+
+#[test]
+fn an_endpoint_that_is_given_is_that_of_every_command() {
+    let server = S3::ours();
+    fs::write(server.root.join(BUCKET).join("big"), [7; 5000]).unwrap();
+    let world = World::with_s3(&server);
+    let (target, out) = (format!("s3://{BUCKET}/big"), world.path("results.jsonl"));
+    let line = ["-q", "--endpoint-url", &server.url, "bench", "run", &target, "--workload", "open"];
+    let mut command =
+        world.command(&[&line[..], &["--rounds", "1", "--out", out.to_str().unwrap()]].concat());
+    let output = command.env_remove("FIRSTBYTE_ENDPOINT_URL").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", message(&output));
+    let runs = read(&out).unwrap().runs;
+    assert!(!runs.is_empty() && runs.iter().all(|run| run.outcome == Outcome::Ok), "{runs:?}");
 }

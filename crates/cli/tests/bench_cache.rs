@@ -81,19 +81,19 @@ fn an_object_that_was_hydrated() {
     let directory = on_a_disk();
     let (location, cache) = (format!("s3://{BUCKET}/data"), directory.path().join("cache"));
     let env = [
-        ("FIRSTBYTE_ENDPOINT_URL", server.url.as_str()),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
         ("AWS_REGION", "us-east-1"),
     ];
     let env: Vec<(String, String)> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let firstbyte = PathBuf::from(env!("CARGO_BIN_EXE_firstbyte"));
-    let tools = Tools { firstbyte: firstbyte.clone(), env: env.clone() };
+    let options = vec!["--endpoint-url".to_owned(), server.url.clone()];
+    let tools = Tools { firstbyte: firstbyte.clone(), options: options.clone(), env: env.clone() };
     let spec =
         Spec { objects: vec![Object { location: location.clone(), cache: cache.clone() }], ..cold(vec![]) };
     only_the_adversary_is_seen(&spec, &tools, || {
         let mut command = Command::new(firstbyte);
-        command.args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);
+        command.args(&options).args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);
         assert!(command.status().unwrap().success());
     });
 }

@@ -81,7 +81,7 @@ fn is_new(directory: &Path) -> bool {
 /// Runs a verb on an object, and gives what it printed.
 fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String, Error> {
     let mut command = Command::new(&tools.firstbyte);
-    command.arg("--json").args(verb).arg("--cache").arg(&object.cache);
+    command.arg("--json").args(&tools.options).args(verb).arg("--cache").arg(&object.cache);
     if object.location.ends_with('/') {
         command.arg("--recursive");
     }

@@ -41,6 +41,8 @@ pub struct Object {
 pub struct Tools {
     /// The firstbyte program.
     pub firstbyte: PathBuf,
+    /// Global options that it gets: how the objects are reached.
+    pub options: Vec<String>,
     /// Variables that it gets beside those of this process.
     pub env: Vec<(String, String)>,
 }

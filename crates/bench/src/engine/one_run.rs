@@ -202,7 +202,8 @@ impl Scene<'_> {
         let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         let case = self.prepared.env.iter().map(|(name, value)| Ok((text(name), text(value))));
         let env = case.chain(own).collect::<Result<_>>()?;
-        let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env };
+        let options = contender.options(words).map_err(|what| self.wrong(contender, what))?;
+        let tools = Tools { firstbyte: self.settings.firstbyte.clone(), options, env };
         let prepared = cache::prepare(&spec, &tools)?;
         if plan.state == CacheState::Cold {
             self.do_all(std::slice::from_ref(&plan.start), words)?;
