@@ -393,9 +393,8 @@ fn target_of(contender: &Contender, words: &Words) -> Result<Option<String>, Str
 
 /// The endpoint that a contender is given, on its command line or in its environment.
 fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
-    let options = contender.job.as_ref().and_then(|job| job.get("options")?.as_array());
-    let options = options.into_iter().flatten().filter_map(|word| word.as_str());
-    let all: Vec<&str> = options.chain(contender.command.iter().map(String::as_str)).collect();
+    let all: Vec<&str> =
+        contender.job_options().chain(contender.command.iter().map(String::as_str)).collect();
     let after = all.windows(2).find(|pair| pair[0].starts_with("--endpoint")).map(|pair| pair[1]);
     let of_environment = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
     let named =

@@ -197,12 +197,12 @@ impl Scene<'_> {
             ..Spec::default()
         };
         let Some(words) = jobs.first() else { return Err(self.wrong(contender, "no jobs".into())) };
-        let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
+        let filled = |text: &str| words.fill(text).map_err(|what| self.wrong(contender, what));
         let own = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
         let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         let case = self.prepared.env.iter().map(|(name, value)| Ok((text(name), text(value))));
         let env = case.chain(own).collect::<Result<_>>()?;
-        let options = contender.options(words).map_err(|what| self.wrong(contender, what))?;
+        let options = contender.job_options().map(filled).collect::<Result<_>>()?;
         let tools = Tools { firstbyte: self.settings.firstbyte.clone(), options, env };
         let prepared = cache::prepare(&spec, &tools)?;
         if plan.state == CacheState::Cold {

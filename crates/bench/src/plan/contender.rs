@@ -200,13 +200,10 @@ impl Contender {
         Ok(vec![words.fill("{firstbyte}")?, "bench".into(), verb.into(), what.to_string()])
     }
 
-    /// The global options of firstbyte that its job has.
-    ///
-    /// # Errors
-    /// A placeholder has no value.
-    pub(crate) fn options(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
+    /// The global options of firstbyte that its job has. They may have placeholders.
+    pub(crate) fn job_options(&self) -> impl Iterator<Item = &str> {
         let options = self.job.as_ref().and_then(|job| job.get("options")?.as_array());
-        options.into_iter().flatten().filter_map(Value::as_str).map(|option| words.fill(option)).collect()
+        options.into_iter().flatten().filter_map(Value::as_str)
     }
 
     /// The number of its jobs.
