@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 _FIRST = 128 << 10
 # Longest header, as the format's own library has it.
 _LONGEST = 100_000_000
-# Bytes that are read by one call, at least; and calls at once, so that the next is under way when
-# one ends.
-_BATCH = 32 << 20
-_CALLS = 3
+# Bytes that one call reads, at least. Short calls end often, so tensors arrive steadily.
+_BATCH = 8 << 20
+# Calls at once: enough for these bytes, but no more than the most, and at least one that is under
+# way while the next is begun and the last is handed over.
+_AHEAD = 96 << 20
+_MOST_CALLS, _LEAST_CALLS = _AHEAD // _BATCH, 3
 
 # The format's types: bytes of an element, and the type's name in torch and in numpy.
 _TYPES: dict[str, tuple[int, str, str | None]] = {
@@ -161,16 +163,26 @@ def _read(
             raise ValueError(f"{file.name}: ends within its tensors")
         return [(tensor.name, finish) for tensor, (_, finish) in zip(batch, memory)]
 
-    pool = ThreadPoolExecutor(_CALLS)
+    pool = ThreadPoolExecutor(_MOST_CALLS)
     reads = _native.Cancellation()
-    under_way: deque[Future[list[tuple[str, Callable[[], Any]]]]] = deque()
+    under_way: deque[tuple[int, Future[list[tuple[str, Callable[[], Any]]]]]] = deque()
+
+    def is_full() -> bool:
+        ahead = sum(size for size, _ in under_way)
+        return len(under_way) == _MOST_CALLS or (ahead >= _AHEAD and len(under_way) >= _LEAST_CALLS)
+
+    def first() -> Iterator[tuple[str, Any]]:
+        _, call = under_way.popleft()
+        return ((name, finish()) for name, finish in call.result())
+
     try:
         for batch in _batches(tensors):
-            under_way.append(pool.submit(reads.run, read, batch))
-            if len(under_way) == _CALLS:
-                yield from ((name, finish()) for name, finish in under_way.popleft().result())
+            while is_full():
+                yield from first()
+            size = sum(tensor.length for tensor in batch)
+            under_way.append((size, pool.submit(reads.run, read, batch)))
         while under_way:
-            yield from ((name, finish()) for name, finish in under_way.popleft().result())
+            yield from first()
     finally:
         # Where the caller has enough, reads under way end.
         reads.cancel()

@@ -3,6 +3,7 @@
 //! The cached version is opened at the first access, because most files of a directory are never
 //! read. Called by reads, and by fetches to store the blocks they receive.
 
+mod held;
 mod memory;
 
 use std::ops::Range;
@@ -15,11 +16,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
+pub(crate) use held::{Held, Lease};
 pub(crate) use memory::MemoryBlocks;
 
 use crate::Error;
 use crate::block::BLOCK;
-use crate::cache::{Backing, Cache, Cached, Exempt, FetchLease, PinnedBlocks, Stored, Verified};
+use crate::cache::{Backing, Cache, Exempt, PinnedBlocks, Stored, Verified};
 
 /// The cache's result for a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub(crate) enum CacheOutcome {
 /// Whether this process may fetch blocks now.
 pub(crate) enum FetchTurn {
     /// Yes, until this is dropped. There is no lease if other processes cannot see the blocks.
-    Ours { _lease: Option<FetchLease> },
+    Ours { _lease: Option<Lease> },
     /// Another process fetches some of them.
     Theirs,
 }
@@ -45,9 +47,7 @@ pub(crate) struct BlockStore {
     id: u64,
     size: u64,
     cache: Option<(Cache, Location, Version)>,
-    cached: OnceLock<Option<Cached>>,
-    /// The version had no files when room was made for it: until it is opened, no block is cached.
-    is_new: AtomicBool,
+    cached: OnceLock<Option<Held>>,
     /// The store's checksum of the whole object, if the store was asked and has one.
     checksum: OnceLock<Option<Checksum>>,
     /// True if the most recent block was written to the cache.
@@ -73,7 +73,6 @@ impl BlockStore {
             size,
             cache,
             cached: OnceLock::new(),
-            is_new: AtomicBool::new(false),
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
             receives: AtomicBool::new(true),
@@ -84,20 +83,13 @@ impl BlockStore {
     }
 
     /// The version in the cache. `None` without a cache, or if it cannot be used.
-    pub(crate) fn cached(&self) -> Option<&Cached> {
+    pub(crate) fn cached(&self) -> Option<&Held> {
         let open = || {
             let (cache, location, version) = self.cache.as_ref()?;
-            let opened = cache.version(location, version, self.checksum.get().cloned().flatten());
+            let opened = Held::open(cache, location, version, self.checksum.get().cloned().flatten());
             opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
         };
         self.cached.get_or_init(open).as_ref()
-    }
-
-    /// The version in the cache, if it may have blocks. One that is known to be new is left for the
-    /// thread that fetches to make: a job's only thread would be slower than its fetches.
-    fn filled(&self) -> Option<&Cached> {
-        let is_unmade = self.is_new.load(Relaxed) && self.cached.get().is_none();
-        if is_unmade { None } else { self.cached() }
     }
 
     /// Copies the contiguous bytes present from `offset`. Returns their number.
@@ -129,7 +121,7 @@ impl BlockStore {
 
     /// Whether a block is in the cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
-        self.filled().is_some_and(|cached| cached.is_present(block))
+        self.cached().is_some_and(|cached| cached.is_present(block))
     }
 
     /// Like [`is_cached`](Self::is_cached), for ascending blocks: faster if many of them are
@@ -138,7 +130,7 @@ impl BlockStore {
         let (mut searched, mut next) = (false, None);
         move |block| {
             if !searched || next.is_some_and(|next| next < block) {
-                next = self.filled().and_then(|cached| cached.next_present(block));
+                next = self.cached().and_then(|cached| cached.next_present(block));
                 searched = true;
             }
             next == Some(block)
@@ -172,7 +164,7 @@ impl BlockStore {
         exempt: Exempt,
         keep: impl FnOnce() -> bool,
     ) -> bool {
-        let fill = |cached: &Cached| cached.fill(block, bytes, exempt) != Stored::NoRoom;
+        let fill = |cached: &Held| cached.fill(block, bytes, exempt) != Stored::NoRoom;
         let cached = outcome == CacheOutcome::NotTried && self.cached().is_some_and(fill);
         self.is_caching.store(cached, Relaxed);
         if !cached && keep() {
@@ -198,6 +190,7 @@ impl BlockStore {
             transferred = true;
             transfer(sink, at, buffer)
         });
+        let Some(received) = received else { return Ok(CacheOutcome::NotTried) };
         match received {
             Ok(Stored::NoRoom) => Ok(CacheOutcome::NoRoom),
             Ok(_) if transferred => {
@@ -241,7 +234,7 @@ impl BlockStore {
     /// Whether all blocks are cached, and no thread verifies them. If this returns true, the
     /// caller must call [`verify`](Self::verify).
     pub(crate) fn begin_verification(&self) -> bool {
-        let ready = self.cached().is_some_and(|cached| cached.has_all_blocks() && !cached.is_complete());
+        let ready = self.cached().is_some_and(|cached| !cached.is_complete() && cached.has_all_blocks());
         ready && !self.verifying.swap(true, Acquire)
     }
 
@@ -290,13 +283,8 @@ impl BlockStore {
             if fits { Ok(bytes) } else { Err(Some(all)) }
         };
         // Creating the files may evict any version, so room for them is made first.
-        let new = self.cached.get().is_none() && !cache.has_files(location, version);
-        if new {
-            let bytes = makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
-            if self.size <= BLOCK && !blocks.is_empty() {
-                self.is_new.store(true, Relaxed);
-                return Ok(bytes);
-            }
+        if self.cached.get().is_none() && !cache.opens_without_room(location, version) {
+            makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
         }
         let cached = self.cached().ok_or(None)?;
         cached.touch();
@@ -310,7 +298,7 @@ impl BlockStore {
     /// job.
     pub(crate) fn release_if_empty(&self) {
         if let Some((cache, location, version)) = &self.cache
-            && cache.has_files(location, version)
+            && cache.opens_without_room(location, version)
             && self.cached().is_some_and(|cached| cached.next_present(0).is_none())
         {
             let released = cache.release_version(location, version);
@@ -320,7 +308,7 @@ impl BlockStore {
 
     /// Whether there is nothing to verify: the version is complete, or not cached.
     pub(crate) fn is_settled(&self) -> bool {
-        self.cached().is_none_or(Cached::is_complete)
+        self.cached().is_none_or(Held::is_complete)
     }
 
     pub(crate) fn backing(&self) -> Option<Backing> {

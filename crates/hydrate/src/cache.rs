@@ -1,11 +1,12 @@
 //! A persistent cache of blocks of remote objects: for each version one sparse data file, beside
-//! it a map of its blocks.
+//! it a map of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
-//! DIR/format                 firstbyte cache 1
+//! DIR/format                 firstbyte cache 2
 //! DIR/usage                  bytes used, counted by all processes together
 //! DIR/objects/ab/NAME.data   sparse, of the object's length
 //! DIR/objects/ab/NAME.map    which object it is, and a word for each block
+//! DIR/packs/                 small objects: see `packs`
 //! ```
 //! Any number of processes on one machine may use a directory at once, and any may be killed at
 //! any time. Invariants:
@@ -27,6 +28,8 @@ mod fill;
 mod lock;
 mod mapping;
 mod open;
+mod packed;
+mod packs;
 mod punch;
 mod recount;
 mod status;
@@ -48,6 +51,7 @@ pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
 pub use evict::Released;
 pub use fill::Stored;
+pub use packed::{Packed, PackedLease};
 pub use status::{State, Status, Statuses};
 pub use verify::{Backing, Report, Verified};
 
@@ -56,6 +60,7 @@ use crate::{Error, Result};
 use block_map::{Live, PINNED};
 use directory::{Identity, Paths};
 use open::{IfMissing, OpenVersion};
+use packs::Packs;
 use usage::{Reservation, Usage};
 
 /// Limits on the bytes that a cache may use.
@@ -79,6 +84,8 @@ struct Shared {
     dir: PathBuf,
     objects: PathBuf,
     usage: Usage,
+    /// `None` if small objects cannot be packed here.
+    packs: Option<Packs>,
     /// Held by the thread that evicts. Others that need room wait for it.
     evicting: Mutex<()>,
     /// Open versions without a name, for eviction to find.
@@ -132,10 +139,16 @@ impl Cache {
         let path = dir.join("usage");
         let usage = Usage::open(&path, limits, directory::has_contents(dir))
             .map_err(Error::cache(&path, "cannot open the cache's counters"))?;
+        let packs = Packs::open(dir, &usage);
+        let packs = packs.unwrap_or_else(|error| {
+            tracing::warn!("{}: small objects are not packed: {error}", dir.display());
+            None
+        });
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             objects: dir.join(directory::OBJECTS),
             usage,
+            packs,
             evicting: Mutex::new(()),
             unnamed: Mutex::new(Vec::new()),
             can_punch: AtomicBool::new(true),

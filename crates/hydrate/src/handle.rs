@@ -10,6 +10,7 @@ use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
 use crate::Result;
 use crate::block::{BLOCK, blocks_of};
+use crate::block_store::Held;
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
 use crate::columns::{Columns, TAIL};
 use crate::limits::REQUEST;
@@ -54,11 +55,17 @@ impl File {
         Handle::new(self.clone())
     }
 
-    /// The whole file on local disk, if it is hydrated and verified. It stays while the backing
-    /// lives.
+    /// The whole file on local disk, if it is hydrated and verified, and has a file of its own. It
+    /// stays while the backing lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
         self.version.blocks.backing()
+    }
+
+    /// Whether the file is hydrated and verified.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.version.blocks.cached().is_some_and(Held::is_complete)
     }
 
     /// The state of the file in the cache. `None` without a cache.

@@ -75,7 +75,10 @@ pub fn pinned(list: WantedList, cache: &Cache, store: &Store) -> WantedList {
             Some(version) => version.clone(),
             None => store.stat(&wanted.location).map_err(|error| failed(error.into()))?.version,
         };
-        cache.version(&wanted.location, &version, None).map_err(failed)?.pin(Pin::Pinned);
+        match cache.packed(&wanted.location, &version) {
+            Some(packed) => packed.pin(Pin::Pinned),
+            None => cache.version(&wanted.location, &version, None).map_err(failed)?.pin(Pin::Pinned),
+        }
         Ok(Wanted { version: Some(version), ..wanted })
     }))
 }

@@ -23,11 +23,13 @@ use crate::limits::ATTEMPTS;
 use crate::{Error, Result};
 
 /// The format written, and the newest format read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Start of the format file.
 const TITLE: &str = "firstbyte cache ";
 /// Directory of the named versions.
 pub(super) const OBJECTS: &str = "objects";
+/// Directory of packed objects.
+pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose name is removed right after they are made.
 pub(super) const TEMPORARY: &str = "temporary";
 /// Directories in [`OBJECTS`], named by two hex digits.
@@ -45,7 +47,11 @@ pub(super) fn prepare(dir: &Path) -> Result<()> {
             // Lost in a power cut before it reached the disk. Each map records its own format.
             Ok(0) => drop(fs::remove_file(&path)),
             Ok(_) => {
-                check(dir, &path, &text)?;
+                if check(dir, &path, &text)? < FORMAT {
+                    // Older builds would not count what this one adds.
+                    fs::remove_file(&path).map_err(Error::cache(&path, "cannot write the cache's format"))?;
+                    continue;
+                }
                 for part in [OBJECTS, TEMPORARY] {
                     let part = dir.join(part);
                     make(&part).map_err(Error::cache(&part, "cannot make the cache directory"))?;
@@ -61,10 +67,11 @@ pub(super) fn prepare(dir: &Path) -> Result<()> {
     Err(Error::cache(&path, "cannot write the cache's format")(io::ErrorKind::NotFound.into()))
 }
 
-fn check(dir: &Path, path: &Path, text: &str) -> Result<()> {
+/// The format of the directory.
+fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok()) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
-        Some(_) => Ok(()),
+        Some(found) => Ok(found),
         None => {
             let what = "it is not a firstbyte cache; use another directory";
             let error = io::Error::new(io::ErrorKind::InvalidData, what);
@@ -138,7 +145,8 @@ pub(super) fn shard(objects: &Path, index: u64) -> PathBuf {
 
 /// Whether the cache may hold versions. Reads only the first directory entry.
 pub(super) fn has_contents(dir: &Path) -> bool {
-    !fs::read_dir(dir.join(OBJECTS)).is_ok_and(|mut entries| entries.next().is_none())
+    let is_empty = |part| fs::read_dir(dir.join(part)).is_ok_and(|mut entries| entries.next().is_none());
+    !is_empty(OBJECTS) || dir.join(PACKS).exists()
 }
 
 /// The maps in one shard, in any order; empty if the shard does not exist.
@@ -174,7 +182,7 @@ pub(super) struct Name(pub(super) String);
 impl Name {
     /// The common prefix of the names of all versions of `location`.
     pub(super) fn prefix(location: &Location) -> String {
-        format!("{:032x}-", xxh3_128(text(location).as_bytes()))
+        format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
     /// The directory of the files.
@@ -187,7 +195,7 @@ impl Identity {
     /// `None` if the version has no length: no file can be made for it.
     pub(super) fn new(location: &Location, version: &Version) -> Option<Self> {
         let mut identity = Self {
-            location: text(location),
+            location: location_text(location),
             size: version.size?,
             etag: None,
             version_id: None,
@@ -220,6 +228,11 @@ impl Identity {
         Name(format!("{location:032x}-{:016x}", xxh3_64(&self.to_text())))
     }
 
+    /// The location, as text.
+    pub(super) fn place(&self) -> &str {
+        &self.location
+    }
+
     /// Bytes of the object.
     pub(super) fn size(&self) -> u64 {
         self.size
@@ -242,7 +255,7 @@ impl Identity {
 
 /// A location as text that parses back to it. A path becomes a URL, because it may hold any bytes,
 /// and absolute, because the cache outlives the working directory.
-fn text(location: &Location) -> String {
+pub(super) fn location_text(location: &Location) -> String {
     let Location::Local(path) = location else { return location.to_string() };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let parts = absolute.as_os_str().as_bytes().split(|byte| *byte == b'/');

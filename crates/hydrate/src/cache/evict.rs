@@ -1,10 +1,10 @@
 //! Removes versions from the cache: to make room, the least recently used first, and on request
 //! (release).
 //!
-//! There is no index of the cache: it would have to be read at start, or kept consistent by all
-//! processes. Instead a few versions are sampled from a random directory, and the oldest of them
-//! are removed: with many versions these are nearly the oldest of all, and with few all of them are
-//! examined. A version that no process has open is removed whole. Of open versions, blocks not read
+//! Nothing keeps the versions in order of their use: all processes would have to keep it right.
+//! Instead a few versions are sampled from a random directory, and a few packed objects from a
+//! random part of their table, and the oldest of them are removed: with many versions these are
+//! nearly the oldest of all, and with few all of them are examined. A version that no process has open is removed whole. Of open versions, blocks not read
 //! since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions are not
 //! evicted, nor those whose file the kernel reads directly (see [`Backing`](super::Backing)).
 
@@ -24,6 +24,7 @@ use super::clock::{boot, random};
 use super::directory::{Identity, Paths, SHARDS, maps, shard};
 use super::lock::{LockFile, Mode, WHOLE, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
+use super::packs::{Packs, Seen};
 use super::status::is_same;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
@@ -93,7 +94,9 @@ fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
             }
         }
     }
-    left == 0
+    let packed = shared.packs.as_ref().filter(|_| left > 0).map(Packs::all).unwrap_or_default();
+    let packed = packed.iter().filter(|seen| !seen.is_exempt(exempt));
+    packed.map(|seen| seen.place.bytes()).sum::<u64>() >= left
 }
 
 /// The header of a map, if it can be read.
@@ -127,23 +130,46 @@ struct Round {
     examined: Examined,
 }
 
+/// What can be removed.
+enum Candidate {
+    /// The map of a version.
+    Version(PathBuf),
+    Packed(Seen),
+}
+
 /// Samples versions and removes the oldest until `goal` bytes are free.
 fn round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
-    let (sample, examined) = sample(shared, exempt);
+    let (mut found, mut examined) = sample(shared, exempt);
+    if let Some(packs) = &shared.packs {
+        let (packed, all) = packs.sample(random(), SAMPLE, |seen| !seen.is_exempt(exempt));
+        found.extend(packed.into_iter().map(|seen| (seen.last_use.word(), Candidate::Packed(seen))));
+        if !all {
+            examined = Examined::Sample;
+        }
+    }
+    found.sort_by_key(|(used, _)| *used);
     let most = if examined == Examined::Everything { usize::MAX } else { OLDEST };
     let (mut freed, mut removed) = (0, 0);
     let mut in_use = Vec::new();
-    for map in sample {
+    for (_, candidate) in found {
         if freed >= goal || removed == most {
             break;
         }
-        match remove(shared, &Paths::of_map(map.clone()), exempt) {
-            Removed::Bytes(bytes) => {
+        let outcome = match &candidate {
+            Candidate::Version(map) => remove(shared, &Paths::of_map(map.clone()), exempt),
+            Candidate::Packed(seen) => {
+                let packs = shared.packs.as_ref();
+                let bytes = packs.and_then(|packs| packs.remove(seen, exempt, shared));
+                bytes.map_or(Removed::Nothing, Removed::Bytes)
+            }
+        };
+        match (outcome, candidate) {
+            (Removed::Bytes(bytes), _) => {
                 freed += bytes;
                 removed += 1;
             }
-            Removed::InUse => in_use.push(map),
-            Removed::Nothing => {}
+            (Removed::InUse, Candidate::Version(map)) => in_use.push(map),
+            _ => {}
         }
     }
     if freed < goal {
@@ -152,9 +178,9 @@ fn round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Maps of some versions, the least recently opened first. Versions used since a job began are
-/// skipped: otherwise a job that filled the cache would find little else.
-fn sample(shared: &Shared, exempt: Exempt) -> (Vec<PathBuf>, Examined) {
+/// Some versions, with the time of their last use. Versions used since a job began are skipped:
+/// otherwise a job that filled the cache would find little else.
+fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
     let first = random() % SHARDS;
@@ -171,15 +197,14 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<PathBuf>, Examined) {
             }
             // A file that is not a map, or not yet, sorts first.
             let used = |header: Header| Timestamp::from_word(header.live.last_open.into_inner()).word();
-            found.push((header.map_or(0, used), map));
+            found.push((header.map_or(0, used), Candidate::Version(map)));
         }
         if !names.is_empty() || (found.len() == SAMPLE && index + 1 < first + SHARDS) {
             examined = Examined::Sample;
             break;
         }
     }
-    found.sort();
-    (found.into_iter().map(|(_, map)| map).collect(), examined)
+    (found, examined)
 }
 
 /// The outcome of removing a version.
@@ -324,6 +349,13 @@ pub struct Released {
     pub busy: u64,
 }
 
+impl Released {
+    fn add_packed(&mut self, bytes: Option<u64>) {
+        self.versions += u64::from(bytes.is_some());
+        self.bytes += bytes.unwrap_or(0);
+    }
+}
+
 impl AddAssign for Released {
     fn add_assign(&mut self, other: Self) {
         self.versions += other.versions;
@@ -339,6 +371,9 @@ impl Cache {
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn release(&self, location: &Location) -> Result<Released> {
         let mut released = Released::default();
+        for packed in self.packed_of(location) {
+            released.add_packed(packed.release());
+        }
         for map in self.maps_of(location)? {
             let identity = header_of(&map).and_then(|header| Identity::from_text(&header.text));
             let found = identity.and_then(|identity| identity.location());
@@ -355,6 +390,9 @@ impl Cache {
     /// [`Error::Cache`]: its files cannot be used.
     pub fn release_version(&self, location: &Location, version: &Version) -> Result<Released> {
         let mut released = Released::default();
+        if let Some(packed) = self.packed(location, version) {
+            released.add_packed(packed.release());
+        }
         if let Some(identity) = Identity::new(location, version) {
             self.release_map(Paths::new(&self.shared.objects, &identity.name()).map, &mut released)?;
         }
@@ -385,9 +423,12 @@ impl Cache {
         Ok(())
     }
 
-    /// Whether a version has files, so that opening it needs no room.
+    /// Whether opening a version needs no room: it is packed, or has files.
     #[must_use]
-    pub fn has_files(&self, location: &Location, version: &Version) -> bool {
+    pub fn opens_without_room(&self, location: &Location, version: &Version) -> bool {
+        if self.packed(location, version).is_some() {
+            return true;
+        }
         let named = Identity::new(location, version).filter(|_| version.strength() == Strength::Strong);
         named.is_some_and(|identity| Paths::new(&self.shared.objects, &identity.name()).map.exists())
     }

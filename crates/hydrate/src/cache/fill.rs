@@ -56,11 +56,11 @@ impl Cached {
             })
         };
         match write() {
-            Err(error) if is_full(&error) && evict::free_disk(&inner.shared, BLOCK, exempt) => {
+            Err(error) if is_full_disk(&error) && evict::free_disk(&inner.shared, BLOCK, exempt) => {
                 write().unwrap_or(Stored::NoRoom)
             }
             Err(error) => {
-                if !is_full(&error) {
+                if !is_full_disk(&error) {
                     tracing::warn!("cannot cache a block: {error}");
                 }
                 Stored::NoRoom
@@ -97,9 +97,13 @@ impl Cached {
     }
 }
 
-fn is_full(error: &StoreError) -> bool {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error, StoreError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+fn is_full_disk(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if is_full(source))
+}
+
+/// Whether a disk is full, or a quota reached.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl OpenVersion {

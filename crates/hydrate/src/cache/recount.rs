@@ -16,6 +16,7 @@ use std::thread;
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
 use super::evict::{self, charged};
+use super::packs::Packs;
 use super::{Cache, Shared};
 use crate::limits::POLL;
 
@@ -76,6 +77,7 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
         }
     }
     let shared = weak.upgrade()?;
+    sum += shared.packs.as_ref().map_or(0, Packs::charged);
     let page = shared.usage.counters();
     let moving = moving + page.moving.load(Ordering::SeqCst);
     let freed = page.freed.load(Ordering::SeqCst) - freed;

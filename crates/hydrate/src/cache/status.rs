@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -10,8 +11,10 @@ use firstbyte_location::{Location, Version};
 
 use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
-use super::directory::{Identity, Name, SHARDS, maps, shard};
-use super::{Cache, Timestamp};
+use super::directory::{Identity, Name, SHARDS, location_text, maps, shard};
+use super::packed::Packed;
+use super::packs::{PINNED as PACKED_PINNED, Packs, Seen};
+use super::{Cache, Shared, Timestamp};
 use crate::{BLOCK, Error, Result};
 
 /// The cached part of a version.
@@ -94,24 +97,58 @@ impl Cached {
     }
 }
 
+impl Packed {
+    /// The state of the object.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let identity = self.identity();
+        let (size, found) = (identity.size(), self.found());
+        Some(Status {
+            location: identity.location()?,
+            version: identity.version(),
+            size,
+            here: found.map_or(0, |_| size),
+            last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.time()),
+            state: if found.is_some() { State::Hydrated } else { State::Released },
+            pin: if found.is_some_and(|seen| seen.flags & PACKED_PINNED != 0) {
+                Pin::Pinned
+            } else {
+                Pin::Unpinned
+            },
+        })
+    }
+}
+
 impl Cache {
     /// All cached versions of a location.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<Status>> {
+        let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());
         let found = self.maps_of(location)?.into_iter().map(|path| read(&path));
         let found = found.filter_map(Result::transpose);
         // Names are hashes and may collide; the identity decides.
-        found
-            .filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)))
+        let found =
+            found.filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)));
+        packed.map(Ok).chain(found).collect()
+    }
+
+    /// The packed versions of a location.
+    pub(super) fn packed_of(&self, location: &Location) -> Vec<Packed> {
+        let Some(packs) = &self.shared.packs else { return Vec::new() };
+        let found = packs.of_location(&location_text(location)).into_iter();
+        let packed = found.filter_map(|seen| Packed::from_record(&self.shared, &seen).ok());
+        packed
+            .filter(|packed| packed.identity().location().is_some_and(|found| is_same(&found, location)))
             .collect()
     }
 
     /// Every version, in any order. Directories of the cache are read one at a time.
     #[must_use]
     pub fn statuses(&self) -> Statuses {
-        Statuses { objects: self.shared.objects.clone(), next: 0, maps: Vec::new() }
+        let packed = self.shared.packs.as_ref().map(Packs::all).unwrap_or_default();
+        Statuses { shared: Arc::clone(&self.shared), packed, next: 0, maps: Vec::new() }
     }
 
     /// The maps of all versions of a location, and of others with the same hash.
@@ -132,7 +169,8 @@ pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
 /// Iterates over the versions in a cache.
 #[derive(Debug)]
 pub struct Statuses {
-    objects: PathBuf,
+    shared: Arc<Shared>,
+    packed: Vec<Seen>,
     next: u64,
     maps: Vec<PathBuf>,
 }
@@ -144,7 +182,7 @@ impl Statuses {
             if self.next == SHARDS {
                 return None;
             }
-            let shard = shard(&self.objects, self.next);
+            let shard = shard(&self.shared.objects, self.next);
             self.next += 1;
             match maps(&shard) {
                 Ok(names) => self.maps = names.into_iter().map(|name| shard.join(name)).collect(),
@@ -161,6 +199,13 @@ impl Iterator for Statuses {
     type Item = Result<Status>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        while let Some(seen) = self.packed.pop() {
+            if let Some(status) =
+                Packed::from_record(&self.shared, &seen).ok().and_then(|packed| packed.status())
+            {
+                return Some(Ok(status));
+            }
+        }
         loop {
             let found = self.next_map()?.and_then(|path| read(&path)).transpose();
             if found.is_some() {

@@ -17,6 +17,7 @@ mod crowd;
 mod damage;
 mod full;
 mod model;
+mod packs;
 mod processes;
 mod space;
 

@@ -68,7 +68,7 @@ impl Opening {
                     (reply, reader),
                     move || {
                         // The job itself ends later, when its bytes are on the disk.
-                        while begun.elapsed() < deadline && file.backing().is_none() {
+                        while begun.elapsed() < deadline && !file.is_complete() {
                             let progress = job.wait_for_more((begun.elapsed() / 8).clamp(LOOK, LATER));
                             let failed =
                                 progress.failed.iter().any(|failure| failure.location == *file.location());
@@ -94,7 +94,7 @@ impl Opening {
         if !self.core.prefetch.is_eager(file.size()) || self.is_refused() || self.handles.is_open(ino) {
             return None;
         }
-        let is_whole = file.backing().is_some();
+        let is_whole = file.is_complete();
         let next = self.core.prefetch.next_in_series(&reader.node.path);
         if is_whole && next.is_none() {
             return None;

@@ -187,10 +187,10 @@ fn a_directory_of_a_newer_or_unknown_format_is_refused() {
     let dir = scratch();
     drop(open_at(dir.path()));
     let format = dir.path().join("format");
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 1\n");
-    fs::write(&format, "firstbyte cache 2\n").unwrap();
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
+    fs::write(&format, "firstbyte cache 3\n").unwrap();
     let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error}");
     fs::write(&format, "hello").unwrap();
     let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err().to_string();
     assert!(error.contains("not a firstbyte cache"), "{error}");
@@ -205,7 +205,17 @@ fn an_empty_format_file_is_written_again() {
     let format = dir.path().join("format");
     fs::write(&format, "").unwrap();
     assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 1\n");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
+}
+
+#[test]
+fn a_directory_of_an_older_format_keeps_its_objects_and_is_of_the_new_one() {
+    let dir = scratch();
+    fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
+    let format = dir.path().join("format");
+    fs::write(&format, "firstbyte cache 1\n").unwrap();
+    assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! One version in the cache, in whichever of the two ways it is kept there.
+
+use std::ops::Range;
+
+use firstbyte_location::{ByteRange, Checksum, Location, Version};
+use firstbyte_store::{Error as StoreError, Sink};
+
+use crate::Error;
+use crate::cache::{
+    Backing, Cache, Cached, Exempt, FetchLease, Packed, PackedLease, Pin, PinnedBlocks, Status, Stored,
+    Verified,
+};
+
+/// A version in the cache.
+pub(crate) enum Held {
+    /// In files of its own, block by block.
+    Sparse(Cached),
+    /// As a record, all of it or nothing.
+    Packed(Packed),
+}
+
+/// The right to fetch, among the processes that share the cache.
+#[expect(dead_code, reason = "held until it is dropped")]
+pub(crate) enum Lease {
+    Sparse(FetchLease),
+    Packed(PackedLease),
+}
+
+impl Held {
+    /// Opens a version in the cache.
+    pub(super) fn open(
+        cache: &Cache,
+        location: &Location,
+        version: &Version,
+        checksum: Option<Checksum>,
+    ) -> Result<Self, Error> {
+        let Some(packed) = cache.packed(location, version) else {
+            return cache.version(location, version, checksum).map(Self::Sparse);
+        };
+        packed.touch();
+        if let Some(checksum) = checksum {
+            packed.set_checksum(checksum);
+        }
+        Ok(Self::Packed(packed))
+    }
+
+    pub(super) fn set_checksum(&self, checksum: Checksum) {
+        match self {
+            Self::Sparse(cached) => cached.set_checksum(checksum),
+            Self::Packed(packed) => packed.set_checksum(checksum),
+        }
+    }
+
+    /// Copies the contiguous bytes that are here from `offset`. Returns their number.
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        match self {
+            Self::Sparse(cached) => cached.read_at(buffer, offset),
+            Self::Packed(packed) => packed.read_at(buffer, offset),
+        }
+    }
+
+    /// The file itself, if the bytes of `range` are in one.
+    pub(super) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
+        match self {
+            Self::Sparse(cached) => cached.pin_blocks(range),
+            Self::Packed(_) => None,
+        }
+    }
+
+    pub(super) fn is_present(&self, block: u64) -> bool {
+        match self {
+            Self::Sparse(cached) => cached.is_present(block),
+            Self::Packed(packed) => block == 0 && packed.is_present(),
+        }
+    }
+
+    /// The first present block from `from`.
+    pub(super) fn next_present(&self, from: u64) -> Option<u64> {
+        match self {
+            Self::Sparse(cached) => cached.next_present(from),
+            Self::Packed(packed) => (from == 0 && packed.is_present()).then_some(0),
+        }
+    }
+
+    pub(super) fn has_all_blocks(&self) -> bool {
+        match self {
+            Self::Sparse(cached) => cached.has_all_blocks(),
+            Self::Packed(packed) => packed.is_present(),
+        }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Self::Sparse(cached) => cached.is_complete(),
+            Self::Packed(packed) => packed.is_complete(),
+        }
+    }
+
+    pub(super) fn verify_complete(&self) -> Result<Verified, Error> {
+        match self {
+            Self::Sparse(cached) => cached.verify_complete(),
+            Self::Packed(packed) => packed.verify_complete(),
+        }
+    }
+
+    pub(super) fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> Stored {
+        match self {
+            Self::Sparse(cached) => cached.fill(block, bytes, exempt),
+            Self::Packed(packed) => packed.fill(bytes, exempt),
+        }
+    }
+
+    /// Fills a block by calling `transfer`. `None` if there is no file that could receive it.
+    pub(super) fn receive(
+        &self,
+        block: u64,
+        buffer: &mut [u8],
+        exempt: Exempt,
+        transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
+    ) -> Option<Result<Stored, StoreError>> {
+        match self {
+            Self::Sparse(cached) => Some(cached.receive(block, buffer, exempt, transfer)),
+            Self::Packed(_) => None,
+        }
+    }
+
+    pub(super) fn lease(&self, blocks: Range<u64>) -> Option<Lease> {
+        match self {
+            Self::Sparse(cached) => cached.lease(blocks).map(Lease::Sparse),
+            Self::Packed(packed) => packed.lease().map(Lease::Packed),
+        }
+    }
+
+    pub(super) fn touch(&self) {
+        match self {
+            Self::Sparse(cached) => cached.touch(),
+            Self::Packed(packed) => packed.touch(),
+        }
+    }
+
+    pub(crate) fn pin(&self, pin: Pin) {
+        match self {
+            Self::Sparse(cached) => cached.pin(pin),
+            Self::Packed(packed) => packed.pin(pin),
+        }
+    }
+
+    /// Bytes of disk that the absent ones of `blocks` need.
+    pub(super) fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
+        match self {
+            Self::Sparse(cached) => cached.cost_of_missing(blocks),
+            Self::Packed(packed) => packed.cost_if_missing(),
+        }
+    }
+
+    pub(super) fn backing(&self) -> Option<Backing> {
+        match self {
+            Self::Sparse(cached) => cached.backing(),
+            Self::Packed(_) => None,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<Status> {
+        match self {
+            Self::Sparse(cached) => cached.status(),
+            Self::Packed(packed) => packed.status(),
+        }
+    }
+}

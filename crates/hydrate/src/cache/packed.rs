@@ -1,0 +1,253 @@
+//! A small object in the packs: one version of at most one block. It needs no file of its own, and
+//! is opened without a system call.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use firstbyte_location::{Checksum, Hasher, Location, Strength, Version, to_usize};
+
+use super::cached::Pin;
+use super::directory::Identity;
+use super::fill::{Stored, is_full};
+use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
+use super::verify::Verified;
+use super::{Cache, Exempt, Shared, evict};
+use crate::{BLOCK, Error};
+
+thread_local! {
+    /// The buffer for a record on its way.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends a buffer to `work`.
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut buffer = SCRATCH.take();
+    let done = work(&mut buffer);
+    SCRATCH.set(buffer);
+    done
+}
+
+/// One version of a small object, in the packs or to be put there.
+#[derive(Debug)]
+pub struct Packed {
+    shared: Arc<Shared>,
+    identity: Identity,
+    /// The identity as the record has it.
+    text: Vec<u8>,
+    tag: u64,
+    checksum: OnceLock<Checksum>,
+}
+
+impl Cache {
+    /// One version of a small object. `None` if it has to be a [`version`](Self::version): it has
+    /// more than one block, or no byte, or its version does not identify the content for sure, or
+    /// the file system cannot free parts of files.
+    #[must_use]
+    pub fn packed(&self, location: &Location, version: &Version) -> Option<Packed> {
+        self.shared.packs.as_ref()?;
+        let is_small = version.size.is_some_and(|size| (1..=BLOCK).contains(&size));
+        if !is_small || version.strength() != Strength::Strong {
+            return None;
+        }
+        let identity = Identity::new(location, version)?;
+        let text = identity.to_text();
+        let tag = tag(identity.place(), &text);
+        Some(Packed { shared: Arc::clone(&self.shared), identity, text, tag, checksum: OnceLock::new() })
+    }
+}
+
+impl Packed {
+    /// The object of a record.
+    pub(super) fn from_record(shared: &Arc<Shared>, seen: &Seen) -> Result<Self, Unread> {
+        let packs = shared.packs.as_ref().ok_or(Unread::Gone)?;
+        let text =
+            with_scratch(|buffer| packs.read(seen, buffer, shared).map(|record| record.text.to_vec()))?;
+        let identity = Identity::from_text(&text).ok_or(Unread::Gone)?;
+        Ok(Self { shared: Arc::clone(shared), identity, text, tag: seen.tag, checksum: OnceLock::new() })
+    }
+
+    fn packs(&self) -> Option<&Packs> {
+        self.shared.packs.as_ref()
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.packs()?.look_up(self.tag)
+    }
+
+    /// Calls `work` with the content, if it is here and right.
+    fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let (packs, seen) = (self.packs()?, self.seen()?);
+        with_scratch(|buffer| {
+            let record = packs.read(&seen, buffer, &self.shared).ok()?;
+            (record.text == self.text).then(|| work(record.content))
+        })
+    }
+
+    /// Sets the checksum of the object, against which it is verified. Ignored if one was set
+    /// before.
+    pub fn set_checksum(&self, checksum: Checksum) {
+        let _ = self.checksum.set(checksum);
+    }
+
+    /// Whether the object is here. It may turn out to be damaged when it is read.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.seen().is_some()
+    }
+
+    /// Reads bytes from `offset` and returns their number: 0 if the object is absent, or at the
+    /// end.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let read = |content: &[u8]| {
+            let rest = content.get(to_usize(offset)..).unwrap_or_default();
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            length
+        };
+        self.with_content(read).unwrap_or(0)
+    }
+
+    /// Puts the object into a pack, evicting what `exempt` allows if there is no room.
+    ///
+    /// # Panics
+    /// If the object has another length.
+    pub fn fill(&self, content: &[u8], exempt: Exempt) -> Stored {
+        assert!(content.len() as u64 == self.identity.size(), "not the bytes of the object");
+        let Some(packs) = self.packs() else { return Stored::NoRoom };
+        if self.is_present() {
+            return Stored::Already;
+        }
+        let flags = self
+            .checksum
+            .get()
+            .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
+        with_scratch(|record| {
+            Record::encode(&self.text, content, record);
+            let write = || {
+                let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
+                    return Ok(Stored::NoRoom);
+                };
+                reservation.charge(packs.charged_counter());
+                Ok(match packs.insert(self.tag, record, flags, exempt, &self.shared)? {
+                    Published::Here => {
+                        reservation.keep();
+                        Stored::Kept
+                    }
+                    Published::Already => Stored::Already,
+                    Published::NoRoom => Stored::NoRoom,
+                })
+            };
+            match write() {
+                Err(error) if is_full(&error) && evict::free_disk(&self.shared, BLOCK, exempt) => {
+                    write().unwrap_or(Stored::NoRoom)
+                }
+                Err(error) => {
+                    if !is_full(&error) {
+                        tracing::warn!("cannot cache an object: {error}");
+                    }
+                    Stored::NoRoom
+                }
+                Ok(stored) => stored,
+            }
+        })
+    }
+
+    fn compare(&self, expected: &Checksum, content: &[u8]) -> Result<(), Error> {
+        let place = self.identity.location().map_or_else(String::new, |location| location.to_string());
+        expected.verify(&Hasher::of(expected.algorithm, content), &place).map_err(Error::Checksum)
+    }
+
+    /// Whether the object is here and matches the checksum of the store, if that has one.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.seen().is_some_and(|seen| seen.flags & COMPLETE != 0)
+    }
+
+    /// Compares the object with the checksum that was set.
+    ///
+    /// # Errors
+    /// [`Error::Checksum`]: it is not the object; it is dropped.
+    pub fn verify_complete(&self) -> Result<Verified, Error> {
+        let (Some(packs), Some(seen)) = (self.packs(), self.seen()) else { return Ok(Verified::Missing) };
+        let compared =
+            self.checksum.get().map(|checksum| self.with_content(|content| self.compare(checksum, content)));
+        match compared {
+            Some(None) => Ok(Verified::Missing),
+            Some(Some(Err(error))) => {
+                packs.remove(&seen, Exempt::None, &self.shared);
+                Err(error)
+            }
+            None | Some(Some(Ok(()))) => {
+                packs.set_flags(self.tag, COMPLETE, 0, &self.shared);
+                Ok(Verified::Complete)
+            }
+        }
+    }
+
+    /// The exclusive right to fetch the object, among all processes. `None` while another has it.
+    #[must_use]
+    pub fn lease(&self) -> Option<PackedLease> {
+        let part = self.packs()?.try_lease(self.tag)?;
+        Some(PackedLease { shared: Arc::clone(&self.shared), part })
+    }
+
+    /// Exempts the object from eviction, or ends the exemption.
+    pub fn pin(&self, pin: Pin) {
+        let (set, clear) = match pin {
+            Pin::Pinned => (PINNED, 0),
+            Pin::Unpinned => (0, PINNED),
+        };
+        if let Some(packs) = self.packs() {
+            packs.set_flags(self.tag, set, clear, &self.shared);
+        }
+    }
+
+    /// Records that the object was opened now.
+    pub fn touch(&self) {
+        if let Some(packs) = self.packs() {
+            packs.touch(self.tag);
+        }
+    }
+
+    /// Bytes of disk that the object needs, 0 if it is here.
+    #[must_use]
+    pub fn cost_if_missing(&self) -> u64 {
+        if self.is_present() { 0 } else { cost(self.record_length()) }
+    }
+
+    pub(super) fn record_length(&self) -> usize {
+        Record::length(self.text.len(), to_usize(self.identity.size()))
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The object as its slot says.
+    pub(super) fn found(&self) -> Option<Seen> {
+        self.seen()
+    }
+
+    /// Removes the object, pinned or not. Returns the bytes freed.
+    pub(super) fn release(&self) -> Option<u64> {
+        let packs = self.packs()?;
+        packs.set_flags(self.tag, 0, PINNED, &self.shared);
+        packs.remove(&self.seen()?, Exempt::None, &self.shared)
+    }
+}
+
+/// The exclusive right to fetch a small object, until it is dropped.
+#[derive(Debug)]
+pub struct PackedLease {
+    shared: Arc<Shared>,
+    part: Range<u64>,
+}
+
+impl Drop for PackedLease {
+    fn drop(&mut self) {
+        if let Some(packs) = &self.shared.packs {
+            packs.end_lease(self.part.clone());
+        }
+    }
+}

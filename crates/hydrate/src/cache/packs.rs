@@ -1,0 +1,434 @@
+//! Objects of at most one block, packed into common files: they need no files, locks and maps of
+//! their own.
+//!
+//! ```text
+//! DIR/packs/state      counters and facts that all processes share: see `state`
+//! DIR/packs/N.table    which record holds which object: see `table`
+//! DIR/packs/N.pack     records, one after another: see `record`
+//! ```
+//! A process appends to a pack that no other has locked, and then publishes the record's place in
+//! the table, which every process maps. Nothing of a pack is ever overwritten, and no number of a
+//! pack is used twice, so a place names one record for ever. To remove a record, its place is
+//! cleared in the table and then punched out of the pack.
+//!
+//! Invariants:
+//!
+//! - A record carries the identity of its object and a CRC of everything, and both are compared at
+//!   each read. So a place that is old, lost or wrong is a miss.
+//! - Whoever clears a place, and no other, subtracts its bytes from the count.
+//! - A record is published after it was written: a process may be killed at any instant.
+//!
+//! Called by [`Packed`](super::packed::Packed), and by eviction, release, status and verification.
+
+mod record;
+mod recover;
+mod state;
+mod table;
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::directory::PACKS;
+use super::lock::{LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
+use super::usage::{Usage, on_disk, subtract};
+use super::{Exempt, Shared, Timestamp};
+use crate::limits::{ATTEMPTS, POLL};
+
+pub(super) use record::{Record, cost};
+use state::State;
+pub(super) use table::{COMPLETE, PINNED, Place, Seen, tag};
+use table::{FIRST, Inserted, Table};
+
+/// Bytes of a pack, at most, before another is begun.
+const PACK: u64 = 64 << 20;
+/// The packs that a new process tries to continue, the youngest first.
+const CONTINUED: u32 = 4;
+/// Packs kept open for reading.
+const OPEN_PACKS: usize = 64;
+/// Lock: shared to remove records; exclusive to replace the table.
+const REPLACING: Range<u64> = 3..4;
+
+/// The packs of a cache directory, as one process has them open.
+#[derive(Debug)]
+pub(super) struct Packs {
+    dir: PathBuf,
+    state: State,
+    /// Locks on the file of the state.
+    locks: VersionLocks,
+    table: RwLock<Arc<Table>>,
+    /// The pack that this process appends to.
+    appending: Mutex<Option<Appending>>,
+    /// Packs open for reading.
+    reading: RwLock<HashMap<u32, Arc<File>>>,
+}
+
+/// A pack that this process has locked.
+#[derive(Debug)]
+struct Appending {
+    number: u32,
+    file: Arc<LockFile>,
+    /// Where the next record goes.
+    end: u64,
+}
+
+/// The outcome of [`Packs::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    Here,
+    /// Another record of the object was there already.
+    Already,
+    /// The table is full, and there is no room for a larger one.
+    NoRoom,
+}
+
+/// Why a record was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// Another thread has removed it, or the table is being replaced.
+    Gone,
+    /// It was not what had been written, and is removed.
+    Damaged,
+}
+
+impl Packs {
+    /// Opens the packs in a cache directory. `None` if its file system cannot punch holes, so that
+    /// removing a record would free nothing.
+    ///
+    /// # Errors
+    /// Those of making or mapping files.
+    pub(super) fn open(cache: &Path, usage: &Usage) -> io::Result<Option<Self>> {
+        let dir = cache.join(PACKS);
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let state =
+            State::open(&dir.join("state"), |state, unclean| recover::recover(&dir, state, unclean, usage))?;
+        // Beyond the end of the file: asks, and changes nothing.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(state.file(), flags, 1 << 20, 4096) == Err(rustix::io::Errno::OPNOTSUPP) {
+            return Ok(None);
+        }
+        let table = RwLock::new(Arc::new(Table::empty()));
+        let locks = VersionLocks::new(Arc::clone(state.file()));
+        let packs =
+            Self { dir, state, locks, table, appending: Mutex::default(), reading: RwLock::default() };
+        packs.current();
+        Ok(Some(packs))
+    }
+
+    /// Bytes of disk that the usage counters include for everything here.
+    pub(super) fn charged(&self) -> u64 {
+        self.state.page().charged.load(Ordering::SeqCst)
+    }
+
+    /// The record of an object, if the table has it.
+    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+        self.current().look_up(tag).filter(|seen| !seen.place.is_none())
+    }
+
+    /// Reads a record. One that is not what was written is removed.
+    pub(super) fn read<'a>(
+        &self,
+        seen: &Seen,
+        buffer: &'a mut Vec<u8>,
+        shared: &Shared,
+    ) -> Result<Record<'a>, Unread> {
+        let number = seen.place.pack();
+        let file = self.pack(number);
+        if let Some(record) = file.ok().and_then(|file| record::read(&file, seen.place, buffer)) {
+            return Ok(record);
+        }
+        if self.remove(seen, Exempt::None, shared).is_none() {
+            return Err(Unread::Gone);
+        }
+        tracing::warn!("{}: a record was damaged, and is dropped", self.pack_path(number).display());
+        Err(Unread::Damaged)
+    }
+
+    /// Writes a record and publishes it. Its bytes are counted already, in `charged` too.
+    ///
+    /// # Errors
+    /// Those of the file system, such as a full disk. Nothing is published then.
+    pub(super) fn insert(
+        &self,
+        tag: u64,
+        record: &[u8],
+        flags: u64,
+        exempt: Exempt,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Published> {
+        let (number, file, at) = self.allocate(record.len())?;
+        let place = Place::new(number, at, record.len());
+        if let Err(error) = file.write_all_at(record, at) {
+            punch(&file, place);
+            return Err(error);
+        }
+        let published = self.publish(tag, place, flags, exempt, shared);
+        if published != Published::Here {
+            punch(&file, place);
+        }
+        Ok(published)
+    }
+
+    fn publish(&self, tag: u64, place: Place, flags: u64, exempt: Exempt, shared: &Arc<Shared>) -> Published {
+        for _ in 0..ATTEMPTS {
+            let table = self.current();
+            match table.insert(tag, place, flags) {
+                Inserted::Already(other) if other != place => return Published::Already,
+                Inserted::Already(_) | Inserted::Here => {
+                    fence(Ordering::SeqCst);
+                    // A thread that replaces the table may have copied this slot before.
+                    self.wait_for_replacement();
+                    if self.state.page().table.load(Ordering::SeqCst) == table.number() {
+                        return Published::Here;
+                    }
+                }
+                Inserted::Full if self.grow(&table, exempt, shared).is_some() => {}
+                Inserted::Full => return Published::NoRoom,
+            }
+        }
+        Published::NoRoom
+    }
+
+    /// Clears a record's place, and frees its bytes. Returns them; `None` if it is exempt, or
+    /// removed already, or the table is being replaced.
+    pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
+        let _stays = self.locks.guard(REPLACING, Mode::Shared)?;
+        let table = self.current();
+        let now = table.look_up(seen.tag).filter(|now| now.place == seen.place)?;
+        if now.is_exempt(exempt) {
+            return None;
+        }
+        let bytes = seen.place.bytes();
+        let freeing = shared.usage.free(bytes);
+        if !table.clear(seen.tag, seen.place) {
+            return None;
+        }
+        // An unlinked pack is punched in vain.
+        let number = seen.place.pack();
+        if let Ok(file) = self.pack(number)
+            && !punch(&file, seen.place)
+        {
+            return None;
+        }
+        subtract(&self.state.page().charged, bytes);
+        freeing.done();
+        self.remove_if_empty(number);
+        Some(bytes)
+    }
+
+    /// Sets or clears flags of an object, also of one that is not here yet: a job pins before it
+    /// fetches.
+    pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64, shared: &Arc<Shared>) {
+        for _ in 0..ATTEMPTS {
+            let table = self.current();
+            if !table.set_flags(tag, set, clear) && self.grow(&table, Exempt::Pinned, shared).is_none() {
+                return;
+            }
+            self.wait_for_replacement();
+            if self.state.page().table.load(Ordering::SeqCst) == table.number() {
+                return;
+            }
+        }
+    }
+
+    /// Records that an object was used now.
+    pub(super) fn touch(&self, tag: u64) {
+        self.current().touch(tag, Timestamp::now());
+    }
+
+    /// Published records from the slot `from` on, around the table, and whether these are all.
+    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+        self.current().sample(from, most, wanted)
+    }
+
+    /// All published records.
+    pub(super) fn all(&self) -> Vec<Seen> {
+        self.sample(0, usize::MAX, |_| true).0
+    }
+
+    /// The published records of one location, and of others with the same hash.
+    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+        self.current().of_location(location)
+    }
+
+    /// The exclusive right to fetch an object, as a lease of a version's block is.
+    pub(super) fn try_lease(&self, tag: u64) -> Option<Range<u64>> {
+        let part = leases((tag >> 8)..(tag >> 8) + 1);
+        self.locks.try_lock(part.clone(), Mode::Exclusive).then_some(part)
+    }
+
+    pub(super) fn end_lease(&self, part: Range<u64>) {
+        self.locks.unlock(part);
+    }
+
+    /// Adds the bytes of a reservation to the count.
+    pub(super) fn charged_counter(&self) -> &std::sync::atomic::AtomicU64 {
+        &self.state.page().charged
+    }
+
+    /// The table that all processes use.
+    fn current(&self) -> Arc<Table> {
+        for _ in 0..ATTEMPTS {
+            let number = self.state.page().table.load(Ordering::SeqCst);
+            let known = Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner));
+            if number == known.number() {
+                return known;
+            }
+            // If it is gone, it was replaced again.
+            if let Ok(table) = Table::open(&self.dir, number) {
+                *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+            }
+        }
+        Arc::new(Table::empty())
+    }
+
+    fn wait_for_replacement(&self) {
+        while self.state.page().replacing.load(Ordering::SeqCst) != 0 {
+            // If it was killed, its lock is free, and the table is still the old one.
+            if self.locks.guard(REPLACING, Mode::Shared).is_some() {
+                return;
+            }
+            std::thread::sleep(POLL / 5);
+        }
+    }
+
+    /// Replaces a table by one with room for more, and without what was removed. `None` if there
+    /// is no room for it.
+    fn grow(&self, full: &Table, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
+        let slots = (full.live() * 2).next_power_of_two().max(FIRST);
+        let bytes = Table::bytes(slots).next_multiple_of(record::ALIGNMENT);
+        let mut reservation = shared.reserve(bytes, exempt)?;
+        let page = self.state.page();
+        let Some(_alone) = self.locks.guard(REPLACING, Mode::Exclusive) else {
+            // Another thread replaces it, or removes a record.
+            std::thread::sleep(POLL / 5);
+            return Some(());
+        };
+        if page.table.load(Ordering::SeqCst) != full.number() {
+            return Some(());
+        }
+        let number = full.number() + 1;
+        let table = Table::create(&self.dir, number, slots);
+        let table = table.inspect_err(|error| tracing::warn!("{}: {error}", self.dir.display())).ok()?;
+        reservation.charge(&page.charged);
+        reservation.keep();
+        page.replacing.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        table.copy_from(full);
+        page.table.store(number, Ordering::SeqCst);
+        page.replacing.store(0, Ordering::SeqCst);
+        let freeing = shared.usage.free(full.on_disk());
+        if fs::remove_file(Table::path(&self.dir, full.number())).is_ok() {
+            subtract(&page.charged, full.on_disk());
+            freeing.done();
+        }
+        Some(())
+    }
+
+    /// The place for a record of this many bytes.
+    fn allocate(&self, length: usize) -> io::Result<(u32, Arc<LockFile>, u64)> {
+        let mut appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        let pack = match appending.take().filter(|pack| pack.end < PACK) {
+            Some(pack) => appending.insert(pack),
+            None => appending.insert(self.continue_pack().map_or_else(|| self.new_pack(), Ok)?),
+        };
+        let at = pack.end;
+        pack.end += cost(length);
+        Ok((pack.number, Arc::clone(&pack.file), at))
+    }
+
+    /// A pack of this boot that has room and no process: what a power cut left is not continued,
+    /// because the table may know of records that the pack has lost.
+    fn continue_pack(&self) -> Option<Appending> {
+        let page = self.state.page();
+        let next = page.next_pack.load(Ordering::SeqCst) as u32;
+        let sealed = page.sealed.load(Ordering::SeqCst) as u32;
+        (sealed.max(next.saturating_sub(CONTINUED))..next).rev().find_map(|number| {
+            let file = OpenOptions::new().read(true).write(true).open(self.pack_path(number)).ok()?;
+            let file = LockFile::new(file);
+            if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
+                return None;
+            }
+            let meta = file.metadata().ok()?;
+            let is_usable = meta.nlink() > 0 && meta.len() < PACK;
+            is_usable.then(|| Appending {
+                number,
+                file: Arc::new(file),
+                end: meta.len().next_multiple_of(record::ALIGNMENT),
+            })
+        })
+    }
+
+    fn new_pack(&self) -> io::Result<Appending> {
+        let next = &self.state.page().next_pack;
+        for _ in 0..ATTEMPTS {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            let number = u32::try_from(number).ok().filter(|number| *number <= Place::MOST_PACKS);
+            let number = number.ok_or(io::ErrorKind::StorageFull)?;
+            let mut options = OpenOptions::new();
+            match options.read(true).write(true).create_new(true).mode(0o600).open(self.pack_path(number)) {
+                Ok(file) => {
+                    let file = LockFile::new(file);
+                    // Another process may lock it first, to see whether it is empty.
+                    if try_lock(&file, &OPEN, Mode::Exclusive)? && file.metadata()?.nlink() > 0 {
+                        return Ok(Appending { number, file: Arc::new(file), end: 0 });
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
+    }
+
+    /// Removes a pack of which no byte is left and that no process appends to.
+    fn remove_if_empty(&self, number: u32) {
+        let path = self.pack_path(number);
+        let is_empty = self.pack(number).is_ok_and(|file| on_disk(&file) == 0);
+        if !is_empty {
+            return;
+        }
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path).map(LockFile::new) else {
+            return;
+        };
+        if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
+            let _ = fs::remove_file(path);
+            self.reading.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        }
+    }
+
+    /// A pack, open for reading and punching.
+    fn pack(&self, number: u32) -> io::Result<Arc<File>> {
+        if let Some(file) = self.reading.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(OpenOptions::new().read(true).write(true).open(self.pack_path(number))?);
+        let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
+        if reading.len() >= OPEN_PACKS {
+            reading.clear();
+        }
+        reading.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn pack_path(&self, number: u32) -> PathBuf {
+        self.dir.join(format!("{number}.pack"))
+    }
+}
+
+/// Punches a record out of its pack. Returns whether its bytes are free now.
+fn punch(file: &File, place: Place) -> bool {
+    punch_range(file, place.offset()..place.offset() + place.bytes())
+}
+
+fn punch_range(file: &File, range: Range<u64>) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, range.start, range.end - range.start).is_ok()
+}

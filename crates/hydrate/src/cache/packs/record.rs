@@ -1,0 +1,109 @@
+//! The record of one object in a pack.
+//!
+//! ```text
+//! 0    magic (8), CRC-32C of all that follows (4), length of the text (4), of the content (4), zero (12)
+//! 32   the text: see `Identity`; then the content
+//! ```
+//! Numbers are in native byte order. A record begins at a multiple of [`ALIGNMENT`], so that its
+//! pages can be punched without touching its neighbours.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use firstbyte_location::to_usize;
+
+use super::super::block_map::crc;
+use super::table::Place;
+
+/// Bytes of the pages in which disks allocate and free.
+pub(super) const ALIGNMENT: u64 = 4096;
+const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
+const CRC_FROM: usize = 12;
+const TEXT_AT: usize = 32;
+
+/// Bytes of disk for a record of this many bytes.
+pub(in super::super) fn cost(length: usize) -> u64 {
+    (length as u64).next_multiple_of(ALIGNMENT)
+}
+
+/// A record that was read and found right.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Record<'a> {
+    pub(in super::super) text: &'a [u8],
+    pub(in super::super) content: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Bytes of a record with this text and content.
+    pub(in super::super) fn length(text: usize, content: usize) -> usize {
+        TEXT_AT + text + content
+    }
+
+    /// Writes the record into `buffer`, replacing what is there.
+    pub(in super::super) fn encode(text: &[u8], content: &[u8], buffer: &mut Vec<u8>) {
+        buffer.clear();
+        buffer.extend(MAGIC);
+        buffer.extend([0; 4]);
+        buffer.extend((text.len() as u32).to_ne_bytes());
+        buffer.extend((content.len() as u32).to_ne_bytes());
+        buffer.resize(TEXT_AT, 0);
+        buffer.extend(text);
+        buffer.extend(content);
+        let crc = crc(&buffer[CRC_FROM..]);
+        buffer[CRC_FROM - 4..CRC_FROM].copy_from_slice(&crc.to_ne_bytes());
+    }
+
+    /// The record in `bytes`, which may be longer. `None` if it is not what was written.
+    fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let text_end = TEXT_AT.checked_add(number(12)? as usize)?;
+        let end = text_end.checked_add(number(16)? as usize)?;
+        let whole = bytes.get(..end)?;
+        let is_right = whole.starts_with(&MAGIC) && crc(&whole[CRC_FROM..]) == number(8)?;
+        is_right.then(|| Self { text: &whole[TEXT_AT..text_end], content: &whole[text_end..] })
+    }
+}
+
+/// Reads the record at `place`. `None` if it is not what was written.
+pub(super) fn read<'a>(file: &File, place: Place, buffer: &'a mut Vec<u8>) -> Option<Record<'a>> {
+    let most = to_usize(place.bytes());
+    if buffer.len() < most {
+        buffer.resize(most, 0);
+    }
+    let mut read = 0;
+    // The last record of a pack ends with the file.
+    while read < most {
+        match file.read_at(&mut buffer[read..most], place.offset() + read as u64) {
+            Ok(0) => break,
+            Ok(bytes) => read += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    Record::decode(&buffer[..read])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_not_at_all_if_a_bit_changed() {
+        let (text, content) = (b"{\"location\":\"s3://b/k\"}".as_slice(), vec![7; 5000]);
+        let mut buffer = vec![1; 9];
+        Record::encode(text, &content, &mut buffer);
+        assert_eq!(buffer.len(), Record::length(text.len(), content.len()));
+        let mut padded = buffer.clone();
+        padded.resize(8192, 0);
+        let record = Record::decode(&padded).unwrap();
+        assert_eq!((record.text, record.content), (text, content.as_slice()));
+        for at in (0..20).chain([40, 3000, buffer.len() - 1]) {
+            let mut damaged = buffer.clone();
+            damaged[at] ^= 4;
+            assert!(Record::decode(&damaged).is_none(), "byte {at}");
+        }
+        assert!(Record::decode(&buffer[..buffer.len() - 1]).is_none());
+        assert!(Record::decode(&[0; 4096]).is_none());
+        assert!(Record::decode(&[]).is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! Puts packs in order that a killed process or a restart of the machine has left: removes what no
+//! table knows of, and counts the bytes anew. Runs while no other process has the packs open.
+
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::super::usage::{Usage, on_disk};
+use super::punch_range;
+use super::state::{State, Unclean};
+use super::table::{Place, Table};
+
+pub(super) fn recover(dir: &Path, state: &State, unclean: Unclean, usage: &Usage) -> io::Result<()> {
+    let page = state.page();
+    page.replacing.store(0, Ordering::SeqCst);
+    let number = page.table.load(Ordering::SeqCst);
+    let table = Table::open(dir, number).ok();
+    if table.is_none() {
+        page.table.store(0, Ordering::SeqCst);
+    }
+    let is_lost = table.is_none() && number != 0;
+    if unclean == Unclean::No && !is_lost {
+        return Ok(());
+    }
+    let mut bytes = table.as_ref().map_or(0, Table::on_disk);
+    let records = by_pack(table.as_ref());
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+        let (Some(found), Some(kind)) = (stem, path.extension()) else { continue };
+        if kind == "pack" {
+            page.next_pack.fetch_max(found + 1, Ordering::SeqCst);
+            let known = u32::try_from(found).ok().and_then(|found| records.get(&found));
+            match known {
+                Some(records) => bytes += keep_only(&path, records)?,
+                None => fs::remove_file(&path)?,
+            }
+        } else if kind == "table" && (found != number || is_lost) {
+            fs::remove_file(&path)?;
+        }
+    }
+    let before = page.charged.load(Ordering::SeqCst);
+    if unclean == Unclean::Restarted {
+        page.sealed.store(page.next_pack.load(Ordering::SeqCst), Ordering::SeqCst);
+        page.charged.store(bytes, Ordering::SeqCst);
+    } else if bytes < before {
+        let freeing = usage.free(before - bytes);
+        page.charged.store(bytes, Ordering::SeqCst);
+        freeing.done();
+    }
+    Ok(())
+}
+
+/// The records of each pack, in order.
+fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
+    let mut packs: HashMap<u32, Vec<Place>> = HashMap::new();
+    let all = table.map(|table| table.sample(0, usize::MAX, |_| true).0).unwrap_or_default();
+    for seen in all {
+        packs.entry(seen.place.pack()).or_default().push(seen.place);
+    }
+    packs.values_mut().for_each(|records| records.sort_by_key(|place| place.offset()));
+    packs
+}
+
+/// Punches what lies between the records of a pack, if it has more than them: a process was killed
+/// before it published a record, or when it had cleared its place. Returns the bytes on disk.
+fn keep_only(path: &Path, records: &[Place]) -> io::Result<u64> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    if on_disk(&file) > records.iter().map(|place| place.bytes()).sum() {
+        let mut end = 0;
+        for place in records {
+            if place.offset() > end {
+                punch_range(&file, end..place.offset());
+            }
+            end = place.offset() + place.bytes();
+        }
+        let len = file.metadata()?.len();
+        if len > end {
+            file.set_len(end)?;
+        }
+    }
+    Ok(on_disk(&file))
+}

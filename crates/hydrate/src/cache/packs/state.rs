@@ -1,0 +1,114 @@
+//! The page of facts about the packs that all processes share. It is never replaced, and its file
+//! carries the locks.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::clock::boot;
+use super::super::lock::{LockFile, Mode, OPEN, Opener, lock_open, opened, try_lock};
+use super::super::mapping::{Atomics, SharedMapping};
+
+/// Changes with the meaning of any byte of a state, a table or a pack.
+const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
+/// The smallest page size.
+const LEN: usize = 4096;
+
+#[repr(C)]
+pub(super) struct Page {
+    magic: AtomicU64,
+    /// The boot in which the packs were last opened.
+    boot: AtomicU64,
+    /// 1 while a process has the packs open, or if it was killed.
+    in_use: AtomicU64,
+    /// Bytes of disk that the usage counters include for packs and table. Raised before they are
+    /// used.
+    pub(super) charged: AtomicU64,
+    /// The number of the next pack.
+    pub(super) next_pack: AtomicU64,
+    /// Packs below this number are not appended to.
+    pub(super) sealed: AtomicU64,
+    /// The number of the table; 0 for none yet.
+    pub(super) table: AtomicU64,
+    /// 1 while a table is copied into the next one, or if the thread that did was killed.
+    pub(super) replacing: AtomicU64,
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomics for Page {}
+
+/// How the packs were left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unclean {
+    No,
+    /// A process was killed.
+    Killed,
+    /// The machine has restarted, or the packs are new.
+    Restarted,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    file: Arc<LockFile>,
+    mapped: SharedMapping,
+}
+
+impl State {
+    /// Opens the page at `path`. The first process calls `recover` while others wait.
+    pub(super) fn open(
+        path: &Path,
+        recover: impl FnOnce(&Self, Unclean) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = Arc::new(LockFile::new(file));
+        let opener = lock_open(&file)?;
+        if opener == Opener::First && file.metadata()?.len() != LEN as u64 {
+            file.write_all_at(&[0; LEN], 0)?;
+            file.set_len(LEN as u64)?;
+        }
+        if file.metadata()?.len() < LEN as u64 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let state = Self { mapped: SharedMapping::new(&*file, LEN)?, file };
+        if opener == Opener::First {
+            let page = state.page();
+            if page.magic.load(Ordering::Relaxed) != MAGIC {
+                state.file.write_all_at(&[0; LEN], 0)?;
+            }
+            let unclean = if page.boot.load(Ordering::Relaxed) != boot() {
+                Unclean::Restarted
+            } else if page.in_use.load(Ordering::Relaxed) != 0 {
+                Unclean::Killed
+            } else {
+                Unclean::No
+            };
+            recover(&state, unclean)?;
+            page.boot.store(boot(), Ordering::Relaxed);
+            page.in_use.store(1, Ordering::Relaxed);
+            page.magic.store(MAGIC, Ordering::Release);
+        }
+        opened(&state.file)?;
+        Ok(state)
+    }
+
+    pub(super) fn page(&self) -> &Page {
+        self.mapped.at(0)
+    }
+
+    pub(super) fn file(&self) -> &Arc<LockFile> {
+        &self.file
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // The last process marks it as left in order.
+        if try_lock(&self.file, &OPEN, Mode::Exclusive).unwrap_or(false) {
+            self.page().in_use.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The table of records: a hash table in a file that every process maps, changed by atomic
+//! operations alone.
+//!
+//! A slot belongs to one object from the first use on, until the table is replaced, so an object
+//! has one slot. Its record's place comes last when it is inserted, and goes first when it is
+//! removed. The table is searched from a slot that the location determines, up to an empty slot: all
+//! versions of a location are near each other. Before the slots there is a header of their length.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::to_usize;
+use rustix::fs::{FallocateFlags, fallocate};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::mapping::{Atomics, SharedMapping};
+use super::super::{Exempt, Timestamp};
+use super::record::ALIGNMENT;
+
+/// Slots of the first table, which takes three pages of the disk.
+pub(super) const FIRST: u64 = 256;
+/// Flag: the user exempted the object from eviction.
+pub(in super::super) const PINNED: u64 = 1;
+/// Flag: the content matches the checksum of the store, or the store has none.
+pub(in super::super) const COMPLETE: u64 = 2;
+
+const SLOT: u64 = size_of::<Slot>() as u64;
+
+#[repr(C)]
+struct Slot {
+    /// Which object; 0 if the slot is empty.
+    tag: AtomicU64,
+    /// Where its record is; 0 if it has none.
+    place: AtomicU64,
+    flags: AtomicU64,
+    /// The time at which it was last opened, as a [`Timestamp`].
+    last_use: AtomicU64,
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomics for Slot {}
+
+/// What precedes the slots.
+#[repr(C)]
+struct Header {
+    /// Slots that are not empty.
+    claimed: AtomicU64,
+    _unused: [AtomicU64; 3],
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomics for Header {}
+
+/// The hash of an object: of its location, by which the search begins, and of its version. Never 0.
+pub(in super::super) fn tag(location: &str, identity: &[u8]) -> u64 {
+    (first(location) << 32 | xxh3_64(identity) & 0xFFFF_FFFF).max(1)
+}
+
+/// The hash of a location, of 32 bits.
+fn first(location: &str) -> u64 {
+    xxh3_64(location.as_bytes()) >> 32
+}
+
+/// Where a record is: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
+/// both in units of [`ALIGNMENT`]. No record has length 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Place(u64);
+
+impl Place {
+    /// The largest number of a pack.
+    pub(super) const MOST_PACKS: u32 = u32::MAX;
+
+    pub(super) fn new(pack: u32, offset: u64, length: usize) -> Self {
+        let (at, units) = (offset / ALIGNMENT, (length as u64).div_ceil(ALIGNMENT));
+        debug_assert!(at < 1 << 24 && (1..1 << 8).contains(&units));
+        Self(u64::from(pack) << 32 | at << 8 | units)
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(in super::super) fn pack(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(in super::super) fn offset(self) -> u64 {
+        (self.0 >> 8 & 0xFF_FFFF) * ALIGNMENT
+    }
+
+    /// Bytes of disk.
+    pub(in super::super) fn bytes(self) -> u64 {
+        (self.0 & 0xFF) * ALIGNMENT
+    }
+}
+
+/// A slot, as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Seen {
+    pub(in super::super) tag: u64,
+    pub(in super::super) place: Place,
+    pub(in super::super) flags: u64,
+    pub(in super::super) last_use: Timestamp,
+}
+
+impl Seen {
+    /// Whether the slot says anything: an object is here, or pinned before it is fetched.
+    fn is_live(&self) -> bool {
+        !self.place.is_none() || self.flags & PINNED != 0
+    }
+
+    /// Whether the object is exempt from an eviction.
+    pub(in super::super) fn is_exempt(&self, exempt: Exempt) -> bool {
+        let is_pinned = self.flags & PINNED != 0;
+        match exempt {
+            Exempt::None => false,
+            Exempt::Pinned => is_pinned,
+            Exempt::UsedSince(start) => is_pinned || self.last_use >= start,
+        }
+    }
+}
+
+impl Slot {
+    fn seen(&self) -> Seen {
+        Seen {
+            tag: self.tag.load(Ordering::Acquire),
+            place: Place(self.place.load(Ordering::SeqCst)),
+            flags: self.flags.load(Ordering::Acquire),
+            last_use: Timestamp::from_word(self.last_use.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The outcome of [`Table::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inserted {
+    Here,
+    /// The object has this record.
+    Already(Place),
+    /// The table must be replaced first.
+    Full,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    number: u64,
+    /// A power of two; 0 for the table that has none.
+    slots: u64,
+    mapped: Option<SharedMapping>,
+}
+
+impl Table {
+    /// What there is before the first table: number 0, without slots.
+    pub(super) fn empty() -> Self {
+        Self { number: 0, slots: 0, mapped: None }
+    }
+
+    pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
+        dir.join(format!("{number}.table"))
+    }
+
+    /// Opens table `number`. Fails if it does not have whole slots on disk.
+    pub(super) fn open(dir: &Path, number: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(Self::path(dir, number))?;
+        let len = file.metadata()?.len();
+        let slots = (len / SLOT).saturating_sub(1);
+        if !slots.is_power_of_two() || len != Self::bytes(slots) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::map(&file, number, slots)
+    }
+
+    /// Makes table `number`, all of it on disk: a page that the disk has no room for could not be
+    /// written to later.
+    pub(super) fn create(dir: &Path, number: u64, slots: u64) -> io::Result<Self> {
+        let path = Self::path(dir, number);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let made = allocate(&file, Self::bytes(slots)).and_then(|()| Self::map(&file, number, slots));
+        if made.is_err() {
+            let _ = std::fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn map(file: &File, number: u64, slots: u64) -> io::Result<Self> {
+        let len = usize::try_from(Self::bytes(slots)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Self { number, slots, mapped: Some(SharedMapping::new(file, len)?) })
+    }
+
+    /// Bytes of a table of this many slots.
+    pub(super) fn bytes(slots: u64) -> u64 {
+        (1 + slots) * SLOT
+    }
+
+    /// Bytes of disk of the table.
+    pub(super) fn on_disk(&self) -> u64 {
+        if self.slots == 0 { 0 } else { Self::bytes(self.slots).next_multiple_of(ALIGNMENT) }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Slots with a record, or a pin.
+    pub(super) fn live(&self) -> u64 {
+        self.in_order(0).filter(|slot| slot.seen().is_live()).count() as u64
+    }
+
+    pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
+        self.find(tag).map(Slot::seen)
+    }
+
+    /// Inserts the record of an object, unless it has one.
+    pub(super) fn insert(&self, tag: u64, place: Place, flags: u64) -> Inserted {
+        let Some(slot) = self.claim(tag) else { return Inserted::Full };
+        slot.flags.fetch_and(PINNED, Ordering::AcqRel);
+        slot.flags.fetch_or(flags, Ordering::AcqRel);
+        slot.last_use.store(Timestamp::now().word(), Ordering::Relaxed);
+        match slot.place.compare_exchange(0, place.0, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => Inserted::Here,
+            Err(other) => Inserted::Already(Place(other)),
+        }
+    }
+
+    /// Removes a record. Returns false if it is not there.
+    pub(super) fn clear(&self, tag: u64, place: Place) -> bool {
+        self.find(tag).is_some_and(|slot| {
+            let cleared = slot.place.compare_exchange(place.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            if cleared {
+                slot.flags.store(0, Ordering::Release);
+            }
+            cleared
+        })
+    }
+
+    /// Returns false if the table must be replaced first.
+    pub(super) fn set_flags(&self, tag: u64, set: u64, clear: u64) -> bool {
+        let slot = if set == 0 { self.find(tag) } else { self.claim(tag) };
+        if let Some(slot) = slot {
+            slot.flags.fetch_and(!clear, Ordering::AcqRel);
+            slot.flags.fetch_or(set, Ordering::AcqRel);
+        }
+        slot.is_some() || set == 0
+    }
+
+    pub(super) fn touch(&self, tag: u64, now: Timestamp) {
+        if let Some(slot) = self.find(tag) {
+            slot.last_use.store(now.word(), Ordering::Relaxed);
+        }
+    }
+
+    /// At most `most` records that are `wanted`, from the slot `from` on and around, and whether
+    /// all slots were looked at.
+    pub(super) fn sample(&self, from: u64, most: usize, wanted: impl Fn(&Seen) -> bool) -> (Vec<Seen>, bool) {
+        let mut found = Vec::new();
+        for slot in self.in_order(from) {
+            if found.len() == most {
+                return (found, false);
+            }
+            let seen = slot.seen();
+            if !seen.place.is_none() && wanted(&seen) {
+                found.push(seen);
+            }
+        }
+        (found, true)
+    }
+
+    pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
+        let hash = first(location);
+        let seen = self.search(hash << 32).map(Slot::seen);
+        seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_none()).collect()
+    }
+
+    /// Copies what is live in `other`, which other threads may change meanwhile.
+    pub(super) fn copy_from(&self, other: &Self) {
+        for seen in other.in_order(0).map(Slot::seen).filter(Seen::is_live) {
+            let Some(slot) = self.claim(seen.tag) else { continue };
+            slot.flags.store(seen.flags, Ordering::Release);
+            slot.last_use.store(seen.last_use.word(), Ordering::Relaxed);
+            slot.place.store(seen.place.0, Ordering::SeqCst);
+        }
+    }
+
+    /// The slot of an object, its own from now on. `None` if too few are empty: searches would be
+    /// long.
+    fn claim(&self, tag: u64) -> Option<&Slot> {
+        let claimed = &self.mapped.as_ref()?.at::<Header>(0).claimed;
+        for slot in self.in_order(tag >> 32) {
+            let mut found = slot.tag.load(Ordering::Acquire);
+            if found == 0 {
+                if claimed.load(Ordering::Relaxed) >= self.slots / 4 * 3 {
+                    return None;
+                }
+                match slot.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => {
+                        claimed.fetch_add(1, Ordering::Relaxed);
+                        return Some(slot);
+                    }
+                    Err(other) => found = other,
+                }
+            }
+            if found == tag {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// The slot of an object, if it has one.
+    fn find(&self, tag: u64) -> Option<&Slot> {
+        self.search(tag).find(|slot| slot.tag.load(Ordering::Acquire) == tag)
+    }
+
+    /// The slots that may be an object's: up to the first empty one.
+    fn search(&self, tag: u64) -> impl Iterator<Item = &Slot> {
+        self.in_order(tag >> 32).take_while(|slot| slot.tag.load(Ordering::Acquire) != 0)
+    }
+
+    /// All slots, from one on and around.
+    fn in_order(&self, from: u64) -> impl Iterator<Item = &Slot> {
+        let mask = self.slots.wrapping_sub(1);
+        let at = move |index: u64| to_usize((1 + (from.wrapping_add(index) & mask)) * SLOT);
+        let mapped = self.mapped.as_ref();
+        (0..self.slots).filter_map(move |index| Some(mapped?.at(at(index))))
+    }
+}
+
+/// Lets the disk allocate all of a file, in which every byte is 0.
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&vec![0; to_usize(len)], 0),
+        other => Ok(other?),
+    }
+}
