@@ -192,6 +192,11 @@ impl Inodes {
         }
     }
 
+    /// Marks the content of an inode as given to the kernel. Returns whether it was not before.
+    pub(crate) fn hand_over(&self, ino: Ino) -> bool {
+        self.inner().records.get_mut(&ino).is_some_and(Record::hand_over)
+    }
+
     /// The kernel forgets `lookups` of them.
     pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
         if ino == ROOT {

@@ -100,7 +100,7 @@ fn text(core: &FileSystem) -> String {
         "Operations that took more than a second.",
         each(&|op| operations.of(op).slow.load(Relaxed).to_string()),
     );
-    add("read_bytes_total", "counter", "Bytes handed to the kernel.", one(operations.bytes.load(Relaxed)));
+    add("read_bytes_total", "counter", "Bytes of reads answered.", one(operations.bytes.load(Relaxed)));
     add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
     add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
     add(
@@ -108,6 +108,12 @@ fn text(core: &FileSystem) -> String {
         "counter",
         "Opens whose reads the kernel does by itself.",
         one(operations.through.load(Relaxed)),
+    );
+    add(
+        "handed_over_opens_total",
+        "counter",
+        "Opens with which the kernel got the content of a small file.",
+        one(operations.handed.load(Relaxed)),
     );
     let store = core.source.store().counters();
     add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));

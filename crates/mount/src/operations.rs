@@ -50,6 +50,8 @@ pub(crate) struct Operations {
     pub(crate) open: AtomicU64,
     /// Opens handed to the kernel.
     pub(crate) through: AtomicU64,
+    /// Opens with which the kernel got the content of a small file.
+    pub(crate) handed: AtomicU64,
 }
 
 /// How an operation ended.

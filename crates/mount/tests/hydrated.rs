@@ -236,6 +236,28 @@ fn a_second_mount_finds_what_the_first_left() {
 }
 
 #[test]
+fn the_kernel_gets_a_small_cached_file_with_its_first_open() {
+    let content = bytes(12, 100_001);
+    let mut mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    assert!(mounted.read("x") == content);
+    mounted.again(&counted());
+    let handed = |mounted: &Mounted| counter(mounted, "handed_over_opens_total");
+    assert!(mounted.read("x") == content);
+    assert_eq!(
+        (handed(&mounted), counter(&mounted, "read_bytes_total")),
+        (1, 0),
+        "the kernel asks for nothing"
+    );
+    // What it drops it asks for, and what it keeps it is not given again.
+    let file = fs::File::open(mounted.path("x")).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert!(mounted.read("x") == content);
+    assert_eq!(handed(&mounted), 1);
+    assert!(counter(&mounted, "read_bytes_total") > 90_000);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
+}
+
+#[test]
 fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
     let (first, second) = (bytes(1, 300_000), bytes(2, 300_001));
     let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| {

@@ -76,7 +76,7 @@ impl Packed {
     }
 
     /// Calls `work` with the content, if it is here and right.
-    fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub fn with_content<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (packs, seen) = (self.packs()?, self.seen()?);
         with_scratch(|buffer| {
             let record = packs.read(&seen, buffer, &self.shared).ok()?;

@@ -1,16 +1,17 @@
 //! Opens files: lazily, or, if `--eager` covers their size, when they are hydrated. The kernel then
-//! reads a hydrated file directly.
+//! reads a hydrated file directly. A small one has no file of its own: the kernel gets its content
+//! with the first open, which costs less than the request that it would send for it.
 //!
 //! A lazy open costs nothing, but every byte read for the first time passes through this process.
 //! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
 //! faster: see [`Options::eager`](crate::Options::eager).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{Backing, File, Job, Wanted};
-use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
+use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, Notifier, ReplyOpen};
 
 use super::reply::Failing;
 use crate::blocking_pool::BlockingPool;
@@ -38,11 +39,14 @@ pub(super) struct Opening {
     pool: BlockingPool,
     /// The kernel passes no file through.
     refused: AtomicBool,
+    /// By which the kernel is given content, once it is mounted.
+    pub(super) notifier: OnceLock<Notifier>,
 }
 
 impl Opening {
     pub(super) fn new(core: Arc<FileSystem>, pool: BlockingPool) -> Self {
-        Self { core, pool, handles: Arc::new(HandleTable::new()), refused: AtomicBool::new(false) }
+        let (handles, refused) = (Arc::new(HandleTable::new()), AtomicBool::new(false));
+        Self { core, pool, handles, refused, notifier: OnceLock::new() }
     }
 
     /// No file can be passed through.
@@ -112,7 +116,12 @@ impl Opening {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        let (handle, way) = self.handles.open(ino, reader, || self.through(&file, &reply));
+        // While this is decided no other open of the inode is answered, so no read of it waits for
+        // pages that it writes.
+        let (handle, way) = self.handles.open(ino, reader, || {
+            self.hand_over(ino, &file);
+            self.through(&file, &reply)
+        });
         match way {
             // The content of an inode never changes, so its pages stay valid. A close has no data
             // to flush.
@@ -141,6 +150,18 @@ impl Opening {
                 tracing::info!("hydrated files are read through the page cache: passthrough: {error}");
                 None
             }
+        }
+    }
+
+    /// Puts the content of a small hydrated file into the kernel's page cache, once. What the kernel
+    /// drops it requests as usual.
+    fn hand_over(&self, ino: Ino, file: &File) {
+        let Some(notifier) = self.notifier.get().filter(|_| self.core.recorder.is_none()) else { return };
+        let store = |content: &[u8]| {
+            self.core.inodes.hand_over(ino) && notifier.store(INodeNo(ino), 0, content).is_ok()
+        };
+        if file.with_packed(store) == Some(true) {
+            self.core.operations.handed.fetch_add(1, Ordering::Relaxed);
         }
     }
 

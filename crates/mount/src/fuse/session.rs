@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
 use super::Fuse;
-use super::opening::Through;
+use super::opening::{Opening, Through};
 use super::prune::Pruning;
 use super::splice::Splicing;
 use crate::filesystem::FileSystem;
@@ -99,19 +99,28 @@ impl Fuse {
     /// Serves a mount made on `device`, in threads of its own.
     pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
         let config = config(access);
-        let (forgetting, splicing) = (Arc::clone(&self.forgetting), Arc::clone(&self.splicing));
-        serving(Session::from_fd(self, device, config.acl, config)?, &forgetting, &splicing)
+        let shared = self.shared();
+        serving(Session::from_fd(self, device, config.acl, config)?, &shared)
     }
 
     /// Mounts with the help of `fusermount3`, and serves.
     pub(crate) fn mount(self, directory: &Path, source: &str, access: Access) -> io::Result<Serving> {
         let mut config = config(access);
-        let (forgetting, splicing) = (Arc::clone(&self.forgetting), Arc::clone(&self.splicing));
+        let shared = self.shared();
         let name = MountOption::FSName(source.replace(',', "_"));
         let kind = MountOption::Subtype("firstbyte".into());
         config.mount_options =
             vec![MountOption::RO, MountOption::NoAtime, MountOption::DefaultPermissions, name, kind];
-        serving(Session::new(self, directory, &config)?, &forgetting, &splicing)
+        serving(Session::new(self, directory, &config)?, &shared)
+    }
+
+    /// What needs the connection to the kernel once it is made.
+    fn shared(&self) -> Connected {
+        Connected {
+            forgetting: Arc::clone(&self.forgetting),
+            splicing: Arc::clone(&self.splicing),
+            opening: Arc::clone(&self.opening),
+        }
     }
 
     /// Asks the kernel to forget the oldest inodes if it holds many.
@@ -132,11 +141,19 @@ impl Fuse {
     }
 }
 
-fn serving(session: Session<Fuse>, forgetting: &Forgetting, splicing: &Splicing) -> io::Result<Serving> {
-    splicing.on(session.as_fd());
-    forgetting.pruning.on(session.as_fd());
-    // It is set here only.
-    let _ = forgetting.notifier.set(session.notifier());
+/// The parts of a file system that use its connection by themselves.
+struct Connected {
+    forgetting: Arc<Forgetting>,
+    splicing: Arc<Splicing>,
+    opening: Arc<Opening>,
+}
+
+fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<Serving> {
+    connected.splicing.on(session.as_fd());
+    connected.forgetting.pruning.on(session.as_fd());
+    // They are set here only.
+    let _ = connected.forgetting.notifier.set(session.notifier());
+    let _ = connected.opening.notifier.set(session.notifier());
     Ok(Serving(session.spawn()?))
 }
 

@@ -27,6 +27,8 @@ const STALE: u8 = 1;
 const IS_DIRECTORY: u8 = 2;
 /// It has a time.
 const HAS_TIME: u8 = 4;
+/// The kernel was given its content.
+const HANDED: u8 = 8;
 
 /// Values at [`PINNED_BY`]: the meaning of the bytes behind the name.
 const BY_NOTHING: u8 = 0;
@@ -115,6 +117,13 @@ impl Record {
 
     pub(crate) fn mark_stale(&mut self) {
         self.0[FLAGS] |= STALE;
+    }
+
+    /// Marks the content as given to the kernel. Returns whether it was not before.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        let before = self.0[FLAGS];
+        self.0[FLAGS] |= HANDED;
+        before & HANDED == 0
     }
 
     pub(crate) fn name(&self) -> &[u8] {
