@@ -56,8 +56,8 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
 
     def lose_a_node() -> None:
         """In the midst of its shard, which starts again on another node."""
-        until = time.monotonic() + 60
-        while len(fetched(log, "many/")) < 5 * NODES and time.monotonic() < until:
+        until = time.monotonic() + 60 + OBJECTS / 500
+        while len(list(to.glob("object-*"))) < max(5 * NODES, OBJECTS // 20) and time.monotonic() < until:
             time.sleep(0.02)
         running.remove_node(nodes.pop(), allow_graceful=False)
 

@@ -68,8 +68,8 @@ impl File {
         self.version.blocks.cached().is_some_and(Held::is_complete)
     }
 
-    /// Calls `work` with all of the content, if the file is so small that it is packed in the cache,
-    /// and is there.
+    /// Calls `work` with all of the content, if the file is so small that it is packed in the
+    /// cache, and is there.
     pub fn with_packed<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         match self.version.blocks.cached()? {
             Held::Packed(packed) => packed.with_content(work),

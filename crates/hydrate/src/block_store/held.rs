@@ -16,7 +16,7 @@ pub(crate) enum Held {
     /// In files of its own, block by block.
     Sparse(Cached),
     /// As a record, all of it or nothing.
-    Packed(Packed),
+    Packed(Box<Packed>),
 }
 
 /// The right to fetch, among the processes that share the cache.
@@ -41,7 +41,7 @@ impl Held {
         if let Some(checksum) = checksum {
             packed.set_checksum(checksum);
         }
-        Ok(Self::Packed(packed))
+        Ok(Self::Packed(Box::new(packed)))
     }
 
     pub(super) fn set_checksum(&self, checksum: Checksum) {

@@ -253,6 +253,11 @@ impl Identity {
     }
 }
 
+/// Whether two locations are the same object.
+pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
+    Name::prefix(found) == Name::prefix(wanted)
+}
+
 /// A location as text that parses back to it. A path becomes a URL, because it may hold any bytes,
 /// and absolute, because the cache outlives the working directory.
 pub(super) fn location_text(location: &Location) -> String {

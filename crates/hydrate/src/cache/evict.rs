@@ -4,9 +4,10 @@
 //! Nothing keeps the versions in order of their use: all processes would have to keep it right.
 //! Instead a few versions are sampled from a random directory, and a few packed objects from a
 //! random part of their table, and the oldest of them are removed: with many versions these are
-//! nearly the oldest of all, and with few all of them are examined. A version that no process has open is removed whole. Of open versions, blocks not read
-//! since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions are not
-//! evicted, nor those whose file the kernel reads directly (see [`Backing`](super::Backing)).
+//! nearly the oldest of all, and with few all of them are examined. A version that no process has
+//! open is removed whole. Of open versions, blocks not read since eviction last passed (CLOCK) are
+//! punched, some MiB at a time. Pinned versions are not evicted, nor those whose file the kernel
+//! reads directly (see [`Backing`](super::Backing)).
 
 use std::fs::{File, OpenOptions};
 use std::ops::{AddAssign, Range};
@@ -21,11 +22,10 @@ use firstbyte_pacing::SHORTEST_REQUEST;
 use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
 use super::cached::Cached;
 use super::clock::{boot, random};
-use super::directory::{Identity, Paths, SHARDS, maps, shard};
+use super::directory::{Identity, Paths, SHARDS, is_same, maps, shard};
 use super::lock::{LockFile, Mode, WHOLE, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
 use super::packs::{Packs, Seen};
-use super::status::is_same;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
 use crate::limits::CACHE_SHARE;

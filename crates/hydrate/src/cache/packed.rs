@@ -11,7 +11,7 @@ use super::cached::Pin;
 use super::directory::Identity;
 use super::fill::{Stored, is_full};
 use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
-use super::verify::Verified;
+use super::verify::{Report, Verified};
 use super::{Cache, Exempt, Shared, evict};
 use crate::{BLOCK, Error};
 
@@ -234,6 +234,22 @@ impl Packed {
         let packs = self.packs()?;
         packs.set_flags(self.tag, 0, PINNED, &self.shared);
         packs.remove(&self.seen()?, Exempt::None, &self.shared)
+    }
+}
+
+impl Cache {
+    /// Reads every packed object. One that is wrong is dropped.
+    pub(super) fn verify_packed(&self) -> Report {
+        let mut report = Report::default();
+        for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {
+            match Packed::from_record(&self.shared, &seen) {
+                Ok(_) => report.blocks += 1,
+                Err(Unread::Damaged) => report.wrong += 1,
+                Err(Unread::Gone) => continue,
+            }
+            report.versions += 1;
+        }
+        report
     }
 }
 

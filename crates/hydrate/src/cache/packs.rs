@@ -15,11 +15,12 @@
 //!
 //! - A record carries the identity of its object and a CRC of everything, and both are compared at
 //!   each read. So a place that is old, lost or wrong is a miss.
-//! - Whoever clears a place, and no other, subtracts its bytes from the count.
+//! - The thread that clears a place, and no other, subtracts its bytes from the count.
 //! - A record is published after it was written: a process may be killed at any instant.
 //!
 //! Called by [`Packed`](super::packed::Packed), and by eviction, release, status and verification.
 
+mod place;
 mod record;
 mod recover;
 mod state;
@@ -42,9 +43,11 @@ use super::usage::{Usage, on_disk, subtract};
 use super::{Exempt, Shared, Timestamp};
 use crate::limits::{ATTEMPTS, POLL};
 
+use place::ALIGNMENT;
+pub(super) use place::Place;
 pub(super) use record::{Record, cost};
 use state::State;
-pub(super) use table::{COMPLETE, PINNED, Place, Seen, tag};
+pub(super) use table::{COMPLETE, PINNED, Seen, tag};
 use table::{FIRST, Inserted, Table};
 
 /// Bytes of a pack, at most, before another is begun.
@@ -129,7 +132,7 @@ impl Packs {
 
     /// The record of an object, if the table has it.
     pub(super) fn look_up(&self, tag: u64) -> Option<Seen> {
-        self.current().look_up(tag).filter(|seen| !seen.place.is_none())
+        self.current().look_up(tag).filter(|seen| !seen.place.is_absent())
     }
 
     /// Reads a record. One that is not what was written is removed.
@@ -210,7 +213,7 @@ impl Packs {
         if !table.clear(seen.tag, seen.place) {
             return None;
         }
-        // An unlinked pack is punched in vain.
+        // A pack that is unlinked is free already.
         let number = seen.place.pack();
         if let Ok(file) = self.pack(number)
             && !punch(&file, seen.place)
@@ -303,7 +306,7 @@ impl Packs {
     /// is no room for it.
     fn grow(&self, full: &Table, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST);
-        let bytes = Table::bytes(slots).next_multiple_of(record::ALIGNMENT);
+        let bytes = Table::bytes(slots).next_multiple_of(ALIGNMENT);
         let mut reservation = shared.reserve(bytes, exempt)?;
         let page = self.state.page();
         let Some(_alone) = self.locks.guard(REPLACING, Mode::Exclusive) else {
@@ -361,7 +364,7 @@ impl Packs {
             is_usable.then(|| Appending {
                 number,
                 file: Arc::new(file),
-                end: meta.len().next_multiple_of(record::ALIGNMENT),
+                end: meta.len().next_multiple_of(ALIGNMENT),
             })
         })
     }
@@ -370,8 +373,7 @@ impl Packs {
         let next = &self.state.page().next_pack;
         for _ in 0..ATTEMPTS {
             let number = next.fetch_add(1, Ordering::SeqCst);
-            let number = u32::try_from(number).ok().filter(|number| *number <= Place::MOST_PACKS);
-            let number = number.ok_or(io::ErrorKind::StorageFull)?;
+            let number = u32::try_from(number).map_err(|_| io::ErrorKind::StorageFull)?;
             let mut options = OpenOptions::new();
             match options.read(true).write(true).create_new(true).mode(0o600).open(self.pack_path(number)) {
                 Ok(file) => {

@@ -11,7 +11,7 @@ use firstbyte_location::{Location, Version};
 
 use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
-use super::directory::{Identity, Name, SHARDS, location_text, maps, shard};
+use super::directory::{Identity, Name, SHARDS, is_same, location_text, maps, shard};
 use super::packed::Packed;
 use super::packs::{PINNED as PACKED_PINNED, Packs, Seen};
 use super::{Cache, Shared, Timestamp};
@@ -159,11 +159,6 @@ impl Cache {
         let of_it = names.into_iter().filter(|name| name.to_string_lossy().starts_with(&prefix));
         Ok(of_it.map(|name| shard.join(name)).collect())
     }
-}
-
-/// Whether two locations are the same object.
-pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
-    Name::prefix(found) == Name::prefix(wanted)
 }
 
 /// Iterates over the versions in a cache.

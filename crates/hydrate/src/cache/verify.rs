@@ -26,8 +26,6 @@ use super::cached::Cached;
 use super::directory::Paths;
 use super::lock::{Mode, WHOLE};
 use super::open::{IfMissing, OpenVersion, open};
-use super::packed::Packed;
-use super::packs::{Packs, Unread};
 use super::usage::subtract;
 use super::verified_runs::Run;
 use super::{Cache, Retention};
@@ -347,7 +345,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
     pub fn verify(&self) -> Result<Report> {
-        let mut report = self.verify_packs();
+        let mut report = self.verify_packed();
         let mut statuses = self.statuses();
         let mut buffer = vec![0; to_usize(BLOCK)];
         while let Some(map) = statuses.next_map() {
@@ -370,22 +368,6 @@ impl Cache {
             }
         }
         Ok(report)
-    }
-}
-
-impl Cache {
-    /// Reads every packed object. One that is wrong is dropped.
-    fn verify_packs(&self) -> Report {
-        let mut report = Report::default();
-        for seen in self.shared.packs.as_ref().map(Packs::all).unwrap_or_default() {
-            match Packed::from_record(&self.shared, &seen) {
-                Ok(_) => report.blocks += 1,
-                Err(Unread::Damaged) => report.wrong += 1,
-                Err(Unread::Gone) => continue,
-            }
-            report.versions += 1;
-        }
-        report
     }
 }
 

@@ -153,8 +153,8 @@ impl Opening {
         }
     }
 
-    /// Puts the content of a small hydrated file into the kernel's page cache, once. What the kernel
-    /// drops it requests as usual.
+    /// Puts the content of a small hydrated file into the kernel's page cache, once. What the
+    /// kernel drops it requests as usual.
     fn hand_over(&self, ino: Ino, file: &File) {
         let Some(notifier) = self.notifier.get().filter(|_| self.core.recorder.is_none()) else { return };
         let store = |content: &[u8]| {

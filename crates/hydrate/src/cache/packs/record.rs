@@ -1,7 +1,8 @@
 //! The record of one object in a pack.
 //!
 //! ```text
-//! 0    magic (8), CRC-32C of all that follows (4), length of the text (4), of the content (4), zero (12)
+//! 0    magic (8), CRC-32C of all that follows (4), length of the text (4), of the content (4),
+//!      zero (12)
 //! 32   the text: see `Identity`; then the content
 //! ```
 //! Numbers are in native byte order. A record begins at a multiple of [`ALIGNMENT`], so that its
@@ -13,10 +14,8 @@ use std::os::unix::fs::FileExt;
 use firstbyte_location::to_usize;
 
 use super::super::block_map::crc;
-use super::table::Place;
+use super::place::{ALIGNMENT, Place};
 
-/// Bytes of the pages in which disks allocate and free.
-pub(super) const ALIGNMENT: u64 = 4096;
 const MAGIC: [u8; 8] = *b"fbrecd\0\x01";
 const CRC_FROM: usize = 12;
 const TEXT_AT: usize = 32;

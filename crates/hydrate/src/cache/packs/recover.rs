@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::super::usage::{Usage, on_disk};
+use super::place::Place;
 use super::punch_range;
 use super::state::{State, Unclean};
-use super::table::{Place, Table};
+use super::table::Table;
 
 pub(super) fn recover(dir: &Path, state: &State, unclean: Unclean, usage: &Usage) -> io::Result<()> {
     let page = state.page();

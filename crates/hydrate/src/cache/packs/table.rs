@@ -3,8 +3,9 @@
 //!
 //! A slot belongs to one object from the first use on, until the table is replaced, so an object
 //! has one slot. Its record's place comes last when it is inserted, and goes first when it is
-//! removed. The table is searched from a slot that the location determines, up to an empty slot: all
-//! versions of a location are near each other. Before the slots there is a header of their length.
+//! removed. The table is searched from a slot that the location determines, up to an empty slot:
+//! all versions of a location are near each other. Before the slots there is a header of the length
+//! of one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::mapping::{Atomics, SharedMapping};
 use super::super::{Exempt, Timestamp};
-use super::record::ALIGNMENT;
+use super::place::{ALIGNMENT, Place};
 
 /// Slots of the first table, which takes three pages of the disk.
 pub(super) const FIRST: u64 = 256;
@@ -64,39 +65,6 @@ fn first(location: &str) -> u64 {
     xxh3_64(location.as_bytes()) >> 32
 }
 
-/// Where a record is: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
-/// both in units of [`ALIGNMENT`]. No record has length 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Place(u64);
-
-impl Place {
-    /// The largest number of a pack.
-    pub(super) const MOST_PACKS: u32 = u32::MAX;
-
-    pub(super) fn new(pack: u32, offset: u64, length: usize) -> Self {
-        let (at, units) = (offset / ALIGNMENT, (length as u64).div_ceil(ALIGNMENT));
-        debug_assert!(at < 1 << 24 && (1..1 << 8).contains(&units));
-        Self(u64::from(pack) << 32 | at << 8 | units)
-    }
-
-    pub(super) fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(in super::super) fn pack(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    pub(in super::super) fn offset(self) -> u64 {
-        (self.0 >> 8 & 0xFF_FFFF) * ALIGNMENT
-    }
-
-    /// Bytes of disk.
-    pub(in super::super) fn bytes(self) -> u64 {
-        (self.0 & 0xFF) * ALIGNMENT
-    }
-}
-
 /// A slot, as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Seen {
@@ -109,7 +77,7 @@ pub(in super::super) struct Seen {
 impl Seen {
     /// Whether the slot says anything: an object is here, or pinned before it is fetched.
     fn is_live(&self) -> bool {
-        !self.place.is_none() || self.flags & PINNED != 0
+        !self.place.is_absent() || self.flags & PINNED != 0
     }
 
     /// Whether the object is exempt from an eviction.
@@ -127,7 +95,7 @@ impl Slot {
     fn seen(&self) -> Seen {
         Seen {
             tag: self.tag.load(Ordering::Acquire),
-            place: Place(self.place.load(Ordering::SeqCst)),
+            place: Place::from_word(self.place.load(Ordering::SeqCst)),
             flags: self.flags.load(Ordering::Acquire),
             last_use: Timestamp::from_word(self.last_use.load(Ordering::Relaxed)),
         }
@@ -220,16 +188,17 @@ impl Table {
         slot.flags.fetch_and(PINNED, Ordering::AcqRel);
         slot.flags.fetch_or(flags, Ordering::AcqRel);
         slot.last_use.store(Timestamp::now().word(), Ordering::Relaxed);
-        match slot.place.compare_exchange(0, place.0, Ordering::SeqCst, Ordering::SeqCst) {
+        match slot.place.compare_exchange(0, place.word(), Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => Inserted::Here,
-            Err(other) => Inserted::Already(Place(other)),
+            Err(other) => Inserted::Already(Place::from_word(other)),
         }
     }
 
     /// Removes a record. Returns false if it is not there.
     pub(super) fn clear(&self, tag: u64, place: Place) -> bool {
         self.find(tag).is_some_and(|slot| {
-            let cleared = slot.place.compare_exchange(place.0, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let cleared =
+                slot.place.compare_exchange(place.word(), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             if cleared {
                 slot.flags.store(0, Ordering::Release);
             }
@@ -262,7 +231,7 @@ impl Table {
                 return (found, false);
             }
             let seen = slot.seen();
-            if !seen.place.is_none() && wanted(&seen) {
+            if !seen.place.is_absent() && wanted(&seen) {
                 found.push(seen);
             }
         }
@@ -272,7 +241,7 @@ impl Table {
     pub(super) fn of_location(&self, location: &str) -> Vec<Seen> {
         let hash = first(location);
         let seen = self.search(hash << 32).map(Slot::seen);
-        seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_none()).collect()
+        seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()
     }
 
     /// Copies what is live in `other`, which other threads may change meanwhile.
@@ -281,7 +250,7 @@ impl Table {
             let Some(slot) = self.claim(seen.tag) else { continue };
             slot.flags.store(seen.flags, Ordering::Release);
             slot.last_use.store(seen.last_use.word(), Ordering::Relaxed);
-            slot.place.store(seen.place.0, Ordering::SeqCst);
+            slot.place.store(seen.place.word(), Ordering::SeqCst);
         }
     }
 

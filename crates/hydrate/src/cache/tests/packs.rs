@@ -205,7 +205,7 @@ fn the_table_grows_under_writers_removers_and_readers() {
             scope.spawn(move || {
                 for seed in (worker..4000).step_by(4) {
                     assert_eq!(tiny(cache, seed).fill(&seed.to_ne_bytes(), Exempt::Pinned), Stored::Kept);
-                    // Every eighth is removed again, with the table replaced meanwhile now and then.
+                    // Every eighth is removed again, if need be after the table was replaced.
                     while seed % 8 == 7 && tiny(cache, seed).is_present() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
                     }

@@ -1,0 +1,44 @@
+//! Where a record is, in one word: it is published and cleared by one atomic operation.
+
+/// Bytes of the pages in which disks allocate and free.
+pub(super) const ALIGNMENT: u64 = 4096;
+
+/// Where a record is: bits 32..64 the number of the pack, 8..32 its offset and 0..8 its length,
+/// both in units of [`ALIGNMENT`]. No record has length 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Place(u64);
+
+impl Place {
+    pub(super) fn new(pack: u32, offset: u64, length: usize) -> Self {
+        let (at, units) = (offset / ALIGNMENT, (length as u64).div_ceil(ALIGNMENT));
+        debug_assert!(at < 1 << 24 && (1..1 << 8).contains(&units));
+        Self(u64::from(pack) << 32 | at << 8 | units)
+    }
+
+    /// A place from the word of a slot.
+    pub(super) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether a slot with this word has no record.
+    pub(super) fn is_absent(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(in super::super) fn pack(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(in super::super) fn offset(self) -> u64 {
+        (self.0 >> 8 & 0xFF_FFFF) * ALIGNMENT
+    }
+
+    /// Bytes of disk.
+    pub(in super::super) fn bytes(self) -> u64 {
+        (self.0 & 0xFF) * ALIGNMENT
+    }
+}
