@@ -103,18 +103,9 @@ fn text(core: &FileSystem) -> String {
     add("read_bytes_total", "counter", "Bytes of reads answered.", one(operations.bytes.load(Relaxed)));
     add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
     add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
-    add(
-        "passed_through_opens_total",
-        "counter",
-        "Opens whose reads the kernel does by itself.",
-        one(operations.through.load(Relaxed)),
-    );
-    add(
-        "handed_over_opens_total",
-        "counter",
-        "Opens with which the kernel got the content of a small file.",
-        one(operations.handed.load(Relaxed)),
-    );
+    let (through, handed) = (operations.through.load(Relaxed), operations.handed.load(Relaxed));
+    add("passed_through_opens_total", "counter", "Opens whose reads the kernel does itself.", one(through));
+    add("handed_over_opens_total", "counter", "Opens with which a small file was handed over.", one(handed));
     let store = core.source.store().counters();
     add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
     add("store_retries_total", "counter", "Requests sent again after a failure.", one(store.retries));
