@@ -61,27 +61,6 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
 }
 
 #[test]
-fn an_unmounted_cache_is_left_in_order_so_that_the_next_mount_trusts_it() {
-    let s3 = S3::ours();
-    for (name, size) in [("small", 30_000), ("large", 300_000)] {
-        fs::write(s3.root.join(BUCKET).join(name), bytes(1, size)).unwrap();
-    }
-    let place = Place::new(World::with_s3(&s3));
-    let cache = place.world.path("cache");
-    // Of each file the word that is 1 while it is in use: see the headers of the cache's modules.
-    let is_in_use = |file: &str| fs::read(cache.join(file)).unwrap()[16] != 0;
-    for _ in 0..2 {
-        place.mount(&format!("s3://{BUCKET}"), &["--cache", "cache"]);
-        assert!(
-            place.read("small").unwrap().len() == 30_000 && place.read("large").unwrap().len() == 300_000
-        );
-        assert!(is_in_use("usage") && is_in_use("packs/state"));
-        place.unmount().ok();
-        assert!(!is_in_use("usage") && !is_in_use("packs/state"));
-    }
-}
-
-#[test]
 fn what_would_be_hidden_is_refused_and_said() {
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");

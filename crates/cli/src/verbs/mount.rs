@@ -196,9 +196,6 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         mount.stop()?;
     }
     mount.wait()?;
-    // The thread that waits for signals has it too. When its last owner drops it, the cache is
-    // marked as left in order: the next process then trusts what is in it.
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     // Unmounting it is the only way it ends, so a signal is no interruption.
     told.map(|()| Exit::Done)
 }
