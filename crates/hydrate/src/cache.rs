@@ -32,6 +32,7 @@ mod packed;
 mod packs;
 mod punch;
 mod recount;
+mod shared_page;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -118,12 +119,15 @@ impl Exempt {
     /// Whether the version with these header fields is exempt.
     fn includes(self, live: &Live) -> bool {
         let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
+        self.covers(is_pinned, Timestamp::from_word(live.last_open.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a version that was last used then is exempt.
+    fn covers(self, is_pinned: bool, last_use: Timestamp) -> bool {
         match self {
             Self::None => false,
             Self::Pinned => is_pinned,
-            Self::UsedSince(start) => {
-                is_pinned || Timestamp::from_word(live.last_open.load(Ordering::Relaxed)) >= start
-            }
+            Self::UsedSince(start) => is_pinned || last_use >= start,
         }
     }
 }

@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// Lends a buffer to `work`.
-pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut buffer = SCRATCH.take();
     let done = work(&mut buffer);
     SCRATCH.set(buffer);
@@ -71,7 +71,8 @@ impl Packed {
         self.shared.packs.as_ref()
     }
 
-    fn seen(&self) -> Option<Seen> {
+    /// The object as its slot says, if it is here.
+    pub(super) fn seen(&self) -> Option<Seen> {
         self.packs()?.look_up(self.tag)
     }
 
@@ -128,7 +129,7 @@ impl Packed {
                 let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {
                     return Ok(Stored::NoRoom);
                 };
-                reservation.charge(packs.charged_counter());
+                reservation.charge(packs.charged());
                 Ok(match packs.insert(self.tag, record, flags, exempt, &self.shared)? {
                     Published::Here => {
                         reservation.keep();
@@ -222,11 +223,6 @@ impl Packed {
 
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    /// The object as its slot says.
-    pub(super) fn found(&self) -> Option<Seen> {
-        self.seen()
     }
 
     /// Removes the object, pinned or not. Returns the bytes freed.

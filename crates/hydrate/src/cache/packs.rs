@@ -32,7 +32,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -126,8 +126,8 @@ impl Packs {
     }
 
     /// Bytes of disk that the usage counters include for everything here.
-    pub(super) fn charged(&self) -> u64 {
-        self.state.page().charged.load(Ordering::SeqCst)
+    pub(super) fn charged(&self) -> &AtomicU64 {
+        &self.state.page().charged
     }
 
     /// The record of an object, if the table has it.
@@ -220,7 +220,7 @@ impl Packs {
         {
             return None;
         }
-        subtract(&self.state.page().charged, bytes);
+        subtract(self.charged(), bytes);
         freeing.done();
         self.remove_if_empty(number);
         Some(bytes)
@@ -269,11 +269,6 @@ impl Packs {
 
     pub(super) fn end_lease(&self, part: Range<u64>) {
         self.locks.unlock(part);
-    }
-
-    /// Adds the bytes of a reservation to the count.
-    pub(super) fn charged_counter(&self) -> &std::sync::atomic::AtomicU64 {
-        &self.state.page().charged
     }
 
     /// The table that all processes use.

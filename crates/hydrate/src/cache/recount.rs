@@ -16,7 +16,6 @@ use std::thread;
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
 use super::evict::{self, charged};
-use super::packs::Packs;
 use super::{Cache, Shared};
 use crate::limits::POLL;
 
@@ -77,7 +76,7 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
         }
     }
     let shared = weak.upgrade()?;
-    sum += shared.packs.as_ref().map_or(0, Packs::charged);
+    sum += shared.packs.as_ref().map_or(0, |packs| packs.charged().load(Ordering::SeqCst));
     let page = shared.usage.counters();
     let moving = moving + page.moving.load(Ordering::SeqCst);
     let freed = page.freed.load(Ordering::SeqCst) - freed;

@@ -13,7 +13,7 @@ use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
 use super::directory::{Identity, Name, SHARDS, is_same, location_text, maps, shard};
 use super::packed::Packed;
-use super::packs::{PINNED as PACKED_PINNED, Packs, Seen};
+use super::packs::{Packs, Seen};
 use super::{Cache, Shared, Timestamp};
 use crate::{BLOCK, Error, Result};
 
@@ -102,7 +102,7 @@ impl Packed {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         let identity = self.identity();
-        let (size, found) = (identity.size(), self.found());
+        let (size, found) = (identity.size(), self.seen());
         Some(Status {
             location: identity.location()?,
             version: identity.version(),
@@ -110,11 +110,7 @@ impl Packed {
             here: found.map_or(0, |_| size),
             last_use: found.map_or(SystemTime::UNIX_EPOCH, |seen| seen.last_use.time()),
             state: if found.is_some() { State::Hydrated } else { State::Released },
-            pin: if found.is_some_and(|seen| seen.flags & PACKED_PINNED != 0) {
-                Pin::Pinned
-            } else {
-                Pin::Unpinned
-            },
+            pin: if found.is_some_and(|seen| seen.is_pinned()) { Pin::Pinned } else { Pin::Unpinned },
         })
     }
 }

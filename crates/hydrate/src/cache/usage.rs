@@ -5,22 +5,20 @@
 //! too low; a [recount](super::recount) corrects that. The count covers the bytes that the disk
 //! allocates: whole pages of maps, blocks rounded up to file system blocks, and extent lists.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Limits;
 use super::clock::boot;
-use super::lock::{LockFile, Mode, OPEN, Opener, lock_open, opened, try_lock, unlock};
+use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
+use super::{Limits, shared_page};
 
 /// Changes with the meaning of any byte. A page of another format is reset and recounted.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
-/// The smallest page size.
-const LEN: usize = 4096;
 /// More than any disk has: nothing fits until the bytes are counted.
 const UNKNOWN: u64 = 1 << 62;
 /// The lock of the process that recounts.
@@ -63,18 +61,7 @@ impl Usage {
     /// Opens the page at `path`; the first process prepares it. `has_contents` says whether the
     /// cache may hold versions.
     pub(super) fn open(path: &Path, limits: Limits, has_contents: bool) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let file = LockFile::new(file);
-        let opener = lock_open(&file)?;
-        if opener == Opener::First && file.metadata()?.len() != LEN as u64 {
-            file.write_all_at(&[0; LEN], 0)?;
-            file.set_len(LEN as u64)?;
-        }
-        if file.metadata()?.len() < LEN as u64 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let page = SharedMapping::new(&file, LEN)?;
+        let (file, page, opener) = shared_page::open(path)?;
         let usage = Self { file, page, limits, available: AtomicU64::new(0) };
         usage.query_available();
         if opener == Opener::First {

@@ -1,21 +1,19 @@
 //! The page of facts about the packs that all processes share. It is never replaced, and its file
 //! carries the locks.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::clock::boot;
-use super::super::lock::{LockFile, Mode, OPEN, Opener, lock_open, opened, try_lock};
+use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
+use super::super::shared_page;
 
 /// Changes with the meaning of any byte of a state, a table or a pack.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
-/// The smallest page size.
-const LEN: usize = 4096;
 
 #[repr(C)]
 pub(super) struct Page {
@@ -62,22 +60,12 @@ impl State {
         path: &Path,
         recover: impl FnOnce(&Self, Unclean) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let file = Arc::new(LockFile::new(file));
-        let opener = lock_open(&file)?;
-        if opener == Opener::First && file.metadata()?.len() != LEN as u64 {
-            file.write_all_at(&[0; LEN], 0)?;
-            file.set_len(LEN as u64)?;
-        }
-        if file.metadata()?.len() < LEN as u64 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let state = Self { mapped: SharedMapping::new(&*file, LEN)?, file };
+        let (file, mapped, opener) = shared_page::open(path)?;
+        let state = Self { file: Arc::new(file), mapped };
         if opener == Opener::First {
             let page = state.page();
             if page.magic.load(Ordering::Relaxed) != MAGIC {
-                state.file.write_all_at(&[0; LEN], 0)?;
+                state.file.write_all_at(&[0; shared_page::LEN], 0)?;
             }
             let unclean = if page.boot.load(Ordering::Relaxed) != boot() {
                 Unclean::Restarted

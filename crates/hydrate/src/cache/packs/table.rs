@@ -77,17 +77,16 @@ pub(in super::super) struct Seen {
 impl Seen {
     /// Whether the slot says anything: an object is here, or pinned before it is fetched.
     fn is_live(&self) -> bool {
-        !self.place.is_absent() || self.flags & PINNED != 0
+        !self.place.is_absent() || self.is_pinned()
+    }
+
+    pub(in super::super) fn is_pinned(&self) -> bool {
+        self.flags & PINNED != 0
     }
 
     /// Whether the object is exempt from an eviction.
     pub(in super::super) fn is_exempt(&self, exempt: Exempt) -> bool {
-        let is_pinned = self.flags & PINNED != 0;
-        match exempt {
-            Exempt::None => false,
-            Exempt::Pinned => is_pinned,
-            Exempt::UsedSince(start) => is_pinned || self.last_use >= start,
-        }
+        exempt.covers(self.is_pinned(), self.last_use)
     }
 }
 

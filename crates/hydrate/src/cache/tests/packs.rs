@@ -392,7 +392,7 @@ impl World {
                 let stored = put(&self.caches[instance], object);
                 let known = self.here.contains_key(&object);
                 assert_eq!(stored, if known { Stored::Already } else { Stored::Kept });
-                let place = small(&self.caches[instance], object).found().unwrap().place;
+                let place = small(&self.caches[instance], object).seen().unwrap().place;
                 assert_eq!(*self.here.entry(object).or_insert(place), place);
             }
             Step::Read { instance, object } => {
