@@ -1,8 +1,9 @@
-"""The checks, in order, and one closing line: `N passed, N failed`.
+"""The checks, and one closing line: `N passed, N failed`.
 
-`check.py fast` is the inner loop; `check.py full` is what continuous integration runs. A step that
-counts tests (cargo test, pytest) adds its own counts; any other step counts as one. A failed step
-does not hide those after it.
+`check.py fast` is the inner loop; `check.py full` is what continuous integration runs. What
+compiles runs step by step. The suites that follow mostly wait, so cargo's run beside those of
+Python. A step that counts tests (cargo test, pytest) adds its own counts; any other step counts as
+one. A failed step does not hide those after it.
 """
 
 import os
@@ -10,11 +11,14 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 # Warnings are errors here and nowhere else: an editor in mid-change should still compile.
 DOC_ENV = {"RUSTDOCFLAGS": "-D warnings"}
 
-STATIC = [
+Step = tuple[str, list[str], dict[str, str]]
+
+STATIC: list[Step] = [
     ("format", ["cargo", "fmt", "--all", "--check"], {}),
     ("house rules", ["python3", "scripts/tidy.py"], {}),
     ("tests of house rules", ["python3", "-m", "unittest", "discover", "-s", "scripts"], {}),
@@ -26,11 +30,17 @@ FAST = STATIC + [
     ("unit tests", ["cargo", "test", "--locked", "--workspace", "--lib", "--bins"], {}),
 ]
 
-FULL = STATIC + [
+BUILD = STATIC + [
     ("dependency audit", ["python3", "scripts/audit.py"], {}),
+    ("test programs", ["cargo", "test", "--locked", "--workspace", "--no-run", "--quiet"], {}),
+    ("python module", ["scripts/module.sh", "--with-tests"], {}),
+]
+
+RUST: list[Step] = [
     ("tests", ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"], {}),
-    # Some clients are functions with the package.
-    ("python module", ["scripts/module.sh"], {}),
+]
+
+PYTHON: list[Step] = [
     ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
     ("documentation", [".venv/bin/python", "-m", "pytest", "-q", "tests/docs"], {}),
     ("deployment", [".venv/bin/python", "-m", "pytest", "-q", "tests/deploy"], {}),
@@ -38,6 +48,12 @@ FULL = STATIC + [
     ("python types, pyright", [".venv/bin/pyright"], {}),
     ("python tests", [".venv/bin/python", "-m", "pytest", "-q", "tests/python"], {}),
 ]
+
+# Each mode is a sequence of groups; the lists of steps of a group run at the same time.
+MODES: dict[str, list[list[list[Step]]]] = {
+    "fast": [[FAST]],
+    "full": [[BUILD], [RUST, PYTHON]],
+}
 
 # `test result: ok. 12 passed; 0 failed; ...` (cargo) and `3 failed, 40 passed in 12.3s` (pytest).
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
@@ -54,31 +70,41 @@ def counts(line: str) -> tuple[int, int]:
     return 0, 0
 
 
-def run(name: str, command: list[str], extra: dict[str, str]) -> tuple[int, int]:
-    """Runs one step, its output passed through, and returns what passed and failed in it."""
-    print(f"== {name}: {' '.join(command)}", flush=True)
+def run(step: Step, prefix: str) -> tuple[str, int, int]:
+    """Runs one step, its output passed through; returns its name, what passed and what failed."""
+    name, command, extra = step
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{prefix}{line}\n")
+        sys.stdout.flush()
+
+    say(f"== {name}: {' '.join(command)}")
     began = time.monotonic()
     passed = failed = 0
     with subprocess.Popen(
         command, env=os.environ | extra, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as step:
-        for line in step.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
+    ) as process:
+        for line in process.stdout:
+            say(line.rstrip("\n"))
             p, f = counts(line)
             passed, failed = passed + p, failed + f
     if passed + failed == 0:
-        passed = int(step.returncode == 0)
+        passed = int(process.returncode == 0)
     # A runner may fail without a failed test: it did not compile, or it crashed.
-    if step.returncode != 0:
+    if process.returncode != 0:
         failed = max(failed, 1)
-    print(f"== {name}: {'FAILED' if failed else 'ok'} in {time.monotonic() - began:.0f} s\n", flush=True)
-    return passed, failed
+    say(f"== {name}: {'FAILED' if failed else 'ok'} in {time.monotonic() - began:.0f} s")
+    return name, passed, failed
 
 
 def main() -> int:
-    steps = {"fast": FAST, "full": FULL}[sys.argv[1]]
-    results = [(name, *run(name, command, extra)) for name, command, extra in steps]
+    results = []
+    for group in MODES[sys.argv[1]]:
+        # Shows which of the steps that run at the same time printed a line.
+        prefixes = [""] if len(group) == 1 else [f"{number} | " for number in range(1, len(group) + 1)]
+        with ThreadPoolExecutor(len(group)) as pool:
+            for lane in pool.map(lambda steps, prefix: [run(step, prefix) for step in steps], group, prefixes):
+                results += lane
     for name, _, failed in results:
         if failed:
             print(f"failed: {name}")

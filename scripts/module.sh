@@ -1,9 +1,33 @@
 #!/usr/bin/env bash
-# Builds the Python package into .venv, where `import firstbyte` then finds it: module.sh [--release]
+# Builds the Python package into .venv, where `import firstbyte` then finds it.
+#
+#   module.sh [--release]     by maturin
+#   module.sh --with-tests    beside the tests of the workspace
+#
+# The second is for continuous integration. Alone, the module needs fewer features of its dependencies than the
+# workspace with its tests, so cargo would compile nearly all of them once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # The build backend is ours, and calls maturin.
 export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1
-VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --locked --quiet "$@"
+export VIRTUAL_ENV=$PWD/.venv
+
+# What `maturin develop` installs, from the module that cargo built.
+with_tests() {
+    cargo build --locked --quiet --workspace --all-targets
+    # A new file: a process may have the old one mapped.
+    install "${CARGO_TARGET_DIR:-target}/debug/lib_native.so" python/firstbyte/_native.abi3.so
+    local packages
+    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    rm -rf "$packages"/firstbyte-*.dist-info
+    .venv/bin/maturin pep517 write-dist-info --metadata-directory "$packages" >/dev/null
+    echo "$PWD/python" >"$packages/firstbyte.pth"
+}
+
+if [ "${1-}" = --with-tests ]; then
+    with_tests
+else
+    .venv/bin/maturin develop --locked --quiet "$@"
+fi
 # As pip does where it installs a wheel, so that importing takes here what it takes users.
 .venv/bin/python -m compileall -q python/firstbyte

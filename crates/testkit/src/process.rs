@@ -1,7 +1,7 @@
 //! Starts and ends a server process for one test, and runs code without root's privileges.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -92,7 +92,9 @@ pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     for port in PORTS {
         let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
-        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        // Not by listening: a process that another thread starts at that moment would hold the
+        // listener until it executes its program, and be taken for the server.
+        if lock.try_lock().is_ok() && TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             reserved.push(lock);
             return port;
         }
