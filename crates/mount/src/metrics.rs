@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const LONGEST: u64 = 8 << 10;
 
 /// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the
 /// address, for port 0.
-pub(crate) fn serve(address: SocketAddr, core: Arc<FileSystem>) -> Result<SocketAddr> {
+pub(crate) fn serve(address: SocketAddr, core: Weak<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
     };
@@ -27,11 +27,12 @@ pub(crate) fn serve(address: SocketAddr, core: Arc<FileSystem>) -> Result<Socket
     let bound = listener.local_addr().map_err(failed)?;
     let accept = move || {
         for connection in listener.incoming().flatten() {
+            let Some(core) = core.upgrade() else { return };
             // It fails only if the client has gone.
             let _ = answer(&connection, &core);
         }
     };
-    // It lives as long as the process: there is nothing to join.
+    // It lives as long as the process: there is nothing to join, and it keeps nothing alive.
     thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
     Ok(bound)
 }

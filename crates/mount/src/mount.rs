@@ -27,10 +27,15 @@ const READ_AHEAD: u32 = 1024;
 /// A mount that is being served.
 pub struct Mount {
     directory: PathBuf,
-    core: Arc<FileSystem>,
     metrics: Option<SocketAddr>,
-    control: Mutex<Option<Listening>>,
-    session: Mutex<Option<Serving>>,
+    served: Mutex<Option<Served>>,
+}
+
+/// What [`Mount::wait`] waits for and ends.
+struct Served {
+    session: Serving,
+    control: Option<Listening>,
+    core: Arc<FileSystem>,
 }
 
 /// A mount that is ready but for the kernel.
@@ -51,11 +56,11 @@ impl Prepared {
     pub fn attach(self) -> Result<Mount> {
         let Self { directory, device, core, name, options } = self;
         let metrics =
-            options.metrics.map(|address| metrics::serve(address, Arc::clone(&core))).transpose()?;
+            options.metrics.map(|address| metrics::serve(address, Arc::downgrade(&core))).transpose()?;
         let control =
-            options.control.as_deref().map(|path| Listening::start(path, Arc::clone(&core))).transpose()?;
+            options.control.as_deref().map(|path| Listening::start(path, Arc::downgrade(&core))).transpose()?;
         let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&options));
-        let serving = if mountpoint::attach(&device, &directory, &name, options.access)? {
+        let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
                 // No thread would answer its requests.
                 let _ = mountpoint::detach(&directory, UnmountFlags::DETACH);
@@ -66,8 +71,7 @@ impl Prepared {
             by_helper(fuse, &directory, &name, &options)?
         };
         mountpoint::read_ahead(&directory, READ_AHEAD);
-        let session = Mutex::new(Some(serving));
-        Ok(Mount { directory, core, metrics, control: Mutex::new(control), session })
+        Ok(Mount { directory, metrics, served: Mutex::new(Some(Served { session, control, core })) })
     }
 }
 
@@ -133,15 +137,17 @@ impl Mount {
         mountpoint::unmount(&self.directory, crate::Ending::Lazy)
     }
 
-    /// Returns when it is unmounted, by any program, and nothing below it is open any more.
+    /// Returns when it is unmounted, by any program, and nothing below it is open any more. The
+    /// cache is closed then, unless a fetch is still under way.
     ///
     /// # Errors
     /// The connection to the kernel broke.
     pub fn wait(&self) -> Result<()> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = session.map_or(Ok(()), Serving::join);
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(recorder) = &self.core.recorder {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Served { session, control, core }) = served else { return Ok(()) };
+        let ended = session.join();
+        drop(control);
+        if let Some(recorder) = &core.recorder {
             recorder.finish();
         }
         ended.map_err(|error| Error::io(&self.directory, "lost", error))

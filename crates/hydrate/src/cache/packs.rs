@@ -174,6 +174,8 @@ impl Packs {
         }
         let published = self.publish(tag, place, flags, exempt, shared);
         if published != Published::Here {
+            // After many replacements the last table may have it.
+            self.current().clear(tag, place);
             punch(&file, place);
         }
         Ok(published)

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use super::jobs::Jobs;
@@ -25,7 +25,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Answers requests about `core` at `path`.
-    pub(crate) fn start(path: &Path, core: Arc<FileSystem>) -> Result<Self> {
+    pub(crate) fn start(path: &Path, core: Weak<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
         // A socket left by a daemon that died: a running one would have its mount at this
         // directory.
@@ -38,14 +38,15 @@ impl Listening {
         let jobs = Arc::new(Jobs::default());
         let accept = move || {
             for connection in listener.incoming().flatten() {
-                let (core, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
+                let Some(core) = core.upgrade() else { return };
+                let jobs = Arc::clone(&jobs);
                 let thread = thread::Builder::new().name("control".into()).stack_size(STACK);
                 if let Err(error) = thread.spawn(move || answer(&connection, &core, &jobs)) {
                     tracing::warn!("a request could not be answered: {error}");
                 }
             }
         };
-        // The thread lives as long as the process, so it is not joined.
+        // The thread lives as long as the process, so it is not joined, and keeps nothing alive.
         thread::Builder::new().name("control".into()).stack_size(STACK).spawn(accept).map_err(failed)?;
         Ok(Self { path: path.to_owned() })
     }
