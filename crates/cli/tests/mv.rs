@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstbyte_testkit::{Reply, Scripted, bytes, count};
 use support::disk::SmallDisk;
@@ -179,7 +179,11 @@ fn a_file_that_changes_while_it_is_sent_stays() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     world.write("big", &bytes(3, 2 << 20));
     let child = world.spawn(&["mv", "big", "s3://bucket/"]);
-    std::thread::sleep(Duration::from_millis(500));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while link.counters().bytes_to_server < 64 << 10 {
+        assert!(Instant::now() < deadline, "it sends nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     world.write("big", b"written meanwhile");
     let ran = support::Ran::from(child.wait_with_output().unwrap());
     assert_ne!(ran.code, Some(0), "{ran:?}");
