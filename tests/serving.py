@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import subprocess
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ class Served:
     def stopped(self):
         """The server answers nothing for as long as the block lasts."""
         os.kill(self.pid, signal.SIGSTOP)
+        # The signal is on its way when `kill` returns.
+        while any(task.read_text().rpartition(") ")[2][0] != "T" for task in Path(f"/proc/{self.pid}/task").glob("*/stat")):
+            time.sleep(0.001)
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ import random
 import sys
 import tarfile
 from collections.abc import Iterator
+from typing import Any
 
 import firstbyte
 
@@ -44,10 +45,12 @@ def batches(dataset: Objects, seed: int) -> Iterator[list[bytes]]:
     except ImportError:
         yield from _batches_without_torch(dataset, seed)
         return
+    # torch takes any object with these methods; its types ask for a subclass.
+    samples: Any = dataset
     order = torch.Generator()
     order.manual_seed(seed)
     yield from torch.utils.data.DataLoader(
-        dataset, batch_size=BATCH, shuffle=True, generator=order, num_workers=WORKERS, collate_fn=list
+        samples, batch_size=BATCH, shuffle=True, generator=order, num_workers=WORKERS, collate_fn=list
     )
 
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,9 +88,12 @@ def tree(tmp_path) -> Path:
 def audited():
     """A function that says which events of os's directory functions a call raises."""
     events = None
+    # Threads of fixtures may list directories meanwhile.
+    own = threading.get_ident()
 
     def hook(event, arguments):
-        if events is not None and event in ("os.scandir", "os.listdir", "os.walk"):
+        is_own = events is not None and threading.get_ident() == own
+        if is_own and event in ("os.scandir", "os.listdir", "os.walk"):
             events.append((event, arguments))
 
     sys.addaudithook(hook)

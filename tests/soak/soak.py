@@ -253,7 +253,8 @@ def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) 
 
 def api_deadlines(_soak: Soak) -> int:
     """200 calls of the example API, over 500 MB with random deadlines to 3 s; none is killed"""
-    return tested("firstbyte-lambda", "api", FIRSTBYTE_API_CALLS=200, FIRSTBYTE_API_MIB=500, FIRSTBYTE_API_LONGEST_MS=3000)
+    calls = {"FIRSTBYTE_API_CALLS": 200, "FIRSTBYTE_API_MIB": 500, "FIRSTBYTE_API_LONGEST_MS": 3000}
+    return tested("firstbyte-lambda", "api", **calls, FIRSTBYTE_GRACE_MS=0)
 
 
 def stop_all(_soak: Soak) -> int:

@@ -56,7 +56,7 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
     for left in ["control", "log"] {
         assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
     }
-    // Neither page has its mark of a process that was killed, so the next mount counts nothing again.
+    // Neither page has its mark of a killed process, so the next mount counts nothing again.
     for page in ["cache/usage", "cache/packs/state"] {
         assert_eq!(place.world.read(page)[16], 0, "{page}");
     }

@@ -24,7 +24,18 @@ impl Stopped {
     fn of(server: &S3) -> Self {
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        Self(pid)
+        let stopped = Self(pid);
+        // The signal is on its way when `kill` returns.
+        while stopped.any_runs() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stopped
+    }
+
+    fn any_runs(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0.as_raw_nonzero())).unwrap();
+        let mut stats = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+        stats.any(|stat| stat.is_ok_and(|stat| !stat.contains(") T ")))
     }
 }
 

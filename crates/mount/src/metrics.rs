@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Weak;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -19,12 +19,13 @@ const LONGEST: u64 = 8 << 10;
 
 /// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the
 /// address, for port 0.
-pub(crate) fn serve(address: SocketAddr, core: Weak<FileSystem>) -> Result<SocketAddr> {
+pub(crate) fn serve(address: SocketAddr, core: &Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
+    let core = Arc::downgrade(core);
     let accept = move || {
         for connection in listener.incoming().flatten() {
             let Some(core) = core.upgrade() else { return };

@@ -55,10 +55,8 @@ impl Prepared {
     /// Mounting is not possible.
     pub fn attach(self) -> Result<Mount> {
         let Self { directory, device, core, name, options } = self;
-        let metrics =
-            options.metrics.map(|address| metrics::serve(address, Arc::downgrade(&core))).transpose()?;
-        let control =
-            options.control.as_deref().map(|path| Listening::start(path, Arc::downgrade(&core))).transpose()?;
+        let metrics = options.metrics.map(|address| metrics::serve(address, &core)).transpose()?;
+        let control = options.control.as_deref().map(|path| Listening::start(path, &core)).transpose()?;
         let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&options));
         let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {

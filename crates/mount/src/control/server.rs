@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 
 use super::jobs::Jobs;
@@ -25,7 +25,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Answers requests about `core` at `path`.
-    pub(crate) fn start(path: &Path, core: Weak<FileSystem>) -> Result<Self> {
+    pub(crate) fn start(path: &Path, core: &Arc<FileSystem>) -> Result<Self> {
         let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
         // A socket left by a daemon that died: a running one would have its mount at this
         // directory.
@@ -35,7 +35,7 @@ impl Listening {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let jobs = Arc::new(Jobs::default());
+        let (core, jobs) = (Arc::downgrade(core), Arc::new(Jobs::default()));
         let accept = move || {
             for connection in listener.incoming().flatten() {
                 let Some(core) = core.upgrade() else { return };
