@@ -64,5 +64,6 @@ fn a_daemon_stays_small_while_a_hundred_thousand_files_are_listed_looked_at_and_
     let second = peak(&receipt);
     place.unmount().ok();
     let shown = format!("{} MiB at the start, {} and {} later", begun / MIB, first / MIB, second / MIB);
-    assert!(second <= 40 * MIB, "{shown}");
+    // At the start it is mostly the program itself, whose size depends on how it was compiled.
+    assert!(second <= begun + 32 * MIB, "{shown}");
 }

@@ -111,7 +111,7 @@ fn a_random_read_costs_one_request_of_one_block() {
 }
 
 #[test]
-fn sixteen_readers_of_the_same_blocks_cost_one_fetch_of_each() {
+fn sixteen_readers_of_the_same_blocks_share_their_fetches() {
     let subject = Subject::start(Place::ServeS3);
     for kept in BOTH {
         let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
@@ -122,9 +122,8 @@ fn sixteen_readers_of_the_same_blocks_cost_one_fetch_of_each() {
                     let handle = file.handle();
                     for turn in 0..64 {
                         // All begin with the same block; then each reads all of them in its own
-                        // order. None reads on, because a fetch ahead of a reader may be slow for
-                        // another, which then fetches a block itself.
-                        let block = turn * (2 * (reader % 8) + 3) % 64;
+                        // order.
+                        let block = turn * (2 * (reader % 8) + 1) % 64;
                         let at = (block * BLOCK) as usize;
                         assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
                     }
@@ -132,7 +131,10 @@ fn sixteen_readers_of_the_same_blocks_cost_one_fetch_of_each() {
             }
         });
         let received = subject.store.counters().received - received;
-        assert_eq!(received, 64 * BLOCK, "{kept:?} {:?}", hydrator.counters());
+        // Nothing that arrived for one is requested for another. Only without a cache, a reader may
+        // overtake a fetch ahead of others, or fetch the bytes of a random read for itself.
+        let most = if kept == Kept::Cached { 64 } else { 96 };
+        assert!((64 * BLOCK..=most * BLOCK).contains(&received), "{kept:?} {:?}", hydrator.counters());
     }
 }
 

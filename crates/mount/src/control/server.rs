@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use super::jobs::Jobs;
@@ -38,8 +38,7 @@ impl Listening {
         let (core, jobs) = (Arc::downgrade(core), Arc::new(Jobs::default()));
         let accept = move || {
             for connection in listener.incoming().flatten() {
-                let Some(core) = core.upgrade() else { return };
-                let jobs = Arc::clone(&jobs);
+                let (core, jobs) = (core.clone(), Arc::clone(&jobs));
                 let thread = thread::Builder::new().name("control".into()).stack_size(STACK);
                 if let Err(error) = thread.spawn(move || answer(&connection, &core, &jobs)) {
                     tracing::warn!("a request could not be answered: {error}");
@@ -59,7 +58,7 @@ impl Drop for Listening {
     }
 }
 
-fn answer(connection: &UnixStream, core: &FileSystem, jobs: &Jobs) {
+fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &Jobs) {
     let mut reader = BufReader::new(connection);
     let mut line = Vec::new();
     loop {
@@ -68,10 +67,13 @@ fn answer(connection: &UnixStream, core: &FileSystem, jobs: &Jobs) {
             Ok(read) if read > 0 && line.ends_with(b"\n") => {}
             _ => return,
         }
+        // Not held while the connection waits: `unmount` keeps it open until the daemon has ended.
+        let Some(core) = core.upgrade() else { return };
         let response = match serde_json::from_slice(&line) {
-            Ok(request) => respond(core, jobs, request),
+            Ok(request) => respond(&core, jobs, request),
             Err(error) => Response::Error { error: format!("not a request: {error}") },
         };
+        drop(core);
         let Ok(response) = serde_json::to_string(&response) else { return };
         let mut writer = connection;
         if writeln!(writer, "{response}").is_err() {
