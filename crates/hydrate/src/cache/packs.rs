@@ -95,7 +95,7 @@ pub(super) enum Published {
 /// Why a record was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// Another thread has removed it, or the table is being replaced.
+    /// Another thread has removed it.
     Gone,
     /// It was not what had been written, and is removed.
     Damaged,
@@ -202,9 +202,14 @@ impl Packs {
     }
 
     /// Clears a record's place, and frees its bytes. Returns them; `None` if it is exempt, or
-    /// removed already, or the table is being replaced.
+    /// removed already.
     pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
-        let _stays = self.locks.guard(REPLACING, Mode::Shared)?;
+        let _stays = loop {
+            match self.locks.guard(REPLACING, Mode::Shared) {
+                Some(stays) => break stays,
+                None => std::thread::sleep(POLL / 5),
+            }
+        };
         let table = self.current();
         let now = table.look_up(seen.tag).filter(|now| now.place == seen.place)?;
         if now.is_exempt(exempt) {
@@ -273,6 +278,12 @@ impl Packs {
         self.locks.unlock(part);
     }
 
+    /// The lock of a process that replaces the table.
+    #[cfg(test)]
+    pub(super) fn begin_replacing(&self) -> super::lock::Guard<'_> {
+        self.locks.guard(REPLACING, Mode::Exclusive).unwrap()
+    }
+
     /// The table that all processes use.
     fn current(&self) -> Arc<Table> {
         for _ in 0..ATTEMPTS {
@@ -304,16 +315,21 @@ impl Packs {
     fn grow(&self, full: &Table, exempt: Exempt, shared: &Arc<Shared>) -> Option<()> {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST);
         let bytes = Table::bytes(slots).next_multiple_of(ALIGNMENT);
-        let mut reservation = shared.reserve(bytes, exempt)?;
         let page = self.state.page();
-        let Some(_alone) = self.locks.guard(REPLACING, Mode::Exclusive) else {
-            // Another thread replaces it, or removes a record.
+        // The room is made first: eviction removes records, which takes the lock.
+        let (mut reservation, _alone) = loop {
+            let reservation = shared.reserve(bytes, exempt)?;
+            let alone = self.locks.guard(REPLACING, Mode::Exclusive);
+            if page.table.load(Ordering::SeqCst) != full.number() {
+                return Some(());
+            }
+            if let Some(alone) = alone {
+                break (reservation, alone);
+            }
+            // Another thread replaces it, or removes a record. Its lock ends with its process.
+            drop(reservation);
             std::thread::sleep(POLL / 5);
-            return Some(());
         };
-        if page.table.load(Ordering::SeqCst) != full.number() {
-            return Some(());
-        }
         let number = full.number() + 1;
         let table = Table::create(&self.dir, number, slots);
         let table = table.inspect_err(|error| tracing::warn!("{}: {error}", self.dir.display())).ok()?;

@@ -224,6 +224,21 @@ fn the_table_grows_under_writers_removers_and_readers() {
 }
 
 #[test]
+fn a_writer_waits_while_another_process_replaces_the_table() {
+    let dir = scratch();
+    let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
+    let replacing = other.shared.packs.as_ref().unwrap().begin_replacing();
+    thread::scope(|scope| {
+        // It needs the first table.
+        let writer = scope.spawn(|| put(&cache, 1));
+        thread::sleep(Duration::from_millis(300));
+        assert!(!writer.is_finished());
+        drop(replacing);
+        assert_eq!(writer.join().unwrap(), Stored::Kept);
+    });
+}
+
+#[test]
 fn the_least_recently_used_are_evicted_first_and_pinned_ones_stay() {
     let dir = scratch();
     let limit = 4 << 20;
