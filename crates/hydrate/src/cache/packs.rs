@@ -316,14 +316,18 @@ impl Packs {
         let slots = (full.live() * 2).next_power_of_two().max(FIRST);
         let bytes = Table::bytes(slots).next_multiple_of(ALIGNMENT);
         let page = self.state.page();
+        let is_replaced = || page.table.load(Ordering::SeqCst) != full.number();
         // The room is made first: eviction removes records, which takes the lock.
         let (mut reservation, _alone) = loop {
-            let reservation = shared.reserve(bytes, exempt)?;
-            let alone = self.locks.guard(REPLACING, Mode::Exclusive);
-            if page.table.load(Ordering::SeqCst) != full.number() {
+            self.wait_for_replacement();
+            if is_replaced() {
                 return Some(());
             }
-            if let Some(alone) = alone {
+            let reservation = shared.reserve(bytes, exempt)?;
+            if let Some(alone) = self.locks.guard(REPLACING, Mode::Exclusive) {
+                if is_replaced() {
+                    return Some(());
+                }
                 break (reservation, alone);
             }
             // Another thread replaces it, or removes a record. Its lock ends with its process.
