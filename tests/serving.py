@@ -5,7 +5,6 @@ import re
 import select
 import signal
 import subprocess
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,9 +44,8 @@ class Served:
     def stopped(self):
         """The server answers nothing for as long as the block lasts."""
         os.kill(self.pid, signal.SIGSTOP)
-        # The signal is on its way when `kill` returns.
-        while any(task.read_text().rpartition(") ")[2][0] != "T" for task in Path(f"/proc/{self.pid}/task").glob("*/stat")):
-            time.sleep(0.001)
+        # The signal is on its way when `kill` returns. This returns when all threads have stopped.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
         try:
             yield
         finally:

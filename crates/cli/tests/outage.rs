@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use firstbyte_testkit::bytes;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use support::World;
 use support::place::Place;
 use support::servers::S3;
@@ -24,18 +24,9 @@ impl Stopped {
     fn of(server: &S3) -> Self {
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        let stopped = Self(pid);
-        // The signal is on its way when `kill` returns.
-        while stopped.any_runs() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        stopped
-    }
-
-    fn any_runs(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.0.as_raw_nonzero())).unwrap();
-        let mut stats = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
-        stats.any(|stat| stat.is_ok_and(|stat| !stat.contains(") T ")))
+        // The signal is on its way when `kill` returns. This returns when all threads have stopped.
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+        Self(pid)
     }
 }
 

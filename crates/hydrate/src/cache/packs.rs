@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::directory::PACKS;
-use super::lock::{LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
+use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
 use super::usage::{Usage, on_disk, subtract};
 use super::{Exempt, Shared, Timestamp};
 use crate::limits::{ATTEMPTS, POLL};
@@ -204,12 +204,7 @@ impl Packs {
     /// Clears a record's place, and frees its bytes. Returns them; `None` if it is exempt, or
     /// removed already.
     pub(super) fn remove(&self, seen: &Seen, exempt: Exempt, shared: &Shared) -> Option<u64> {
-        let _stays = loop {
-            match self.locks.guard(REPLACING, Mode::Shared) {
-                Some(stays) => break stays,
-                None => std::thread::sleep(POLL / 5),
-            }
-        };
+        let _stays = self.keep_table();
         let table = self.current();
         let now = table.look_up(seen.tag).filter(|now| now.place == seen.place)?;
         if now.is_exempt(exempt) {
@@ -280,7 +275,7 @@ impl Packs {
 
     /// The lock of a process that replaces the table.
     #[cfg(test)]
-    pub(super) fn begin_replacing(&self) -> super::lock::Guard<'_> {
+    pub(super) fn begin_replacing(&self) -> Guard<'_> {
         self.locks.guard(REPLACING, Mode::Exclusive).unwrap()
     }
 
@@ -300,13 +295,20 @@ impl Packs {
         Arc::new(Table::empty())
     }
 
-    fn wait_for_replacement(&self) {
-        while self.state.page().replacing.load(Ordering::SeqCst) != 0 {
-            // If it was killed, its lock is free, and the table is still the old one.
-            if self.locks.guard(REPLACING, Mode::Shared).is_some() {
-                return;
+    /// Waits until no process replaces the table, and prevents that while the guard lives. The lock
+    /// of a process that was killed is free, and the table is still the old one.
+    fn keep_table(&self) -> Guard<'_> {
+        loop {
+            if let Some(guard) = self.locks.guard(REPLACING, Mode::Shared) {
+                return guard;
             }
             std::thread::sleep(POLL / 5);
+        }
+    }
+
+    fn wait_for_replacement(&self) {
+        if self.state.page().replacing.load(Ordering::SeqCst) != 0 {
+            drop(self.keep_table());
         }
     }
 

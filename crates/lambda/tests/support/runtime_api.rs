@@ -9,10 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use firstbyte_testkit::count;
 use serde_json::Value;
 
-/// How long after the deadline an answer counts, in milliseconds: a busy machine may let a function
-/// wait for its processor. `make soak` sets it to 0.
-const GRACE: (&str, u64) = ("FIRSTBYTE_GRACE_MS", 5_000);
-
 /// What the function sent.
 pub enum Reply {
     Answer(Value),
@@ -69,7 +65,9 @@ impl RuntimeApi {
             assert!(SystemTime::now() < UNIX_EPOCH + since + Duration::from_secs(60), "it asks for no event");
             state = self.shared.changed.wait_timeout(state, Duration::from_secs(1)).unwrap().0;
         }
-        let ends = Instant::now() + timeout + Duration::from_millis(count(GRACE.0, GRACE.1));
+        // A busy machine may let a function wait for its processor. `make soak` sets this to 0.
+        let grace = Duration::from_millis(count("FIRSTBYTE_GRACE_MS", 5_000));
+        let ends = Instant::now() + timeout + grace;
         while state.replies.is_empty() && Instant::now() < ends {
             let left = ends.saturating_duration_since(Instant::now());
             state = self.shared.changed.wait_timeout(state, left).unwrap().0;
