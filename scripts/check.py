@@ -3,7 +3,7 @@
 `check.py fast` is the inner loop; `check.py full` is what continuous integration runs. What
 compiles runs step by step. The suites that follow mostly wait, so cargo's run beside those of
 Python. A step that counts tests (cargo test, pytest) adds its own counts; any other step counts as
-one. A failed step does not hide those after it.
+one. A failed step does not hide those after it, and what it reported is repeated at the end.
 """
 
 import os
@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 # Warnings are errors here and nowhere else: an editor in mid-change should still compile.
 DOC_ENV = {"RUSTDOCFLAGS": "-D warnings"}
@@ -70,9 +72,36 @@ def counts(line: str) -> tuple[int, int]:
     return 0, 0
 
 
-def run(step: Step, prefix: str) -> tuple[str, int, int]:
-    """Runs one step, its output passed through; returns its name, what passed and what failed."""
+# The lines between which a runner reports its failures. Cargo has such a block for each program.
+FIRST_OF_REPORT = re.compile(r"^failures:$|^=+ (?:FAILURES|ERRORS) =+$")
+LAST_OF_REPORT = re.compile(r"^test result: ")
+# How many lines of a failed step are repeated.
+REPEATED = 200
+
+
+@dataclass
+class Result:
+    """How a step ended."""
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+def reports(lines: list[str]) -> Iterator[str]:
+    """What a runner reported of its failures, in `lines`."""
+    inside = False
+    for line in lines:
+        inside = (inside or bool(FIRST_OF_REPORT.match(line))) and not LAST_OF_REPORT.match(line)
+        if inside:
+            yield line
+
+
+def run(step: Step, prefix: str) -> Result:
+    """Runs one step, its output passed through."""
     name, command, extra = step
+    result = Result(name)
 
     def say(line: str) -> None:
         sys.stdout.write(f"{prefix}{line}\n")
@@ -80,36 +109,38 @@ def run(step: Step, prefix: str) -> tuple[str, int, int]:
 
     say(f"== {name}: {' '.join(command)}")
     began = time.monotonic()
-    passed = failed = 0
     with subprocess.Popen(
         command, env=os.environ | extra, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         for line in process.stdout:
-            say(line.rstrip("\n"))
-            p, f = counts(line)
-            passed, failed = passed + p, failed + f
-    if passed + failed == 0:
-        passed = int(process.returncode == 0)
+            line = line.rstrip("\n")
+            say(line)
+            passed, failed = counts(line)
+            result.passed, result.failed = result.passed + passed, result.failed + failed
+            result.lines.append(line)
+    if result.passed + result.failed == 0:
+        result.passed = int(process.returncode == 0)
     # A runner may fail without a failed test: it did not compile, or it crashed.
     if process.returncode != 0:
-        failed = max(failed, 1)
-    say(f"== {name}: {'FAILED' if failed else 'ok'} in {time.monotonic() - began:.0f} s")
-    return name, passed, failed
+        result.failed = max(result.failed, 1)
+    say(f"== {name}: {'FAILED' if result.failed else 'ok'} in {time.monotonic() - began:.0f} s")
+    return result
 
 
 def main() -> int:
-    results = []
+    results: list[Result] = []
     for group in MODES[sys.argv[1]]:
         # Shows which of the steps that run at the same time printed a line.
         prefixes = [""] if len(group) == 1 else [f"{number} | " for number in range(1, len(group) + 1)]
         with ThreadPoolExecutor(len(group)) as pool:
             for lane in pool.map(lambda steps, prefix: [run(step, prefix) for step in steps], group, prefixes):
                 results += lane
-    for name, _, failed in results:
-        if failed:
-            print(f"failed: {name}")
-    print(f"{sum(p for _, p, _ in results)} passed, {sum(f for _, _, f in results)} failed")
-    return int(any(f for _, _, f in results))
+    for result in results:
+        if result.failed:
+            print(f"== failed: {result.name}")
+            print("\n".join((list(reports(result.lines)) or result.lines)[-REPEATED:]))
+    print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed")
+    return int(any(r.failed for r in results))
 
 
 if __name__ == "__main__":
