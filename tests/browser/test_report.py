@@ -14,7 +14,7 @@ import time
 
 import made_results
 import pytest
-from pages import AXE, ROOT, TARGET, browser, violations
+from pages import AXE, PATIENCE_MS, ROOT, TARGET, browser, violations
 
 SHOTS = os.environ.get("REPORT_SHOTS")
 PHONE, DESKTOP = (360, 740), (1440, 900)
@@ -50,6 +50,7 @@ def opened(browser):
 
     def start(url, size, **more):
         contexts.append(browser.new_context(viewport={"width": size[0], "height": size[1]}, **more))
+        contexts[-1].set_default_timeout(PATIENCE_MS)
         contexts[-1].add_init_script(path=AXE)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
@@ -150,7 +151,7 @@ def test_it_follows_the_colour_scheme_and_the_width(made, opened):
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     # Not `wait_for_function`: it evaluates text in the page again, which the page's policy refuses.
     narrow = f"[...document.querySelectorAll('.u-wrap')].every((plot) => plot.offsetWidth < {PHONE[0]})"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_MS / 1000
     while not page.evaluate(narrow):
         assert time.monotonic() < deadline, "the charts keep the old width"
         time.sleep(0.05)
