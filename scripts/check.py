@@ -8,6 +8,7 @@ one. A failed step does not hide those after it, and what it reported is repeate
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -128,6 +129,8 @@ def run(step: Step, prefix: str) -> Result:
 
 
 def main() -> int:
+    # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results: list[Result] = []
     for group in MODES[sys.argv[1]]:
         # Shows which of the steps that run at the same time printed a line.
