@@ -1,5 +1,7 @@
 //! Keeps blocks in memory if there is no cache or no room in it. Memory is bounded: blocks that
-//! were read to their end are removed first, then the least recently used.
+//! were read to their end are removed first, then the least recently used. The memory of a removed
+//! block receives the next one: if each thread freed and allocated blocks, the allocator would keep
+//! about twice as much.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +23,12 @@ pub(crate) struct MemoryBlocks {
     table: Mutex<Table>,
 }
 
+/// The bytes of a block. Readers copy from it after they have released the table.
+type Bytes = Arc<Vec<u8>>;
+
 #[derive(Default)]
 struct Table {
-    blocks: HashMap<Key, (Rank, Arc<[u8]>)>,
+    blocks: HashMap<Key, (Rank, Bytes)>,
     order: BTreeMap<Rank, Key>,
     clock: u64,
 }
@@ -40,15 +45,20 @@ impl MemoryBlocks {
     }
 
     pub(super) fn put(&self, file: u64, block: u64, bytes: &[u8]) {
-        let bytes = Arc::from(bytes);
+        let mut held = self.lock().make_room(self.most).unwrap_or_default();
+        match Arc::get_mut(&mut held) {
+            Some(held) => {
+                held.clear();
+                held.extend_from_slice(bytes);
+            }
+            // A reader copies from it.
+            None => held = Arc::new(bytes.to_vec()),
+        }
         let mut table = self.lock();
         table.remove((file, block));
-        while table.blocks.len() >= self.most
-            && let Some((_, key)) = table.order.pop_first()
-        {
-            table.blocks.remove(&key);
-        }
-        table.insert((file, block), true, bytes);
+        // Another thread may have taken the room meanwhile.
+        table.make_room(self.most);
+        table.insert((file, block), true, held);
     }
 
     pub(super) fn has(&self, file: u64, block: u64) -> bool {
@@ -84,14 +94,25 @@ impl MemoryBlocks {
 }
 
 impl Table {
-    fn insert(&mut self, key: Key, unread: bool, bytes: Arc<[u8]>) {
+    /// Makes room for one block within `most`. Returns the bytes of one that was removed.
+    fn make_room(&mut self, most: usize) -> Option<Bytes> {
+        let mut removed = None;
+        while self.blocks.len() >= most
+            && let Some((_, key)) = self.order.pop_first()
+        {
+            removed = self.blocks.remove(&key);
+        }
+        removed.map(|(_, bytes)| bytes)
+    }
+
+    fn insert(&mut self, key: Key, unread: bool, bytes: Bytes) {
         self.clock += 1;
         let rank = (unread, self.clock);
         self.order.insert(rank, key);
         self.blocks.insert(key, (rank, bytes));
     }
 
-    fn remove(&mut self, key: Key) -> Option<(Rank, Arc<[u8]>)> {
+    fn remove(&mut self, key: Key) -> Option<(Rank, Bytes)> {
         let found = self.blocks.remove(&key)?;
         self.order.remove(&found.0);
         Some(found)
@@ -117,6 +138,19 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4].map(|number| memory.has(1, number)), [true, true, false, true, true]);
         memory.put(1, 5, &block(5));
         assert!(!memory.has(1, 0), "the oldest");
+    }
+
+    #[test]
+    fn a_block_takes_the_memory_of_the_one_it_replaces() {
+        let memory = MemoryBlocks::new(4 * BLOCK);
+        let at = |number| memory.lock().blocks[&(1, number)].1.as_ptr();
+        (0..4).for_each(|number| memory.put(1, number, &block(number)));
+        let first = at(0);
+        memory.put(1, 4, &block(4));
+        assert_eq!(at(4), first);
+        let mut buffer = block(9);
+        assert_eq!(memory.read_at(1, &mut buffer, 4 * BLOCK), buffer.len());
+        assert_eq!(buffer, block(4));
     }
 
     #[test]
