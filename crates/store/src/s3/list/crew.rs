@@ -162,7 +162,7 @@ impl Shared {
         let mut state = self.state();
         while !state.is_over() {
             let cutting = match index < state.pace.allowed() {
-                true if state.pace.is_near() => Cutting::WhileRoom,
+                true if state.pace.is_near() => Cutting::OnlyLong,
                 true => Cutting::Allowed,
                 false => Cutting::Never,
             };

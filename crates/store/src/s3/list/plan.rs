@@ -31,9 +31,11 @@ const WORTH: usize = 250;
 /// In ordered listings only one of so many first ranges is split: entries of later ones would wait
 /// too long. As many pages may wait in any range, and again in those needed next: 10 MB in total.
 pub(super) const NEAR: usize = 16;
-/// Estimated number of pages from which a range is worth splitting: each half ends with a partial
-/// page.
+/// Estimated number of pages from which a range is worth splitting. The lower half ends with a
+/// partial page, which is worth it if a round trip is saved.
 const FEWEST_PAGES: f64 = 2.5;
+/// The same if requests are quick: the partial page has to be a small part of the range.
+const FEWEST_QUICK_PAGES: f64 = 16.0;
 /// The shape is learnt from one key in this many.
 const SAMPLE: usize = 16;
 
@@ -111,10 +113,10 @@ pub(super) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Only while there is room for pages of any range. Otherwise the ranges needed next would be
-    /// split ever finer, each time at the cost of a partial page, which is worth it only if
-    /// requests are slow.
-    WhileRoom,
+    /// Requests are quick: only long ranges, and only while there is room for pages of any range.
+    /// Otherwise the ranges needed next would be split ever finer, each time at the cost of a
+    /// partial page.
+    OnlyLong,
     Never,
 }
 
@@ -166,9 +168,9 @@ impl Plan {
             return task;
         }
         match cutting {
-            Cutting::Allowed => self.cut(room),
-            Cutting::WhileRoom if room == self.ranges.len() => self.cut(room),
-            Cutting::WhileRoom | Cutting::Never => None,
+            Cutting::Allowed => self.cut(room, FEWEST_PAGES),
+            Cutting::OnlyLong if room == self.ranges.len() => self.cut(room, FEWEST_QUICK_PAGES),
+            Cutting::OnlyLong | Cutting::Never => None,
         }
     }
 
@@ -191,9 +193,9 @@ impl Plan {
         within.count().max(first)
     }
 
-    /// Splits one of the first `room` ranges and returns the upper half as a task. Returns `None`
-    /// if no guess is worth a request.
-    fn cut(&mut self, room: usize) -> Option<Task> {
+    /// Splits one of the first `room` ranges, of `fewest` pages or more, and returns the upper half
+    /// as a task. Returns `None` if no guess is worth a request.
+    fn cut(&mut self, room: usize, fewest: f64) -> Option<Task> {
         if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
@@ -204,7 +206,7 @@ impl Plan {
         let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
-            (self.pages_left(range)? >= FEWEST_PAGES).then_some((at, cut))
+            (self.pages_left(range)? >= fewest).then_some((at, cut))
         });
         // The widest one: a narrow one may have only the page being requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;

@@ -69,12 +69,22 @@ fn behind(prefix: &str) -> String {
     format!("{}0", &prefix[..prefix.len() - 1])
 }
 
-/// Lists everything with `workers` concurrent requests. `change` modifies the service between
-/// rounds.
+/// Lists everything with `workers` concurrent requests that are slow. `change` modifies the service
+/// between rounds.
 fn list(
     service: &mut Service,
     order: Order,
     workers: usize,
+    change: impl FnMut(&mut Service),
+) -> Vec<String> {
+    list_cutting(service, order, workers, Cutting::Allowed, change)
+}
+
+fn list_cutting(
+    service: &mut Service,
+    order: Order,
+    workers: usize,
+    cutting: Cutting,
     mut change: impl FnMut(&mut Service),
 ) -> Vec<String> {
     let mut plan = Plan::new(service.grouping, order, workers);
@@ -93,7 +103,7 @@ fn list(
             }
         }
         service.rounds += 1;
-        let tasks: Vec<_> = (0..workers).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
+        let tasks: Vec<_> = (0..workers).map_while(|_| plan.task(None, cutting)).collect();
         assert!(!tasks.is_empty(), "no worker has a task");
         let answers: Vec<_> = tasks
             .into_iter()
@@ -111,7 +121,7 @@ fn list(
 
 #[test]
 fn pages_that_are_not_taken_are_bounded() {
-    for cutting in [Cutting::Allowed, Cutting::WhileRoom, Cutting::Never] {
+    for cutting in [Cutting::Allowed, Cutting::OnlyLong, Cutting::Never] {
         for (order, workers) in [(Order::Bytes, 1), (Order::Bytes, 6), (Order::Any, 6)] {
             let names = (0..200_000).map(|n| format!("sample_{n:08}.fastq.gz"));
             let mut service = Service::new(names, Grouping::Keys);
@@ -237,6 +247,19 @@ proptest! {
 }
 
 #[test]
+fn quick_requests_are_few_more_than_pages() {
+    for pages in [10, 50, 250] {
+        let keys = (0..pages * PAGE).map(|n| format!("name-{n:07}"));
+        let mut service = Service::new(keys, Grouping::Keys);
+        let listed = list_cutting(&mut service, Order::Bytes, 6, Cutting::OnlyLong, |_| {});
+        assert_eq!(listed.len(), pages * PAGE);
+        let requests = service.requests;
+        // Up to eight guesses find how long the names are that exist.
+        assert!(requests <= pages + 8 + pages / 10, "{requests} requests for {pages} pages");
+    }
+}
+
+#[test]
 fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
     let requests = |cutting| {
         // Each page of keys has its own beginning, so that the end of a range is only found by an
@@ -263,6 +286,6 @@ fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
         assert_eq!(listed, 100 * PAGE);
         service.requests
     };
-    let (quick, slow) = (requests(Cutting::WhileRoom), requests(Cutting::Allowed));
+    let (quick, slow) = (requests(Cutting::OnlyLong), requests(Cutting::Allowed));
     assert!(quick < 120 && quick < slow, "{quick} requests, {slow} where any range may be cut");
 }
