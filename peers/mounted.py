@@ -1,4 +1,5 @@
-"""One work through a mount: mounts, does the work, unmounts, prints `seconds`.
+"""One work through a mount: mounts, does the work, unmounts, prints `seconds`; and of firstbyte `daemon_grown_bytes`,
+the most memory that the daemon added to what it had at its start.
 
     mounted.py TOOL --url URL --at DIR [--cache DIR] WORK [...]
 
@@ -32,6 +33,7 @@ class Mount:
         self.at = Path(chosen.at) / "mnt"
         self.cache = Path(cache or Path(chosen.at) / "cache")
         self.flags = chosen.flag
+        self.figures: dict[str, float] = {}
         self.at.mkdir(parents=True, exist_ok=True)
         self.cache.mkdir(parents=True, exist_ok=True)
         if not cache and any(self.cache.iterdir()):
@@ -41,7 +43,12 @@ class Mount:
         if self.tool == "native":
             return self.cache
         command, env = getattr(self, self.tool)()
-        subprocess.run(command, env=os.environ | env, check=True, stdout=subprocess.DEVNULL)
+        # Daemons of other tools keep what they are given as standard output.
+        output = subprocess.PIPE if self.tool == "firstbyte" else subprocess.DEVNULL
+        mounted = subprocess.run(command, env=os.environ | env, check=True, stdout=output)
+        if self.tool == "firstbyte":
+            self.daemon = json.loads(mounted.stdout)["pid"]
+            self.memory_at_start = peak_memory(self.daemon)
         until = time.monotonic() + READY
         while not os.path.ismount(self.at):
             if time.monotonic() > until:
@@ -51,13 +58,14 @@ class Mount:
 
     def __exit__(self, *_: object) -> None:
         if self.tool == "firstbyte":
+            self.figures["daemon_grown_bytes"] = peak_memory(self.daemon) - self.memory_at_start
             subprocess.run([self.program, "unmount", self.at], check=True, stdout=subprocess.DEVNULL)
         elif self.tool != "native":
             subprocess.run(["umount", self.at], check=True)
 
     def firstbyte(self) -> tuple[list, dict]:
         own = ["mount", "s3://bench", self.at, "--cache", self.cache, *self.flags]
-        return [self.program, "-q", "--endpoint-url", self.url, *own], {}
+        return [self.program, "--json", "--endpoint-url", self.url, *own], {}
 
     def s3fs(self) -> tuple[list, dict]:
         keys = self.at.parent / "s3fs.keys"
@@ -70,6 +78,12 @@ class Mount:
         cached = ["--read-only", "--vfs-cache-mode", "full", "--cache-dir", self.cache]
         own = ["mount", ":s3:bench", self.at, "--daemon", *cached, *self.flags]
         return ["rclone", *own], {"RCLONE_S3_ENDPOINT": self.url}
+
+
+def peak_memory(process: int) -> int:
+    """A process's peak of resident memory, in bytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 # -- works: each is told where the files are and what to do, and does it once ----------------------------------------
@@ -150,9 +164,10 @@ def main() -> int:
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     words, at = chosen.words, Path(chosen.at)
-    figures = {}
+    mount = Mount(chosen, chosen.cache)
+    figures = mount.figures
     if chosen.work == "ready":
-        figures["seconds"] = ready(Mount(chosen, chosen.cache))
+        figures["seconds"] = ready(mount)
         if chosen.cache:
             # Once more with an empty cache at once, so that the difference is of two neighbours.
             figures["more_seconds"] = figures["seconds"] - ready(Mount(chosen, None))
@@ -168,7 +183,7 @@ def main() -> int:
     }
     work = works[chosen.work]
     began = time.perf_counter()
-    with Mount(chosen, chosen.cache) as root:
+    with mount as root:
         if chosen.work != "first":
             for _ in range(chosen.before):
                 work(root)

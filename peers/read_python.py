@@ -4,8 +4,9 @@
     read_python.py WORK CONTENDER --url ENDPOINT --file FILE KEY
 
 `make` writes a Parquet file of 13 columns in 10 row groups, or 256 tensors, from a seed. The other form does WORK to
-the object KEY in the bucket `bench`, compares the result with FILE, its local copy, and prints `seconds`. Imports are
-not timed; connections and opening the object are. `--cache DIR` is for firstbyte, which otherwise has no cache.
+the object KEY in the bucket `bench`, compares the result with FILE, its local copy, and prints `seconds` and
+`beyond_data_bytes`: how far the process grew beyond the size of the result. Imports are not counted; connections and
+opening the object are. `--cache DIR` is for firstbyte, which otherwise has no cache.
 
 WORK: columns (2 of 13), whole (all columns), random (`--piece` bytes at random, by `--threads`), order (all of it, 1 MiB at a
 time), first (4 KiB), tensors.
@@ -225,16 +226,40 @@ def check_tensors(found, path: str) -> None:
         raise SystemExit("other tensors than in the file")
 
 
-def work(args) -> float:
+class Measured:
+    """The time that a block takes, and how far the process grows meanwhile."""
+
+    def __enter__(self) -> "Measured":
+        # Sets the peak of the process's memory to what it has now.
+        with open("/proc/self/clear_refs", "w") as peak:
+            peak.write("5")
+        self.memory_before = peak_memory()
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *raised) -> None:
+        self.seconds = time.perf_counter() - self.began
+        self.grown = peak_memory() - self.memory_before
+
+    def beyond(self, data_bytes: int) -> dict:
+        return {"seconds": self.seconds, "beyond_data_bytes": max(0, self.grown - data_bytes)}
+
+
+def peak_memory() -> int:
+    """The process's peak of resident memory, in bytes."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+
+
+def work(args) -> dict:
     kind = Firstbyte if args.contender.startswith("firstbyte") else CONTENDERS[args.contender]
     if args.work == "tensors":
         import torch  # noqa: F401
     contender = kind(args.contender, args.url, args.cache)
-    began = time.perf_counter()
     if args.work in ("columns", "whole"):
         columns = COLUMNS if args.work == "columns" else None
-        found = contender.table(args.key, columns)
-        seconds = time.perf_counter() - began
+        with Measured() as measured:
+            found = contender.table(args.key, columns)
         import pyarrow
         import pyarrow.parquet
 
@@ -243,34 +268,34 @@ def work(args) -> float:
             found = pyarrow.Table.from_pandas(found)
         if not found.select(expected.column_names).equals(expected):
             raise SystemExit("another table than in the file")
-        return seconds
+        return measured.beyond(expected.nbytes)
     if args.work == "tensors":
-        found = contender.tensors(args.key)
-        seconds = time.perf_counter() - began
+        with Measured() as measured:
+            found = contender.tensors(args.key)
         check_tensors(found, args.file)
-        return seconds
+        return measured.beyond(sum(tensor.nbytes for tensor in found.values()))
     with open(args.file, "rb") as local:
         size = local.seek(0, 2)
         if args.work == "random":
-            found = read_random(contender, size, args)
-            seconds = time.perf_counter() - began
+            with Measured() as measured:
+                found = read_random(contender, size, args)
             for seed, pieces in enumerate(found):
                 for offset, piece in zip(offsets(seed, size, args), pieces, strict=True):
                     local.seek(offset)
                     if piece != local.read(args.piece):
                         raise SystemExit("other bytes than in the file")
-            return seconds
-        file, found = contender.open(args.key), []
-        length = FIRST if args.work == "first" else STEP
-        while piece := file.read(length):
-            found.append(bytes(piece))
-            if args.work == "first":
-                break
-        seconds = time.perf_counter() - began
+            return measured.beyond(sum(len(piece) for pieces in found for piece in pieces))
+        length, found = FIRST if args.work == "first" else STEP, []
+        with Measured() as measured:
+            file = contender.open(args.key)
+            while piece := file.read(length):
+                found.append(bytes(piece))
+                if args.work == "first":
+                    break
         local.seek(0)
         if b"".join(found) != local.read(FIRST if args.work == "first" else size):
             raise SystemExit("other bytes than in the file")
-        return seconds
+        return measured.beyond(sum(map(len, found)))
 
 
 def main() -> int:
@@ -287,7 +312,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--reads", type=int, default=100)
     parser.add_argument("--piece", type=int, default=PIECE)
-    print(json.dumps({"seconds": work(parser.parse_args())}))
+    print(json.dumps(work(parser.parse_args())))
     return 0
 
 

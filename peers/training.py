@@ -2,6 +2,7 @@
 
     training.py archives FILES DIRECTORY            four tar archives of the files, shard-0.tar to shard-3.tar
     training.py samples FILES --url ENDPOINT        every file once, in random order, in batches by four workers
+    training.py connector FILES --url ENDPOINT      the same by s3torchconnector
     training.py shards DIRECTORY --url ENDPOINT     the archives, one by each of four workers, in order
     training.py curl FILES --url ENDPOINT           every file by 4 curl processes with 32 requests at once each
 
@@ -108,6 +109,24 @@ def samples(root: Path, url: str) -> float:
     return seconds
 
 
+def connector(root: Path, url: str) -> float:
+    from s3torchconnector import S3ClientConfig, S3MapDataset
+
+    files = below(root)
+    dataset = S3MapDataset.from_objects(
+        [f"s3://bench/{path.relative_to(root.parent)}" for path in files],
+        region="us-east-1",
+        endpoint=url,
+        transform=lambda reader: (reader.key, digest(reader.read())),
+        s3client_config=S3ClientConfig(force_path_style=True),
+    )
+    began = time.perf_counter()
+    found = dict(load(dataset, BATCH))
+    seconds = time.perf_counter() - began
+    check(found, {str(path.relative_to(root.parent)): digest(path.read_bytes()) for path in files})
+    return seconds
+
+
 def shards(root: Path, url: str) -> float:
     import torch  # noqa: F401
 
@@ -140,7 +159,7 @@ def curl(root: Path, url: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=["archives", "samples", "shards", "curl"])
+    parser.add_argument("work", choices=["archives", "samples", "connector", "shards", "curl"])
     parser.add_argument("root", type=Path)
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--url")
@@ -148,7 +167,7 @@ def main() -> int:
     if args.work == "archives":
         archives(below(args.root), args.directory)
         return 0
-    work = {"samples": samples, "shards": shards, "curl": curl}[args.work]
+    work = {"samples": samples, "connector": connector, "shards": shards, "curl": curl}[args.work]
     print(json.dumps({"seconds": work(args.root, args.url)}))
     return 0
 
