@@ -116,7 +116,7 @@ class S3fs:
         return self.files.open(f"bench/{key}")
 
     def read_at(self, file, offset: int, length: int) -> bytes:
-        return self.files.cat_file(file.path, offset, offset + length)
+        return self.files.cat_file(file.path, start=offset, end=offset + length)
 
     def table(self, key: str, columns):
         return self.parquet.read_table(f"bench/{key}", columns=columns, filesystem=self.files)

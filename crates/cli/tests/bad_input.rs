@@ -12,7 +12,7 @@ use support::disk::SmallDisk;
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
 use support::servers::S3;
-use support::{Ran, World, names_below};
+use support::{Ran, World, names_below, until};
 
 /// Copies from `source` over an existing file, which has to stay as it was.
 #[track_caller]
@@ -304,9 +304,7 @@ fn an_interrupt_ends_with_130_and_the_next_run_resumes() {
     let args = ["--concurrency", "1", "--json", "cp", "s3://bucket/slow", "out"];
     let child = world.spawn(&args);
     // More than one chunk has to be there.
-    while link.counters().bytes_to_client < 20 << 20 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    until("chunks", || link.counters().bytes_to_client >= 20 << 20);
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let ran = Ran::from(child.wait_with_output().unwrap());

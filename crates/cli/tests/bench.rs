@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::{Outcome, Results, Run};
 use firstbyte_testkit::BUCKET;
 use rustix::process::{Pid, Signal, kill_process};
 use support::servers::S3;
-use support::{Ran, World};
+use support::{Ran, World, until};
 
 const SLEEPERS: &str = r#"
 [[case]]
@@ -47,14 +46,12 @@ fn read(out: &Path) -> Option<Results> {
 /// Starts a measurement, and gives the process id that one of its commands wrote into `mark`.
 fn started(mut command: Command, mark: &Path) -> (Child, String) {
     let running = command.stderr(Stdio::piped()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        match fs::read_to_string(mark) {
-            Ok(pid) if pid.ends_with('\n') => return (running, pid.trim().to_owned()),
-            _ => assert!(Instant::now() < until, "the command never started"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut pid = String::new();
+    until("the command", || {
+        pid = fs::read_to_string(mark).unwrap_or_default();
+        pid.ends_with('\n')
+    });
+    (running, pid.trim().to_owned())
 }
 
 /// True if the process exists and has not ended: init may take a while to reap an orphan.
@@ -98,11 +95,7 @@ fn the_same_line_continues_what_a_kill_ended() {
     let out = world.path("results.jsonl");
     let words = ["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let mut killed = world.command(&words).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    while read(&out).is_none_or(|results| results.runs.len() < 3) {
-        assert!(Instant::now() < until, "no runs");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("runs", || read(&out).is_some_and(|results| results.runs.len() >= 3));
     killed.kill().unwrap();
     killed.wait().unwrap();
     let before = read(&out).unwrap().runs;

@@ -6,17 +6,14 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use firstbyte_bench::data::{self, FileSizes, Spread};
 use firstbyte_bench::job::{Error, Job, Metrics, Watch, run};
 use firstbyte_testkit::{BUCKET, scratch, set_credentials};
 use serde_json::{Value, json};
 use support::servers::S3;
+use support::until;
 
-/// How long something may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 const SIZE: u64 = (2 << 20) + 99;
 const FILES: u64 = 12;
 const SIZES: FileSizes = FileSizes { min: 1, max: 9_000, spread: Spread::Uniform };
@@ -71,15 +68,6 @@ impl World {
 
 fn is_mounted(at: &Path) -> bool {
     fs::read_to_string("/proc/self/mountinfo").unwrap().contains(at.to_str().unwrap())
-}
-
-#[track_caller]
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn an_interrupted_demo_ends_its_children_and_removes_its_files() {
         let run = |name: &String| name.starts_with("out-");
         stage.is_some_and(|stage| names(&scratch.path().join(stage)).iter().any(run))
     };
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_secs(120);
     while !begun() {
         assert!(Instant::now() < patience && child.try_wait().unwrap().is_none(), "no copy began");
         std::thread::sleep(Duration::from_millis(5));

@@ -8,11 +8,10 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{Ran, World};
+use support::{Ran, World, until};
 
 /// A runtime: answers with facts about its environment, or does what the event asks for.
 const RUNTIME: &str = r#"#!/bin/sh
@@ -107,15 +106,11 @@ impl Host {
 
     /// Waits for so many calls of `wait` to have begun.
     fn waiting(&self, calls: usize) {
-        let until = Instant::now() + Duration::from_secs(30);
         let begun = || {
             let names = fs::read_dir(self.shared.path()).unwrap().flatten();
             names.filter(|entry| entry.file_name().to_string_lossy().starts_with("waits-")).count()
         };
-        while begun() < calls {
-            assert!(Instant::now() < until, "only {} calls have begun", begun());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("calls", || begun() >= calls);
     }
 
     /// Ends it by a signal, and checks that nothing is left.

@@ -4,13 +4,12 @@ mod support;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use firstbyte_link::{Link, LinkConfig, Rate};
 use firstbyte_testkit::{BUCKET, bytes};
 use serde_json::Value;
 use support::servers::S3;
-use support::{Ran, World};
+use support::{Ran, World, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -125,9 +124,7 @@ fn a_killed_hydration_goes_on_where_it_was() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let args = ["--json", "hydrate", "--cache", "cache", "s3://bucket/slow"];
     let mut child = world.spawn(&args);
-    while link.counters().bytes_to_client < 8 * MIB {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("blocks", || link.counters().bytes_to_client >= 8 * MIB);
     child.kill().unwrap();
     child.wait().unwrap();
     let row = &status(&world, &["s3://bucket/slow"])[0];
@@ -208,11 +205,7 @@ fn a_path_under_a_mount_is_brought_here_by_its_daemon() {
     assert_eq!(status(world, &["mnt/run/0.dat"])[0]["state"], "hydrated");
     // Without --wait it has only begun when the command returns.
     world.run(&["hydrate", "mnt/big"]).ok();
-    let begun = Instant::now();
-    while status(world, &["mnt/big"])[0]["state"] != "hydrated" {
-        assert!(begun.elapsed() < Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("hydrated", || status(world, &["mnt/big"])[0]["state"] == "hydrated");
     // The mount's own cache is asked where none is named.
     let ran = world.run(&["--json", "status", "mnt/big"]).ok();
     assert_eq!(ran.receipt()["location"], "s3://bucket/big");
@@ -229,11 +222,7 @@ fn what_a_mount_noted_is_brought_here_in_that_order() {
         fs::read(mounted.at.join(name)).unwrap();
     }
     mounted.world.run(&["unmount", "mnt"]).ok();
-    let begun = Instant::now();
-    while mounted.world.read("order").is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the record", || !mounted.world.read("order").is_empty());
     mounted.world.run(&["release", "--cache", "cache", "--all"]).ok();
     hydrate(&mounted.world, &["--replay", "order"]).ok();
     let mut here: Vec<_> = status(&mounted.world, &[])

@@ -7,9 +7,9 @@ mod support;
 
 use firstbyte_testkit::{bytes, count, write_file};
 use firstbyte_transfer::Plan;
-use support::World;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
+use support::{World, until};
 
 const LENGTH: u64 = 96 << 20;
 
@@ -82,9 +82,7 @@ fn an_upload_abandoned_for_good_is_found_and_aborted() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["cp", "source", "s3://bucket/abandoned"]);
     // More than one part has gone through.
-    while link.counters().bytes_to_server < 20 << 20 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    until("parts", || link.counters().bytes_to_server >= 20 << 20);
     child.kill().unwrap();
     child.wait().unwrap();
     let receipt = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();

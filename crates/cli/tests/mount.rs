@@ -9,30 +9,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::place::Place;
 use support::servers::S3;
-use support::{Ran, World};
-
-/// How long something may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+use support::{Ran, World, until};
 
 fn pid(receipt: &Value) -> Pid {
     Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap()
-}
-
-/// Waits until something holds.
-#[track_caller]
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn is_running(pid: Pid) -> bool {

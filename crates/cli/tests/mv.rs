@@ -4,13 +4,13 @@ mod support;
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_testkit::{Reply, Scripted, bytes, count};
 use support::disk::SmallDisk;
 use support::moves;
 use support::servers::S3;
-use support::{World, names_below};
+use support::{World, names_below, until};
 
 const NAMES: [&str; 5] = ["run/a.txt", "run/b.bam", "run/deep/c.txt", "run/deep/d d.bam", "runner/e.txt"];
 
@@ -179,11 +179,7 @@ fn a_file_that_changes_while_it_is_sent_stays() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     world.write("big", &bytes(3, 2 << 20));
     let child = world.spawn(&["mv", "big", "s3://bucket/"]);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while link.counters().bytes_to_server < 64 << 10 {
-        assert!(Instant::now() < deadline, "it sends nothing");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it sends", || link.counters().bytes_to_server >= 64 << 10);
     world.write("big", b"written meanwhile");
     let ran = support::Ran::from(child.wait_with_output().unwrap());
     assert_ne!(ran.code, Some(0), "{ran:?}");

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use firstbyte_testkit::bytes;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use support::World;
 use support::place::Place;
 use support::servers::S3;
+use support::{World, until};
 
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The promise is a second more than the deadline; the rest is for a busy machine.
@@ -86,11 +86,7 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
     slowest_of_ten(|| read_page(&place.directory.join("big"), 50 << 30));
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     drop(stopped);
-    let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = read_page(&place.directory.join("big"), 40 << 30) {
-        assert!(Instant::now() < until, "{error}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until("reads", || read_page(&place.directory.join("big"), 40 << 30).is_ok());
     drop(file);
     place.unmount().ok();
 }
@@ -104,11 +100,7 @@ fn ten_lookups_of_one_name_fail_within_one_deadline() {
     let slowest = slowest_of_ten(|| fs::metadata(place.directory.join("other")).map(drop));
     assert!(slowest < BOUND, "{slowest:?}");
     drop(stopped);
-    let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = fs::metadata(place.directory.join("other")) {
-        assert!(Instant::now() < until, "{error}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until("lookups", || fs::metadata(place.directory.join("other")).is_ok());
     place.unmount().ok();
 }
 

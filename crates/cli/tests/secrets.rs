@@ -7,13 +7,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
 use firstbyte_testkit::{Reply, Scripted, bytes};
-use support::World;
 use support::place::Place;
 use support::servers::S3;
+use support::{World, until};
 
 const PASSWORD: &str = "hunter2hunter2";
 const SIGNATURE: &str = "5ec4e75ec4e75ec4e75ec4e7";
@@ -83,9 +82,7 @@ fn a_journal_holds_no_secret_is_private_and_is_resumed_with_another_signature() 
     let world = World::new();
     let source = url(&address, "bucket/big", SIGNATURE, PASSWORD);
     let mut child = world.spawn(&["--concurrency", "2", "cp", &source, "out"]);
-    while link.counters().bytes_to_client < 14 << 20 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("chunks", || link.counters().bytes_to_client >= 14 << 20);
     child.kill().unwrap();
     child.wait().unwrap();
     let journal = world.path(".out.firstbyte-journal");
@@ -216,9 +213,7 @@ fn a_process_in_the_foreground_hides_the_secrets_of_its_arguments() {
     let mut command = world.command(&["cp", &source, "out"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let title = || fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
-    while link.counters().bytes_to_client == 0 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it copies", || link.counters().bytes_to_client > 0);
     let shown = title();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -237,11 +232,7 @@ fn the_journal_of_an_upload_is_private() {
     world.write("source", &bytes(5, 32 << 20));
     let mut child = world.spawn(&["cp", "source", "s3://bucket/key"]);
     let state = world.path("../home/.cache");
-    let until = Instant::now() + Duration::from_secs(30);
-    while !state.exists() || everything_below(&state).len() < 2 {
-        assert!(Instant::now() < until, "no journal");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the journal", || state.exists() && everything_below(&state).len() >= 2);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_private(&state.join("firstbyte"));

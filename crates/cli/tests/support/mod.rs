@@ -23,9 +23,24 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, scratch};
 use serde_json::Value;
+
+/// How long something may take that happens at once on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something holds.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A directory, and the binary run in it.
 pub struct World {
