@@ -73,6 +73,9 @@ fn contenders_take_turns_and_every_run_is_written() {
     let world = World::new();
     let (output, results) = bench(&world, SLEEPERS, &[]);
     assert!(output.status.success(), "{}", message(&output));
+    // The report is a result, so `-q` leaves it.
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("two sleepers") && shown.contains("short is fastest"), "{shown}");
     let results = results.unwrap();
     assert_eq!(results.header.cases[0].subject, "short");
     for contender in ["short", "long"] {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use firstbyte_advise::result::Results;
 use firstbyte_bench::{report, results};
 
 use crate::render::console;
@@ -45,13 +46,18 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
     let text = match args.format.unwrap_or_else(|| form_of(args.out.as_ref())) {
         Form::Html => report::html(&all),
         Form::Markdown => report::markdown(&all),
-        Form::Text => report::terminal(&all, usize::from(columns())),
+        Form::Text => on_terminal(&all),
     };
     match &args.out {
         Some(path) => std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?,
         None => console::print(text.trim_end())?,
     }
     Ok(Exit::Done)
+}
+
+/// The report for a terminal.
+pub fn on_terminal(all: &[Results]) -> String {
+    report::terminal(all, usize::from(columns()))
 }
 
 fn form_of(out: Option<&PathBuf>) -> Form {

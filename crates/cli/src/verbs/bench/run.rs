@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +24,7 @@ use serde_json::json;
 
 use super::cost::{self, CostArgs};
 use super::on;
+use super::report::on_terminal;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -413,11 +415,13 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Says how many runs there are, and whether some failed.
+/// Prints the report of what was measured; for `--json`, how many runs there are and how many failed.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
     if globals.json {
         console::print(json!({"verb": "bench", "runs": results.runs.len(), "failed": failed}))?;
+    } else if !results.runs.is_empty() {
+        console::print(on_terminal(slice::from_ref(results)).trim_end())?;
     }
     Ok(if failed > 0 { Exit::Partial } else { Exit::Done })
 }
