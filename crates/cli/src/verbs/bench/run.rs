@@ -415,7 +415,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Prints the report of what was measured; for `--json`, how many runs there are and how many failed.
+/// Prints the report; with `--json`, how many runs there are and how many of them failed.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
     if globals.json {
