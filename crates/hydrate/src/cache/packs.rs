@@ -35,10 +35,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use rustix::fs::{FallocateFlags, fallocate};
-
 use super::directory::PACKS;
 use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
+use super::punch::punch_range;
 use super::usage::{Usage, on_disk, subtract};
 use super::{Exempt, Shared, Timestamp};
 use crate::limits::{ATTEMPTS, POLL};
@@ -56,6 +55,8 @@ const PACK: u64 = 64 << 20;
 const CONTINUED: u32 = 4;
 /// Packs kept open for reading.
 const OPEN_PACKS: usize = 64;
+/// Bytes behind the end of the file of the state.
+const BEYOND: Range<u64> = 1 << 20..(1 << 20) + 4096;
 /// Lock: shared to remove records; exclusive to replace the table.
 const REPLACING: Range<u64> = 3..4;
 
@@ -113,8 +114,7 @@ impl Packs {
         let state =
             State::open(&dir.join("state"), |state, unclean| recover::recover(&dir, state, unclean, usage))?;
         // Beyond the end of the file: asks, and changes nothing.
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(state.file(), flags, 1 << 20, 4096) == Err(rustix::io::Errno::OPNOTSUPP) {
+        if punch_range(state.file(), BEYOND) == Err(rustix::io::Errno::OPNOTSUPP) {
             return Ok(None);
         }
         let table = RwLock::new(Arc::new(Table::empty()));
@@ -446,10 +446,5 @@ impl Packs {
 
 /// Punches a record out of its pack. Returns whether its bytes are free now.
 fn punch(file: &File, place: Place) -> bool {
-    punch_range(file, place.offset()..place.offset() + place.bytes())
-}
-
-fn punch_range(file: &File, range: Range<u64>) -> bool {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    fallocate(file, flags, range.start, range.end - range.start).is_ok()
+    punch_range(file, place.offset()..place.offset() + place.bytes()).is_ok()
 }

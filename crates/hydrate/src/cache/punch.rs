@@ -2,6 +2,7 @@
 //! data file. Readers take no lock and depend on this order. Called by eviction, release and
 //! verification.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,16 @@ pub(super) enum Bytes {
     Punch,
     /// Keep them: another process may still read them.
     Leave,
+}
+
+/// Frees the disk space of a range of a file, which is then read as zeros. Beyond the end of the
+/// file it changes nothing.
+///
+/// # Errors
+/// `OPNOTSUPP` if the file system cannot do this.
+pub(super) fn punch_range(file: &File, range: Range<u64>) -> rustix::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, range.start, range.end - range.start)
 }
 
 impl OpenVersion {
@@ -82,9 +93,7 @@ impl OpenVersion {
 
     /// Punches blocks. Returns whether their bytes are free now.
     pub(super) fn punch(&self, blocks: Range<u64>) -> bool {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let len = (blocks.end - blocks.start) * BLOCK;
-        let punched = fallocate(self.data.file(), flags, blocks.start * BLOCK, len);
+        let punched = punch_range(self.data.file(), blocks.start * BLOCK..blocks.end * BLOCK);
         if punched == Err(rustix::io::Errno::OPNOTSUPP) {
             self.shared.can_punch.store(false, Ordering::Relaxed);
         }

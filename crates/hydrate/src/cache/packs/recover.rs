@@ -7,9 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use super::super::punch::punch_range;
 use super::super::usage::{Usage, on_disk};
 use super::place::Place;
-use super::punch_range;
 use super::state::{State, Unclean};
 use super::table::Table;
 
@@ -73,7 +73,7 @@ fn keep_only(path: &Path, records: &[Place]) -> io::Result<u64> {
         let mut end = 0;
         for place in records {
             if place.offset() > end {
-                punch_range(&file, end..place.offset());
+                let _ = punch_range(&file, end..place.offset());
             }
             end = place.offset() + place.bytes();
         }
