@@ -53,7 +53,9 @@ def test_the_receipt_is_that_of_the_program(place, tmp_path):
     copy = [TARGET / "debug" / "firstbyte", "--json", "cp", location, tmp_path / "one"]
     printed = json.loads(subprocess.run(copy, check=True, capture_output=True).stdout)
     returned = firstbyte.cp(location, tmp_path / "two")
-    assert list(returned) == list(printed)
+    # What bound a copy is said only where a limit was met, and each copy meets its own.
+    first, second = ([field for field in receipt if field != "bound_by"] for receipt in (returned, printed))
+    assert first == second
 
 
 def test_content_is_checked(place, tmp_path):
