@@ -8,7 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 
 # A loaded machine takes its time; what is waited for is a state, never a duration.
 PATIENCE_MS = 120_000
-expect.set_options()
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
