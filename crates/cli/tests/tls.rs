@@ -11,7 +11,7 @@ use std::time::Duration;
 use firstbyte_testkit::{Certificate, Ending, Made, Reply, Scripted, TlsPeer, Unusual, bytes};
 use rustls::version::{TLS12, TLS13};
 use support::servers::S3;
-use support::{World, names_below};
+use support::{World, names_below, until};
 
 /// A world that trusts this certificate.
 fn trusting(certificate: &Certificate) -> World {
@@ -131,9 +131,7 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !said("ACCEPT") {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the server", || said("ACCEPT"));
     let mut commands = server.stdin.take().unwrap();
     let heard = said.clone();
     let typist = std::thread::spawn(move || {

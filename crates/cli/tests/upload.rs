@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
 use firstbyte_testkit::write_file;
-use support::World;
 use support::servers::S3;
+use support::{World, until};
 
 /// Generous: a failure that is noticed at once takes a fraction of it.
 const AT_ONCE: Duration = Duration::from_secs(15);
@@ -28,9 +28,7 @@ fn behind(rate: u64) -> (S3, Running, World) {
 }
 
 fn wait_for_bytes(link: &Running, bytes: u64) {
-    while link.counters().bytes_to_server < bytes {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("bytes", || link.counters().bytes_to_server >= bytes);
 }
 
 /// What it says on standard error, once it has ended, soon.

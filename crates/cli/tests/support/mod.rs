@@ -30,7 +30,7 @@ use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, scratch};
 use serde_json::Value;
 
 /// How long something may take that happens at once on an idle machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until something holds.
 #[track_caller]
