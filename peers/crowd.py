@@ -6,7 +6,6 @@ a request. Prints `errors`, `seconds` (the slowest client), `unfairness` (the sl
 """
 
 import json
-import re
 import resource
 import selectors
 import socket
@@ -14,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from mounted import peak_memory
 
 # Several times what a fair server needs; a stuck client must not stop the row.
 TIMEOUT = 120
@@ -79,7 +80,7 @@ def drive(clients: list[Client], want: memoryview) -> tuple[list[float], int]:
 
 
 def main() -> int:
-    url, want, count, pid = urlsplit(sys.argv[1]), Path(sys.argv[2]).read_bytes(), int(sys.argv[3]), sys.argv[4]
+    url, want, count, pid = urlsplit(sys.argv[1]), Path(sys.argv[2]).read_bytes(), int(sys.argv[3]), int(sys.argv[4])
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
     half_open = [socket.create_connection(("127.0.0.1", url.port), TIMEOUT) for _ in range(count)]
@@ -89,8 +90,7 @@ def main() -> int:
     ends, errors = drive([Client(url.port, request) for _ in range(count)], memoryview(want))
     for connection in half_open:
         connection.close()
-    peak = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
-    figures = {"errors": errors, "server_peak_bytes": peak}
+    figures = {"errors": errors, "server_peak_bytes": peak_memory(pid)}
     if ends:
         figures |= {"seconds": ends[-1], "unfairness": ends[-1] / ends[len(ends) // 2]}
     print(json.dumps(figures))

@@ -3,7 +3,7 @@
     load_file.py mount|cp|s5cmd --url URL --program FIRSTBYTE --at DIR --file FILE
 
 Brings `s3://bench/object` near, loads it into torch CPU tensors, compares them with those of FILE, its local copy, and
-prints `seconds`. Importing torch is not timed.
+prints `seconds`. Importing torch and unmounting are not timed.
 """
 
 import argparse
@@ -11,28 +11,26 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from mounted import Mount
+from read_python import check_tensors
 from safetensors.torch import load_file
 
 
-def load(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors, in memory of their own: `load_file` maps the file."""
-    return {name: tensor.clone() for name, tensor in load_file(path).items()}
-
-
-def by_mount(chosen: argparse.Namespace) -> dict[str, torch.Tensor]:
-    with Mount(chosen, None) as root:
-        return load(root / "object")
-
-
-def by_copy(chosen: argparse.Namespace) -> dict[str, torch.Tensor]:
+@contextmanager
+def near(chosen: argparse.Namespace) -> Iterator[Path]:
+    """The object as a file, mounted or copied."""
+    if chosen.by == "mount":
+        with Mount(chosen, None) as root:
+            yield root / "object"
+        return
     quiet = {"cp": [chosen.program, "-q"], "s5cmd": ["s5cmd", "--log", "error"]}[chosen.by]
     to = Path(chosen.at) / "object"
     subprocess.run([*quiet, "--endpoint-url", chosen.url, "cp", "s3://bench/object", to], check=True)
-    return load(to)
+    yield to
 
 
 def main() -> int:
@@ -44,11 +42,11 @@ def main() -> int:
     parser.add_argument("--file", required=True)
     chosen = parser.parse_args(namespace=argparse.Namespace(tool="firstbyte", flag=[]))
     began = time.perf_counter()
-    found = by_mount(chosen) if chosen.by == "mount" else by_copy(chosen)
-    seconds = time.perf_counter() - began
-    expected = load_file(chosen.file)
-    if found.keys() != expected.keys() or not all(torch.equal(found[name], expected[name]) for name in expected):
-        raise SystemExit("other tensors than in the file")
+    with near(chosen) as path:
+        # In memory of their own: `load_file` maps the file.
+        found = {name: tensor.clone() for name, tensor in load_file(path).items()}
+        seconds = time.perf_counter() - began
+    check_tensors(found, chosen.file)
     print(json.dumps({"seconds": seconds}))
     return 0
 

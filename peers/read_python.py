@@ -14,10 +14,13 @@ time), first (4 KiB), tensors.
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+from mounted import peak_memory
 
 COLUMNS = ["c03", "c09"]
 PIECE = 64 << 10
@@ -176,8 +179,6 @@ class Bare:
 
 class Runai:
     def __init__(self, name: str, url: str, cache: str | None) -> None:
-        import os
-
         import torch  # noqa: F401
         from runai_model_streamer import SafetensorsStreamer
 
@@ -233,22 +234,16 @@ class Measured:
         # Sets the peak of the process's memory to what it has now.
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")
-        self.memory_before = peak_memory()
+        self.memory_before = peak_memory(os.getpid())
         self.began = time.perf_counter()
         return self
 
     def __exit__(self, *raised) -> None:
         self.seconds = time.perf_counter() - self.began
-        self.grown = peak_memory() - self.memory_before
+        self.grown = peak_memory(os.getpid()) - self.memory_before
 
     def beyond(self, data_bytes: int) -> dict:
         return {"seconds": self.seconds, "beyond_data_bytes": max(0, self.grown - data_bytes)}
-
-
-def peak_memory() -> int:
-    """The process's peak of resident memory, in bytes."""
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
 
 
 def work(args) -> dict:

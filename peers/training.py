@@ -97,34 +97,35 @@ def check(found: dict, expected: dict) -> None:
         raise SystemExit(f"{len(found)} samples are not the {len(expected)} of the local files")
 
 
+def in_batches(dataset, files: dict) -> float:
+    """Reads a dataset whose samples are files, by the names that it gives them."""
+    began = time.perf_counter()
+    found = dict(load(dataset, BATCH))
+    seconds = time.perf_counter() - began
+    check(found, {name: digest(path.read_bytes()) for name, path in files.items()})
+    return seconds
+
+
 def samples(root: Path, url: str) -> float:
     import torch  # noqa: F401
 
     files = below(root)
     dataset = Samples([str(path.relative_to(root.parent)) for path in files], url)
-    began = time.perf_counter()
-    found = dict(load(dataset, BATCH))
-    seconds = time.perf_counter() - began
-    check(found, {index: digest(path.read_bytes()) for index, path in enumerate(files)})
-    return seconds
+    return in_batches(dataset, dict(enumerate(files)))
 
 
 def connector(root: Path, url: str) -> float:
     from s3torchconnector import S3ClientConfig, S3MapDataset
 
-    files = below(root)
+    files = {str(path.relative_to(root.parent)): path for path in below(root)}
     dataset = S3MapDataset.from_objects(
-        [f"s3://bench/{path.relative_to(root.parent)}" for path in files],
+        [f"s3://bench/{key}" for key in files],
         region="us-east-1",
         endpoint=url,
         transform=lambda reader: (reader.key, digest(reader.read())),
         s3client_config=S3ClientConfig(force_path_style=True),
     )
-    began = time.perf_counter()
-    found = dict(load(dataset, BATCH))
-    seconds = time.perf_counter() - began
-    check(found, {str(path.relative_to(root.parent)): digest(path.read_bytes()) for path in files})
-    return seconds
+    return in_batches(dataset, files)
 
 
 def shards(root: Path, url: str) -> float:
