@@ -12,18 +12,19 @@ cd "$(dirname "$0")/.."
 export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1
 export VIRTUAL_ENV=$PWD/.venv
 
+packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
 # What `maturin develop` installs, from the module that cargo built.
 with_tests() {
     cargo build --locked --quiet --workspace --all-targets
     # A new file: a process may have the old one mapped.
     install "${CARGO_TARGET_DIR:-target}/debug/lib_native.so" python/firstbyte/_native.abi3.so
-    local packages
-    packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    rm -rf "$packages"/firstbyte-*.dist-info
     .venv/bin/maturin pep517 write-dist-info --metadata-directory "$packages" >/dev/null
     echo "$PWD/python" >"$packages/firstbyte.pth"
 }
 
+# pip uninstalls nothing that it has not installed itself.
+rm -rf "$packages"/firstbyte-*.dist-info "$packages"/firstbyte.pth
 if [ "${1-}" = --with-tests ]; then
     with_tests
 else
