@@ -42,6 +42,8 @@ pub(crate) enum Freshness {
     /// Every change before the request is seen.
     #[default]
     Current,
+    /// Changes may be missing for so long: the client has asked for no better.
+    Within(Duration),
     /// Recent changes may be missing: the page continues a listing that began before.
     Recent,
 }
@@ -59,8 +61,12 @@ struct Kept {
 
 impl Kept {
     fn serves(&self, version: &Identity, freshness: Freshness) -> bool {
-        self.version.as_ref() == Some(version)
-            || freshness == Freshness::Recent && self.read.elapsed() <= self.recent
+        let oldest = match freshness {
+            Freshness::Current => None,
+            Freshness::Within(age) => Some(age),
+            Freshness::Recent => Some(self.recent),
+        };
+        self.version.as_ref() == Some(version) || oldest.is_some_and(|oldest| self.read.elapsed() <= oldest)
     }
 }
 
@@ -234,7 +240,8 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &get(Freshness::Current)));
         std::fs::write(directory.path().join("c"), "").unwrap();
         assert!(Arc::ptr_eq(&first, &get(Freshness::Recent)));
-        let changed = get(Freshness::Current);
+        assert!(Arc::ptr_eq(&first, &get(Freshness::Within(Duration::from_secs(600)))));
+        let changed = get(Freshness::Within(Duration::ZERO));
         assert!(!Arc::ptr_eq(&first, &changed));
         // The change is so young that another one may follow unseen.
         assert!(!Arc::ptr_eq(&changed, &get(Freshness::Current)));

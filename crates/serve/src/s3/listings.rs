@@ -10,7 +10,7 @@ use crate::s3::index::Freshness;
 use crate::s3::list::{After, Page, Query, page};
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
-use crate::s3::pages::{from_token, is_url, limit, token};
+use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
 
 /// `ListObjectsV2`.
 pub(crate) async fn second_version(
@@ -18,12 +18,13 @@ pub(crate) async fn second_version(
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let access = api.access(&request);
+    let asked = asked_freshness(&request.headers);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
     let (after, freshness) = match (&input.continuation_token, &input.start_after) {
         (Some(token), _) => (from_token(token)?, Freshness::Recent),
-        (None, Some(key)) => (After::Key(key.clone()), Freshness::Current),
-        (None, None) => (After::Start, Freshness::Current),
+        (None, Some(key)) => (After::Key(key.clone()), asked),
+        (None, None) => (After::Start, asked),
     };
     let prefix = input.prefix.clone().unwrap_or_default();
     let query =

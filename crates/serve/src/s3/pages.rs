@@ -1,11 +1,16 @@
-//! Reads the paging parameters of list requests: the position at which a page begins, and its
-//! length.
+//! Reads the paging parameters of list requests: the position at which a page begins, its length,
+//! and how old it may be.
+
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::CACHE_CONTROL;
 use s3s::dto::EncodingType;
 use s3s::{S3Result, s3_error};
 
+use crate::s3::index::Freshness;
 use crate::s3::list::After;
 
 /// The most keys on a page, as in S3.
@@ -17,6 +22,19 @@ pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
         keys => Ok(keys.min(LARGEST_PAGE)),
     }
+}
+
+/// The age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111, 5.2.1.1).
+///
+/// A client that lists ranges of keys at once begins each with a key instead of a token. By this
+/// header it says since when the listing has been running.
+pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
+    let directives = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let age = directives.split(',').find_map(|directive| {
+        let (name, seconds) = directive.trim().split_once('=')?;
+        name.eq_ignore_ascii_case("max-age").then_some(seconds)?.parse().ok()
+    });
+    age.map_or(Freshness::Current, |seconds| Freshness::Within(Duration::from_secs(seconds)))
 }
 
 /// Whether keys in the answer are percent-encoded.

@@ -73,3 +73,24 @@ fn links_from_the_root_lead_below_a_bucket_of_an_entrys_name() {
     let moved = client.ask("GET", "/", "User-Agent: Wget/1.25.0\r\n", b"");
     assert_eq!((moved.status, moved.header("location")), (307, Some("/bucket/")));
 }
+
+#[test]
+fn a_page_that_begins_at_a_key_is_current_unless_the_client_allows_it_an_age() {
+    let fixture = serve(|config| config.writing = Writing::Refused);
+    let bucket = fixture.directory.path().join("bucket");
+    let mut client = Client::new(&fixture.server);
+    let mut shows = |name: &str, headers: &str| {
+        let page = client.ask("GET", "/bucket?list-type=2&start-after=a", headers, b"");
+        assert_eq!(page.status, 200);
+        page.text().contains(&format!("<Key>{name}</Key>"))
+    };
+    std::fs::write(bucket.join("b"), "").unwrap();
+    assert!(shows("b", ""));
+    std::fs::write(bucket.join("c"), "").unwrap();
+    assert!(!shows("c", "Cache-Control: no-transform, Max-Age=600\r\n"));
+    assert!(shows("c", "Cache-Control: max-age=0\r\n"));
+    std::fs::write(bucket.join("d"), "").unwrap();
+    assert!(shows("d", "Cache-Control: max-age=soon\r\n"));
+    std::fs::write(bucket.join("e"), "").unwrap();
+    assert!(shows("e", ""));
+}

@@ -138,6 +138,39 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
     assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
 }
 
+/// A page of the keys `00000` to `29999`, as `start-after` or the token asks for it.
+fn page_of_numbers(head: &str) -> String {
+    let parameter = |name: &str| {
+        let value = head.split_once(name)?.1;
+        value.split(['&', ' ']).next()?.parse::<u32>().ok()
+    };
+    let first =
+        parameter("start-after=").map(|last| last + 1).or(parameter("continuation-token=")).unwrap_or(0);
+    let next = (first + 1000).min(30_000);
+    let keys: String = (first..next)
+        .map(|number| format!("<Contents><Key>{number:05}</Key><Size>1</Size></Contents>"))
+        .collect();
+    let more = next < 30_000;
+    let token =
+        if more { format!("<NextContinuationToken>{next}</NextContinuationToken>") } else { String::new() };
+    let page = format!("<ListBucketResult><IsTruncated>{more}</IsTruncated>{token}{keys}</ListBucketResult>");
+    whole("", &page)
+}
+
+#[test]
+fn ranges_of_a_listing_may_be_as_old_as_the_listing_and_its_first_page_is_current() {
+    let server = Server::answering(page_of_numbers);
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let names: Vec<_> =
+        server.store().list(&object(""), &options).unwrap().map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names.len(), 30_000);
+    let heads = server.heads();
+    assert!(heads.iter().any(|head| head.contains("start-after")), "nothing was split");
+    for head in heads {
+        assert_eq!(head.contains("start-after="), head.contains("cache-control: max-age="), "{head}");
+    }
+}
+
 #[test]
 fn an_error_in_the_body_of_a_success_is_an_error() {
     let hidden = whole(

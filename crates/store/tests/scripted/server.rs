@@ -32,6 +32,11 @@ impl Server {
         }))
     }
 
+    /// One that makes its answer of the head of each request.
+    pub(crate) fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self(Scripted::start(move |_, head| Reply::Send(answer(head).into_bytes())))
+    }
+
     pub(crate) fn url(&self, path: &str) -> Location {
         Location::parse(format!("{}{path}", self.0.url()).as_ref()).unwrap()
     }

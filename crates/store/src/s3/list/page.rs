@@ -1,5 +1,7 @@
 //! Requests one page of a listing and converts the response to entries.
 
+use std::time::Instant;
+
 use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use crate::object::in_listing_order;
@@ -22,6 +24,8 @@ pub(super) struct Query {
     pub(super) grouping: Grouping,
     /// The key after which the listing begins.
     start_after: Option<String>,
+    /// Changes since then need not be in the listing.
+    began: Instant,
 }
 
 /// The start of a page.
@@ -58,6 +62,7 @@ impl Query {
             prefix,
             beginning: options.beginning.clone(),
             grouping: if options.recursive { Grouping::Keys } else { Grouping::Prefixes },
+            began: Instant::now(),
         }
     }
 }
@@ -149,7 +154,11 @@ impl S3 {
         let start_after = |name: &String| ("start-after", format!("{}{name}", query.prefix));
         match from {
             From::Token(token) => call.query.push(("continuation-token", token.clone())),
-            From::After(name) => call.query.push(start_after(name)),
+            From::After(name) => {
+                call.query.push(start_after(name));
+                // Whole seconds, rounded up.
+                call.header("cache-control", format!("max-age={}", query.began.elapsed().as_secs() + 1));
+            }
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
         }
         let (_, body) = self.call_text(&call)?;
