@@ -52,7 +52,8 @@ enum FetchMode {
 pub(crate) enum Rounding {
     /// Those of whole blocks, which are kept for other reads.
     Blocks,
-    /// Only those of the read, where it needs no more than one request.
+    /// Only those of the read, where it needs no more than one request and no other read waits for
+    /// its blocks.
     Bytes,
 }
 
@@ -153,12 +154,14 @@ impl VersionState {
                 }
                 let is_free = |block| !table.in_flight.is_owned(block) && !self.blocks.has(block);
                 for run in runs_over(wanted, sizes.gap / BLOCK, is_free) {
+                    // Readers may wait for a block of another fetch, and need other bytes of it.
+                    let is_alone = !run.clone().any(|block| table.in_flight.is_owned(block));
                     let begun = self.begin(&mut table, priority, run, sizes.request / BLOCK).into_iter();
                     // A whole response continues without the interest of one reader.
                     let interest = interest.filter(|_| table.mode == FetchMode::Ranges);
                     let mut exact = |fetch: &Fetch| {
-                        let wanted = rounding == Rounding::Bytes && table.mode == FetchMode::Ranges;
-                        wanted.then(|| {
+                        let is_exact = is_alone && rounding == Rounding::Bytes;
+                        (is_exact && table.mode == FetchMode::Ranges).then(|| {
                             table.in_flight.set_exact(fetch.id);
                             pending.bytes_within(&fetch.blocks)
                         })

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 
 use firstbyte_hydrate::{BLOCK, Error, File, Hydrator, Settings};
@@ -117,6 +117,35 @@ fn engines_that_share_a_cache_share_the_fetching() {
     // A reader that would wait long may fetch a block of a running request again.
     let received = far.subject.store.counters().received;
     assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
+}
+
+/// Without a cache such readers request their own bytes alone, which the other one does not need.
+#[test]
+fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
+    // With a round trip long enough that both requests are under way together.
+    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), Duration::from_secs(30));
+    let settings = Settings { reserve: 0, ..Settings::default() };
+    let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
+    let handle = alone.file(far.file.location(), far.file.version().clone()).handle();
+    let read = |at: u64| {
+        let mut buffer = vec![0; BLOCK_LEN / 2];
+        handle.read_at(&mut buffer, at).unwrap();
+        assert!(buffer == far.content[at as usize..][..buffer.len()], "{at}");
+    };
+    (1..12).for_each(|number| read((number * 67 % 256) * BLOCK));
+    let together = Barrier::new(2);
+    std::thread::scope(|scope| {
+        // One begins in the block before and ends in the first quarter, the other reads the end.
+        for place in [BLOCK / 4 * 3, BLOCK / 8 * 11] {
+            let (read, together) = (&read, &together);
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    together.wait();
+                    read((turn * 37 % 64) * 4 * BLOCK + place);
+                }
+            });
+        }
+    });
 }
 
 #[test]
