@@ -230,7 +230,7 @@ pub struct Run {
     /// Bytes read from storage; divided by `bytes` these are the passes over the data.
     pub storage_bytes: Option<u64>,
     /// Figures that the contender printed itself: `ready_seconds`, `first_byte_seconds`,
-    /// `operations_per_second`, ... Units are in the names.
+    /// `operations_per_second`, ... Units are in the names. Of several jobs, the median of each.
     pub metrics: BTreeMap<String, f64>,
     /// The parallel jobs of the run, in order; empty for a run of one.
     pub jobs: Vec<Job>,

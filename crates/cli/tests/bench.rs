@@ -246,7 +246,7 @@ prints = "metrics"
     assert!(output.status.success(), "{}", message(&output));
     let run = &results.unwrap().runs[1];
     assert_eq!(run.jobs.iter().map(|job| job.bytes.unwrap()).collect::<Vec<_>>(), [10, 11, 12]);
-    assert_eq!(run.bytes, Some(33));
+    assert_eq!((run.bytes, run.metrics["bytes"]), (Some(33), 11.0));
 }
 
 #[test]

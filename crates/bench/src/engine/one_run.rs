@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::{Basis, CacheState, Job, Noise, Outcome, Run};
+use firstbyte_advise::statistics::median;
 use firstbyte_location::units;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -411,8 +412,10 @@ fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
             *place = Some(total as u64);
         }
     }
-    if let [only] = printed {
-        run.metrics.clone_from(only);
+    let names: BTreeSet<&String> = printed.iter().flat_map(BTreeMap::keys).collect();
+    for name in names {
+        let values: Vec<f64> = printed.iter().filter_map(|one| one.get(name)).copied().collect();
+        run.metrics.extend(median(&values).map(|value| (name.clone(), value)));
     }
     run.jobs = jobs_of(ended, printed);
 }
