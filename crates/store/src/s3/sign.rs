@@ -53,8 +53,10 @@ pub(super) fn sign_request(
     let key = Key { credentials, region, service, at };
     let authority = request.origin.authority();
     let url = url_of(request.origin, &authority, &request.target);
+    // What a GET says to caches may be changed by proxies on the way.
+    let is_signed = |name: &str| request.method != Method::Get || name != "cache-control";
     let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let headers = headers.chain([("host", authority.as_str())]);
+    let headers = headers.filter(|(name, _)| is_signed(name)).chain([("host", authority.as_str())]);
     let instructions = key.sign(request.method, &url, headers, body, settings).map_err(refuse)?;
     let signed: Vec<_> =
         instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -150,7 +152,9 @@ mod tests {
             origin: &origin,
             method: Method::Get,
             target: target.to_owned(),
-            headers: vec![("range".to_owned(), "bytes=0-1".to_owned())],
+            headers: [("range", "bytes=0-1"), ("cache-control", "max-age=1")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             payload: Payload::Bytes(b""),
             work: 0,
             cancel: &cancel,
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn host_token_and_headers_are_signed_and_the_payload_is_not() {
+    fn host_token_and_headers_are_signed_and_payload_and_cache_directives_are_not() {
         let headers = signed("/b/k");
         let get =
             |name| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap();
