@@ -394,12 +394,14 @@ fn of_function(run: &mut Run, printed: &[Printed]) {
 
 /// Adopts the figures that the jobs printed: they replace those measured from outside.
 fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
-    let greatest = |name: &str| printed.iter().filter_map(|one| one.get(name)).copied().reduce(f64::max);
-    let sum = |name: &str| {
-        let values: Vec<f64> = printed.iter().filter_map(|one| one.get(name)).copied().collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>())
-    };
-    run.seconds = greatest("seconds").unwrap_or(run.seconds);
+    let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+    for (name, value) in printed.iter().flatten() {
+        values.entry(name).or_default().push(*value);
+    }
+    let of = |name: &str| values.get(&name.to_owned());
+    if let Some(seconds) = of("seconds") {
+        run.seconds = seconds.iter().copied().fold(f64::MIN, f64::max);
+    }
     let counts = [
         ("bytes", &mut run.bytes),
         ("wire_bytes", &mut run.wire_bytes),
@@ -408,15 +410,12 @@ fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
         ("storage_bytes", &mut run.storage_bytes),
     ];
     for (name, place) in counts {
-        if let Some(total) = sum(name) {
-            *place = Some(total as u64);
+        if let Some(values) = of(name) {
+            *place = Some(values.iter().sum::<f64>() as u64);
         }
     }
-    let names: BTreeSet<&String> = printed.iter().flat_map(BTreeMap::keys).collect();
-    for name in names {
-        let values: Vec<f64> = printed.iter().filter_map(|one| one.get(name)).copied().collect();
-        run.metrics.extend(median(&values).map(|value| (name.clone(), value)));
-    }
+    let medians = values.iter().filter_map(|(name, values)| Some(((*name).clone(), median(values)?)));
+    run.metrics = medians.collect();
     run.jobs = jobs_of(ended, printed);
 }
 
