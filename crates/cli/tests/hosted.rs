@@ -190,7 +190,7 @@ fn an_environment_is_limited_used_again_and_replaced_after_a_change() {
     let (new, _) = host.call("{}");
     assert_eq!((new["invocation"].as_u64(), new["memory"].as_u64()), (Some(1), Some(96)));
     assert_eq!(new["refreshed"].as_str(), Some("now"));
-    until("the end of the environment before", || !is_alive(&first["pid"].to_string()));
+    assert!(!is_alive(&first["pid"].to_string()));
     host.end(Signal::INT);
 }
 
@@ -202,7 +202,7 @@ fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
     assert_eq!(error["errorType"], "Sandbox.Timedout");
     assert!(error["errorMessage"].as_str().unwrap().contains("Task timed out after 1.00 seconds"), "{error}");
     let sleeper = fs::read_to_string(host.shared.path().join("sleeper")).unwrap();
-    // The answer comes once its death is certain, but not before it.
+    // It has been killed by the time of the answer, and may not be dead yet.
     until("the end of what the runtime has started", || !is_alive(sleeper.trim()));
     let (next, status) = host.call("{}");
     assert_eq!((status.as_str(), next["invocation"].as_u64()), ("200", Some(1)));

@@ -12,6 +12,9 @@ use support::servers::S3;
 use support::{World, until};
 
 const LENGTH: u64 = 96 << 20;
+/// What the sockets of a download may hold behind the chunk under way, since a request spans
+/// several: a client that gets no processor time leaves it there. A part is a request of its own.
+const IN_SOCKETS: u64 = 4 << 20;
 
 fn kills() -> u64 {
     count("FIRSTBYTE_KILLS", 3)
@@ -46,7 +49,7 @@ fn a_killed_download_over_http_resumes() {
 
 #[track_caller]
 fn download_survives(world: &World, survival: Survival) {
-    survival.assert_bounded(survival.carried.bytes_to_client, &Plan::download(LENGTH));
+    survival.assert_bounded(survival.carried.bytes_to_client, &Plan::download(LENGTH), IN_SOCKETS);
     assert!(world.read("out") == world.read("source"));
     assert_eq!(world.names(), ["out", "source"]);
     std::fs::remove_file(world.path("out")).unwrap();
@@ -64,7 +67,7 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let survival = survive(&world, &["source", &target], link, seed, 1);
-        survival.assert_bounded(survival.carried.bytes_to_server, &Plan::upload(LENGTH));
+        survival.assert_bounded(survival.carried.bytes_to_server, &Plan::upload(LENGTH), 0);
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("source"));
         let stale = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();

@@ -25,7 +25,11 @@ fn a_directory_is_sharded_used_and_unsharded() {
     let before = world.names();
     let dry = world.run(&["layout", "shard", "data", "--dry-run"]).ok();
     let printed = String::from_utf8(dry.stdout).unwrap();
-    assert!(printed.contains("would move 2000 files, 16 directories, about "), "{printed}");
+    let (_, rest) = printed.split_once("would move 2000 files, 16 directories, about ").expect(&printed);
+    // On a slow machine some seconds are predicted.
+    let time = rest.lines().next().unwrap();
+    let seconds = time.strip_suffix(" s").and_then(|seconds| seconds.parse::<u32>().ok());
+    assert!(time == "a second or less" || seconds.is_some(), "{printed}");
     assert_eq!(world.names(), before);
     let receipt = world.run(&["--json", "layout", "shard", "data"]).ok().receipt();
     assert_eq!((&receipt["objects"], &receipt["directories"]), (&2000.into(), &16.into()), "{receipt}");

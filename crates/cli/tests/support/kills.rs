@@ -14,9 +14,6 @@ use super::servers::S3;
 
 /// `--concurrency` of these runs: so many chunks are under way at a time.
 const CONCURRENCY: u64 = 4;
-/// What the sockets of a connection may hold of the chunks behind the one under way, since a
-/// request spans several: a client that gets no processor time leaves it there.
-const IN_SOCKETS: u64 = 4 << 20;
 /// Heads, listings and signatures of a run, generously.
 const TALK: u64 = 256 << 10;
 
@@ -29,12 +26,12 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// No more was moved than the object's length and what each kill may cost: the chunks of the
-    /// plan under way then, and those that had been sent without being received.
+    /// No more was moved than the object's length and what each kill may cost: for each connection
+    /// the chunk of the plan under way then, and what the sockets held beyond it.
     #[track_caller]
-    pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan) {
+    pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
-        let under_way = CONCURRENCY * (chunk + IN_SOCKETS);
+        let under_way = CONCURRENCY * (chunk + in_sockets);
         let bound = length + self.kills * under_way + (self.kills + 1) * TALK;
         assert!(
             bytes_carried <= bound,
