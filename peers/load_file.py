@@ -1,6 +1,6 @@
 """safetensors' `load_file` as programs call it: of a mounted object, or of a copy that is made first.
 
-    load_file.py mount|cp|s5cmd --url URL --program FIRSTBYTE --at DIR --file FILE
+    load_file.py mount|cp|s5cmd --url URL --program FIRSTBYTE --at DIR --file FILE [--flag=--eager=1TB]
 
 Brings `s3://bench/object` near, loads it into torch CPU tensors, compares them with those of FILE, its local copy, and
 prints `seconds`. Importing torch and unmounting are not timed.
@@ -40,7 +40,8 @@ def main() -> int:
     parser.add_argument("--program", required=True)
     parser.add_argument("--at", required=True)
     parser.add_argument("--file", required=True)
-    chosen = parser.parse_args(namespace=argparse.Namespace(tool="firstbyte", flag=[]))
+    parser.add_argument("--flag", action="append", default=[], help="one more word for the mount command")
+    chosen = parser.parse_args(namespace=argparse.Namespace(tool="firstbyte"))
     began = time.perf_counter()
     with near(chosen) as path:
         # In memory of their own: `load_file` maps the file.
