@@ -1,6 +1,6 @@
 //! One fetch: a ranged request over adjacent blocks, received block by block.
 //!
-//! It needs one block of memory, whatever the length of the request. Blocks received before a
+//! It needs at most one block of memory, whatever the length of the request. Blocks received before a
 //! failure stay, and only the rest is requested again. Called by the threads of
 //! [`WorkerPool`](crate::workers).
 
@@ -50,8 +50,11 @@ impl FetchMeters {
 
 /// Brings the blocks of a fetch, or reports the error to the reads that wait for them.
 pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
-    buffer.resize(to_usize(BLOCK), 0);
     let version = &fetch.version;
+    // Many threads may only ever fetch small objects.
+    let longest = to_usize(version.size().min(BLOCK));
+    buffer.reserve_exact(longest.saturating_sub(buffer.len()));
+    buffer.resize(longest.max(buffer.len()), 0);
     version.started(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
         version.learn_checksum();
