@@ -1,7 +1,7 @@
 //! One fetch: a ranged request over adjacent blocks, received block by block.
 //!
-//! It needs at most one block of memory, whatever the length of the request. Blocks received before a
-//! failure stay, and only the rest is requested again. Called by the threads of
+//! It needs memory for one block at most, whatever the length of the request. Blocks received
+//! before a failure stay, and only the rest is requested again. Called by the threads of
 //! [`WorkerPool`](crate::workers).
 
 mod retry;
@@ -15,7 +15,6 @@ use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get};
 
 use crate::background::BackgroundThrottle;
-use crate::block::BLOCK;
 use crate::block_store::{CacheOutcome, FetchTurn};
 use crate::inflight::Priority;
 use crate::limits::POLL;
@@ -50,11 +49,8 @@ impl FetchMeters {
 
 /// Brings the blocks of a fetch, or reports the error to the reads that wait for them.
 pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
+    fit(buffer, to_usize(fetch.buffer()));
     let version = &fetch.version;
-    // Many threads may only ever fetch small objects.
-    let longest = to_usize(version.size().min(BLOCK));
-    buffer.reserve_exact(longest.saturating_sub(buffer.len()));
-    buffer.resize(longest.max(buffer.len()), 0);
     version.started(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
         version.learn_checksum();
@@ -99,6 +95,16 @@ pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut 
     if let Some(job) = fetch.job {
         job.ended(result.err());
     }
+}
+
+/// Makes the buffer as long as a fetch needs it. A far longer one of an earlier fetch is freed: the
+/// memory of all threads is counted by what they fetch.
+fn fit(buffer: &mut Vec<u8>, length: usize) {
+    if buffer.capacity() / 2 > length {
+        *buffer = Vec::new();
+    }
+    buffer.reserve_exact(length.saturating_sub(buffer.len()));
+    buffer.resize(length, 0);
 }
 
 /// The right to fetch, among the processes that share the cache.

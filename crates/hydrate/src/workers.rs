@@ -3,8 +3,11 @@
 //! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
 //! while. Fetches on demand start first and at once. Fetches ahead start in order of the distance
 //! from their reader, so that a distant one does not delay another reader. Background fetches start
-//! last. The [`Controller`] decides how many fetches of the last two kinds run at once. Some
-//! threads are always reserved for demand.
+//! last. The [`Controller`] decides how many fetches of the last two kinds run at once.
+//!
+//! All fetches that run fit into the memory of the pool, of which a part is always reserved for
+//! demand. A small object needs a small buffer, so more of them are fetched at once: they mostly
+//! wait for their round trips.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -29,11 +32,13 @@ use crate::version::{Fetch, Fetcher};
 const SMALL: u64 = BLOCK;
 /// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
 const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
-/// Threads left for demand, at most.
-const FOR_READERS: usize = START;
-/// Divisor: of few threads, demand has this share. A reader in order waits for what is fetched
+/// Fetches of whole blocks for which demand has memory left, at most.
+const FOR_READERS: u64 = START as u64;
+/// Divisor: of little memory, demand has this share. A reader in order waits for what is fetched
 /// ahead of it, and needs the rest.
-const READERS_SHARE: usize = 4;
+const READERS_SHARE: u64 = 4;
+/// Memory of a fetch of whole blocks, bytes.
+const LARGEST: u64 = THREAD_MEMORY + BLOCK;
 
 /// Threads and their work.
 pub(crate) struct WorkerPool {
@@ -58,6 +63,10 @@ struct Queues {
     running_ahead: usize,
     running_background: usize,
     running: usize,
+    /// Bytes left for fetches.
+    memory: u64,
+    /// Bytes left for fetches ahead and in the background, which leave some for demand.
+    beside_demand: u64,
     concurrency: usize,
     idle: usize,
     /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
@@ -79,10 +88,11 @@ struct Queues {
 impl WorkerPool {
     /// Buffers use at most `memory` bytes, reads take at most `deadline`. Starts no thread.
     pub(crate) fn new(memory: u64, deadline: Duration) -> Self {
-        let fit = to_usize(memory / (BLOCK + THREAD_MEMORY));
-        let most = fit.clamp(FOR_READERS + 1, FOR_READERS + Controller::MOST_OF_ONE);
-        let concurrency = START.min(most);
-        let queues = Queues { free_slots: (0..most).collect(), concurrency, ..Queues::default() };
+        let memory = memory.max((FOR_READERS + 1) * LARGEST);
+        let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
+        let beside_demand = memory - (memory / READERS_SHARE).min(FOR_READERS * LARGEST);
+        let free_slots = (0..most).collect();
+        let queues = Queues { free_slots, concurrency: START, memory, beside_demand, ..Queues::default() };
         Self {
             queues: Mutex::new(queues),
             work: Condvar::new(),
@@ -166,7 +176,7 @@ impl WorkerPool {
     /// Wakes or starts a thread for each fetch that may run.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
         let ahead = (queues.ahead.len() + queues.background.len()).min(queues.room());
-        let mut wanted = queues.demand.len() + ahead;
+        let mut wanted = queues.demand.len().min(to_usize(queues.memory / THREAD_MEMORY)) + ahead;
         wanted = wanted.saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
             queues.idle -= 1;
@@ -210,11 +220,14 @@ impl WorkerPool {
         queues.starting -= 1;
         loop {
             if let Some(fetch) = queues.next() {
-                let priority = fetch.priority;
+                let (priority, memory) = (fetch.priority, memory_of(&fetch));
+                queues.started(priority, memory);
+                // One that ended may leave room for several.
+                self.wake(&mut queues);
                 drop(queues);
                 fetch::run(&self.meters, fetch, slot, &mut buffer);
                 queues = self.lock();
-                queues.ended(priority);
+                queues.ended(priority, memory);
                 continue;
             }
             if queues.closed {
@@ -235,8 +248,8 @@ impl WorkerPool {
     /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let cap = self.most - FOR_READERS.min(self.most / READERS_SHARE);
-        let mut controller = Controller::new(Work::One, cap);
+        let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
+        let mut most = Controller::MOST_OF_ONE;
         let mut queues = self.lock();
         while !queues.closed {
             let late = queues.late();
@@ -244,7 +257,10 @@ impl WorkerPool {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            let concurrency = controller.tick(&seen);
+            if let Some(work) = seen.waiting {
+                most = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
+            }
+            let concurrency = controller.tick(&seen).min(most);
             queues = self.lock();
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
@@ -283,7 +299,9 @@ impl WorkerPool {
 impl Queues {
     /// Fetches that may start beside those on demand.
     fn room(&self) -> usize {
-        self.concurrency.saturating_sub(self.running_ahead + self.running_background)
+        let next = self.ahead.values().next().or(self.background.front());
+        let fit = self.memory.min(self.beside_demand) / next.map_or(LARGEST, memory_of);
+        self.concurrency.saturating_sub(self.running_ahead + self.running_background).min(to_usize(fit))
     }
 
     /// An idle thread runs again: whether one was woken, which may have been another.
@@ -297,33 +315,42 @@ impl Queues {
         was_woken
     }
 
-    /// Removes the next fetch that may start from its queue.
+    /// Removes the next fetch that may start from its queue. What follows one that does not fit
+    /// waits with it.
     fn next(&mut self) -> Option<Fetch> {
-        let fetch = if let Some(fetch) = self.demand.pop_front() {
-            fetch
-        } else if self.running_ahead < self.concurrency
-            && let Some((_, fetch)) = self.ahead.pop_first()
+        let (memory, beside_demand) = (self.memory, self.memory.min(self.beside_demand));
+        if let Some(first) = self.demand.front() {
+            return if memory_of(first) <= memory { self.demand.pop_front() } else { None };
+        }
+        if self.running_ahead < self.concurrency
+            && let Some(first) = self.ahead.first_entry()
         {
-            self.running_ahead += 1;
-            fetch
-        } else if self.room() > 0 {
-            let fetch = self.background.pop_front()?;
-            self.running_background += 1;
-            fetch
-        } else {
-            return None;
-        };
-        self.running += 1;
-        Some(fetch)
+            return (memory_of(first.get()) <= beside_demand).then(|| first.remove());
+        }
+        if self.room() > 0 { self.background.pop_front() } else { None }
     }
 
-    fn ended(&mut self, priority: Priority) {
-        self.running -= 1;
+    /// A fetch starts.
+    fn started(&mut self, priority: Priority, memory: u64) {
+        self.running += 1;
+        self.memory -= memory;
         match priority {
-            Priority::Demand => {}
+            Priority::Demand => return,
+            Priority::Ahead => self.running_ahead += 1,
+            Priority::Background => self.running_background += 1,
+        }
+        self.beside_demand -= memory;
+    }
+
+    fn ended(&mut self, priority: Priority, memory: u64) {
+        self.running -= 1;
+        self.memory += memory;
+        match priority {
+            Priority::Demand => return,
             Priority::Ahead => self.running_ahead -= 1,
             Priority::Background => self.running_background -= 1,
         }
+        self.beside_demand += memory;
     }
 
     /// Whether there is nothing to supervise. A queued fetch counts, because the supervisor is not
@@ -355,9 +382,63 @@ impl Queues {
     }
 }
 
+/// Memory of a fetch while it runs, bytes.
+fn memory_of(fetch: &Fetch) -> u64 {
+    THREAD_MEMORY + fetch.buffer()
+}
+
 #[cfg(test)]
 mod tests {
+    use firstbyte_location::{Location, Version};
+    use firstbyte_store::{Options, Store};
+
     use super::*;
+    use crate::Settings;
+    use crate::version::Engine;
+
+    /// How many fetches of objects of `size` bytes start at once.
+    fn started(queues: &mut Queues, priority: Priority, size: u64) -> usize {
+        let pool = Arc::new(WorkerPool::new(0, Duration::ZERO));
+        let store = Store::new(Options::default()).unwrap();
+        let engine = Arc::new(Engine::new(store, Settings::default(), Box::new(pool), None, 0));
+        let location = Location::parse("s3://bucket/key".as_ref()).unwrap();
+        let version = engine.open_version(&location, Version { size: Some(size), ..Version::default() });
+        for id in 0..1000 {
+            let (version, blocks) = (Arc::clone(&version), 0..1);
+            let (only, took_over, handle, job) = (None, false, None, None);
+            let fetch = Fetch { version, id, priority, blocks, only, took_over, handle, job };
+            match priority {
+                Priority::Demand => queues.demand.push_back(fetch),
+                Priority::Ahead => drop(queues.ahead.insert((0, id), fetch)),
+                Priority::Background => queues.background.push_back(fetch),
+            }
+        }
+        let next = |queues: &mut Queues| {
+            queues.next().map(|fetch| queues.started(fetch.priority, memory_of(&fetch)))
+        };
+        let started = std::iter::from_fn(|| next(queues)).count();
+        (queues.demand, queues.ahead, queues.background) = Default::default();
+        started
+    }
+
+    #[test]
+    fn more_small_objects_than_large_ones_fit_into_the_memory_and_readers_have_a_part_of_it() {
+        for priority in [Priority::Ahead, Priority::Background] {
+            for (size, fit) in [(BLOCK, 75), (1 << 30, 75), (16 << 10, 191)] {
+                let (memory, beside_demand) = (91 * LARGEST, 75 * LARGEST);
+                let mut queues = Queues { memory, beside_demand, concurrency: 256, ..Queues::default() };
+                assert_eq!(started(&mut queues, priority, size), fit);
+                assert_eq!(started(&mut queues, priority, size), 0);
+                assert_eq!(started(&mut queues, Priority::Demand, BLOCK), 16);
+                queues.ended(priority, memory_of_size(size));
+                assert_eq!(started(&mut queues, priority, size), 1);
+            }
+        }
+    }
+
+    fn memory_of_size(size: u64) -> u64 {
+        THREAD_MEMORY + size.min(BLOCK)
+    }
 
     #[test]
     fn an_idle_thread_that_times_out_does_not_take_the_place_of_one_that_starts() {

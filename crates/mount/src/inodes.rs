@@ -34,7 +34,7 @@ pub(crate) const ROOT: Ino = 1;
 /// tables.
 const INODE: u64 = 160;
 /// Inodes may take one part in this many of the memory; the rest is for names, listings and
-/// buffers.
+/// fetches.
 const SHARE: u64 = 2;
 /// The lower bound of the hard limit, so that the first listings of a directory fit.
 const LEAST: u64 = 8192;

@@ -112,16 +112,14 @@ impl MountArgs {
     fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
-        let settings = Settings {
-            cache: Some(cache.clone()),
-            deadline: self.read_deadline,
-            ..self.cache.settings(globals)
-        };
-        match Hydrator::new(store.clone(), settings.clone()) {
+        let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
+        // Inodes and names take the rest. Without a cache memory has to hold what is read ahead.
+        let settings = Settings { cache: Some(cache.clone()), memory: whole.memory / 2, ..whole.clone() };
+        match Hydrator::new(store.clone(), settings) {
             Ok(engine) => Ok((engine, Some(cache))),
             Err(error) if !self.cache.is_named() => {
                 tracing::warn!("nothing is cached: {error}");
-                Ok((Hydrator::new(store.clone(), Settings { cache: None, ..settings })?, None))
+                Ok((Hydrator::new(store.clone(), Settings { cache: None, ..whole })?, None))
             }
             Err(error) => Err(error.into()),
         }

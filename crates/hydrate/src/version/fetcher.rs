@@ -64,6 +64,11 @@ impl Fetch {
         (self.blocks.end - self.blocks.start) * BLOCK
     }
 
+    /// Bytes of the buffer that it needs: its longest block.
+    pub(crate) fn buffer(&self) -> u64 {
+        self.version.size().min(BLOCK)
+    }
+
     /// The bytes that it requests of some of its blocks.
     pub(crate) fn requested(&self, blocks: &Range<u64>) -> ByteRange {
         let all = self.version.blocks.bytes(blocks);

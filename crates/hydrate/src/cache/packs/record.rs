@@ -38,18 +38,19 @@ impl<'a> Record<'a> {
         TEXT_AT + text + content
     }
 
-    /// Writes the record into `buffer`, replacing what is there.
-    pub(in super::super) fn encode(text: &[u8], content: &[u8], buffer: &mut Vec<u8>) {
-        buffer.clear();
-        buffer.extend(MAGIC);
-        buffer.extend([0; 4]);
-        buffer.extend((text.len() as u32).to_ne_bytes());
-        buffer.extend((content.len() as u32).to_ne_bytes());
-        buffer.resize(TEXT_AT, 0);
-        buffer.extend(text);
-        buffer.extend(content);
-        let crc = crc(&buffer[CRC_FROM..]);
-        buffer[CRC_FROM - 4..CRC_FROM].copy_from_slice(&crc.to_ne_bytes());
+    /// The bytes of a record.
+    pub(in super::super) fn encode(text: &[u8], content: &[u8]) -> Vec<u8> {
+        let mut record = Vec::with_capacity(Self::length(text.len(), content.len()));
+        record.extend(MAGIC);
+        record.extend([0; 4]);
+        record.extend((text.len() as u32).to_ne_bytes());
+        record.extend((content.len() as u32).to_ne_bytes());
+        record.resize(TEXT_AT, 0);
+        record.extend(text);
+        record.extend(content);
+        let crc = crc(&record[CRC_FROM..]);
+        record[CRC_FROM - 4..CRC_FROM].copy_from_slice(&crc.to_ne_bytes());
+        record
     }
 
     /// The record in `bytes`, which may be longer. `None` if it is not what was written.
@@ -89,8 +90,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_not_at_all_if_a_bit_changed() {
         let (text, content) = (b"{\"location\":\"s3://b/k\"}".as_slice(), vec![7; 5000]);
-        let mut buffer = vec![1; 9];
-        Record::encode(text, &content, &mut buffer);
+        let buffer = Record::encode(text, &content);
         assert_eq!(buffer.len(), Record::length(text.len(), content.len()));
         let mut padded = buffer.clone();
         padded.resize(8192, 0);
