@@ -2,7 +2,7 @@
 
 import os
 import re
-import select
+import selectors
 import signal
 import subprocess
 from collections import Counter
@@ -79,7 +79,10 @@ def serving(root: Path, *options: str, log: Path | None = None):
         text=True,
     )
     try:
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+        # `select.select` takes no descriptor above 1,023, and the tests have many open.
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ)
+            ready = waiting.select(START_TIMEOUT)
         found = re.search(r"https?://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
         assert found, "serve did not say where it listens"
         yield Served(root, found[0].rstrip("/"), process.pid)

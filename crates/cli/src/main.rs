@@ -7,6 +7,7 @@
 
 mod args;
 mod globals;
+mod heap;
 mod render;
 mod signals;
 mod title;
@@ -45,6 +46,11 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<Exit> {
     let globals = &cli.globals;
+    if let Verb::Cp(_) | Verb::Sync(_) | Verb::Mv(_) | Verb::Run(_) | Verb::Hydrate(_) | Verb::Mount(_) =
+        cli.verb
+    {
+        heap::share();
+    }
     match &cli.verb {
         Verb::Cp(args) => cp::run(args, globals),
         Verb::Sync(args) => sync::run(args, globals),

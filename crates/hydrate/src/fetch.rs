@@ -97,10 +97,10 @@ pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut 
     }
 }
 
-/// Makes the buffer as long as a fetch needs it. A far longer one of an earlier fetch is freed: the
+/// Makes the buffer as long as a fetch needs it. A longer one of an earlier fetch is freed: the
 /// memory of all threads is counted by what they fetch.
 fn fit(buffer: &mut Vec<u8>, length: usize) {
-    if buffer.capacity() / 2 > length {
+    if buffer.capacity() > length {
         *buffer = Vec::new();
     }
     buffer.reserve_exact(length.saturating_sub(buffer.len()));

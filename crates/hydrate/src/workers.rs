@@ -1,13 +1,13 @@
 //! The threads that fetch, and the queues of waiting fetches.
 //!
 //! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
-//! while. Fetches on demand start first and at once. Fetches ahead start in order of the distance
-//! from their reader, so that a distant one does not delay another reader. Background fetches start
-//! last. The [`Controller`] decides how many fetches of the last two kinds run at once.
+//! while. Fetches on demand start first. Fetches ahead start in order of the distance from their
+//! reader, so that a distant one does not delay another reader. Background fetches start last. The
+//! [`Controller`] decides how many fetches of the last two kinds run at once.
 //!
-//! All fetches that run fit into the memory of the pool, of which a part is always reserved for
-//! demand. A small object needs a small buffer, so more of them are fetched at once: they mostly
-//! wait for their round trips.
+//! All fetches that run fit into the memory of the pool. Those ahead leave a part of it for demand,
+//! and those in the background leave another part for those ahead. A small object needs a small
+//! buffer, so more of them are fetched at once: they mostly wait for their round trips.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -32,11 +32,12 @@ use crate::version::{Fetch, Fetcher};
 const SMALL: u64 = BLOCK;
 /// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
 const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
-/// Fetches of whole blocks for which demand has memory left, at most.
-const FOR_READERS: u64 = START as u64;
-/// Divisor: of little memory, demand has this share. A reader in order waits for what is fetched
-/// ahead of it, and needs the rest.
-const READERS_SHARE: u64 = 4;
+/// Fetches of whole blocks for which memory is left at most: by those ahead for those on demand,
+/// and by those in the background for those ahead.
+const LEFT: u64 = START as u64;
+/// Divisor: of little memory, this share is left. A reader in order waits for what is fetched ahead
+/// of it, and needs most.
+const LEFT_SHARE: u64 = 4;
 /// Memory of a fetch of whole blocks, bytes.
 const LARGEST: u64 = THREAD_MEMORY + BLOCK;
 
@@ -63,10 +64,12 @@ struct Queues {
     running_ahead: usize,
     running_background: usize,
     running: usize,
-    /// Bytes left for fetches.
+    /// Bytes free for fetches.
     memory: u64,
-    /// Bytes left for fetches ahead and in the background, which leave some for demand.
+    /// Bytes free for fetches ahead and in the background, which leave some for demand.
     beside_demand: u64,
+    /// Bytes of those that background fetches leave for fetches ahead.
+    for_ahead: u64,
     concurrency: usize,
     idle: usize,
     /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
@@ -86,13 +89,12 @@ struct Queues {
 }
 
 impl WorkerPool {
-    /// Buffers use at most `memory` bytes, reads take at most `deadline`. Starts no thread.
+    /// Threads and their buffers use at most `memory` bytes, but those that a few fetches need at
+    /// least. Reads take at most `deadline`. Starts no thread.
     pub(crate) fn new(memory: u64, deadline: Duration) -> Self {
-        let memory = memory.max((FOR_READERS + 1) * LARGEST);
+        let memory = memory.max((LEFT + 1) * LARGEST);
         let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
-        let beside_demand = memory - (memory / READERS_SHARE).min(FOR_READERS * LARGEST);
-        let free_slots = (0..most).collect();
-        let queues = Queues { free_slots, concurrency: START, memory, beside_demand, ..Queues::default() };
+        let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
         Self {
             queues: Mutex::new(queues),
             work: Condvar::new(),
@@ -153,7 +155,7 @@ impl Fetcher for Arc<WorkerPool> {
         let queues = self.lock();
         let waiting = queues.background.len();
         let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
-        waiting < queues.room()
+        waiting < queues.room_in_background()
             || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED)
     }
 
@@ -175,9 +177,7 @@ impl Fetcher for Arc<WorkerPool> {
 impl WorkerPool {
     /// Wakes or starts a thread for each fetch that may run.
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
-        let ahead = (queues.ahead.len() + queues.background.len()).min(queues.room());
-        let mut wanted = queues.demand.len().min(to_usize(queues.memory / THREAD_MEMORY)) + ahead;
-        wanted = wanted.saturating_sub(queues.woken + queues.starting);
+        let mut wanted = queues.startable().saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
             queues.idle -= 1;
             queues.woken += 1;
@@ -230,7 +230,7 @@ impl WorkerPool {
                 queues.ended(priority, memory);
                 continue;
             }
-            if queues.closed {
+            if queues.closed || !queues.can_idle(&mut buffer) {
                 break;
             }
             queues.idle += 1;
@@ -249,7 +249,7 @@ impl WorkerPool {
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
         let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
-        let mut most = Controller::MOST_OF_ONE;
+        let mut most_of_kind = Controller::MOST_OF_ONE;
         let mut queues = self.lock();
         while !queues.closed {
             let late = queues.late();
@@ -257,10 +257,11 @@ impl WorkerPool {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
+            // The controller goes on with what it knows of small objects when they come again.
             if let Some(work) = seen.waiting {
-                most = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
+                most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
             }
-            let concurrency = controller.tick(&seen).min(most);
+            let concurrency = controller.tick(&seen).min(most_of_kind);
             queues = self.lock();
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
@@ -297,11 +298,41 @@ impl WorkerPool {
 }
 
 impl Queues {
-    /// Fetches that may start beside those on demand.
-    fn room(&self) -> usize {
-        let next = self.ahead.values().next().or(self.background.front());
-        let fit = self.memory.min(self.beside_demand) / next.map_or(LARGEST, memory_of);
-        self.concurrency.saturating_sub(self.running_ahead + self.running_background).min(to_usize(fit))
+    /// No fetch, with `memory` bytes for those to come.
+    fn new(memory: u64) -> Self {
+        let left = (memory / LEFT_SHARE).min(LEFT * LARGEST);
+        let beside_demand = memory - left;
+        Self { concurrency: START, memory, beside_demand, for_ahead: left, ..Self::default() }
+    }
+
+    /// Queued fetches that may start.
+    fn startable(&self) -> usize {
+        let demand = fit(self.memory, self.demand.front()).min(self.demand.len());
+        let ahead = self.room_ahead().min(self.ahead.len());
+        demand + ahead + self.room_in_background().min(self.background.len())
+    }
+
+    /// Fetches ahead that may start.
+    fn room_ahead(&self) -> usize {
+        let fit = fit(self.memory.min(self.beside_demand), self.ahead.values().next());
+        self.concurrency.saturating_sub(self.running_ahead).min(fit)
+    }
+
+    /// Background fetches that may start.
+    fn room_in_background(&self) -> usize {
+        let free = self.memory.min(self.beside_demand.saturating_sub(self.for_ahead));
+        let running = self.running_ahead + self.running_background;
+        self.concurrency.saturating_sub(running).min(fit(free, self.background.front()))
+    }
+
+    /// Whether a thread may wait for work. Those that do, and their buffers, take no more than the
+    /// memory that no fetch uses.
+    fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
+        let threads = self.idle as u64 + 1;
+        if threads * LARGEST > self.memory {
+            *buffer = Vec::new();
+        }
+        threads * THREAD_MEMORY <= self.memory
     }
 
     /// An idle thread runs again: whether one was woken, which may have been another.
@@ -315,19 +346,18 @@ impl Queues {
         was_woken
     }
 
-    /// Removes the next fetch that may start from its queue. What follows one that does not fit
-    /// waits with it.
+    /// Removes the next fetch that may start from its queue. One that does not fit is waited for by
+    /// those behind it, and a fetch on demand by all others.
     fn next(&mut self) -> Option<Fetch> {
-        let (memory, beside_demand) = (self.memory, self.memory.min(self.beside_demand));
         if let Some(first) = self.demand.front() {
-            return if memory_of(first) <= memory { self.demand.pop_front() } else { None };
+            return if memory_of(first) <= self.memory { self.demand.pop_front() } else { None };
         }
-        if self.running_ahead < self.concurrency
-            && let Some(first) = self.ahead.first_entry()
+        if self.room_ahead() > 0
+            && let Some((_, fetch)) = self.ahead.pop_first()
         {
-            return (memory_of(first.get()) <= beside_demand).then(|| first.remove());
+            return Some(fetch);
         }
-        if self.room() > 0 { self.background.pop_front() } else { None }
+        if self.room_in_background() > 0 { self.background.pop_front() } else { None }
     }
 
     /// A fetch starts.
@@ -387,6 +417,11 @@ fn memory_of(fetch: &Fetch) -> u64 {
     THREAD_MEMORY + fetch.buffer()
 }
 
+/// How many fetches like the `first` fit into `memory` bytes; without one, of whole blocks.
+fn fit(memory: u64, first: Option<&Fetch>) -> usize {
+    to_usize(memory / first.map_or(LARGEST, memory_of))
+}
+
 #[cfg(test)]
 mod tests {
     use firstbyte_location::{Location, Version};
@@ -396,8 +431,9 @@ mod tests {
     use crate::Settings;
     use crate::version::Engine;
 
-    /// How many fetches of objects of `size` bytes start at once.
-    fn started(queues: &mut Queues, priority: Priority, size: u64) -> usize {
+    /// Starts as many fetches of objects of `size` bytes as may run. Returns their number, and the
+    /// memory of one.
+    fn start(queues: &mut Queues, priority: Priority, size: u64) -> (usize, u64) {
         let pool = Arc::new(WorkerPool::new(0, Duration::ZERO));
         let store = Store::new(Options::default()).unwrap();
         let engine = Arc::new(Engine::new(store, Settings::default(), Box::new(pool), None, 0));
@@ -413,31 +449,45 @@ mod tests {
                 Priority::Background => queues.background.push_back(fetch),
             }
         }
-        let next = |queues: &mut Queues| {
-            queues.next().map(|fetch| queues.started(fetch.priority, memory_of(&fetch)))
-        };
-        let started = std::iter::from_fn(|| next(queues)).count();
+        let (startable, mut started, mut memory) = (queues.startable(), 0, 0);
+        while let Some(fetch) = queues.next() {
+            memory = memory_of(&fetch);
+            queues.started(priority, memory);
+            started += 1;
+        }
+        assert_eq!(started, startable);
         (queues.demand, queues.ahead, queues.background) = Default::default();
-        started
+        (started, memory)
     }
 
     #[test]
-    fn more_small_objects_than_large_ones_fit_into_the_memory_and_readers_have_a_part_of_it() {
-        for priority in [Priority::Ahead, Priority::Background] {
-            for (size, fit) in [(BLOCK, 75), (1 << 30, 75), (16 << 10, 191)] {
-                let (memory, beside_demand) = (91 * LARGEST, 75 * LARGEST);
-                let mut queues = Queues { memory, beside_demand, concurrency: 256, ..Queues::default() };
-                assert_eq!(started(&mut queues, priority, size), fit);
-                assert_eq!(started(&mut queues, priority, size), 0);
-                assert_eq!(started(&mut queues, Priority::Demand, BLOCK), 16);
-                queues.ended(priority, memory_of_size(size));
-                assert_eq!(started(&mut queues, priority, size), 1);
-            }
+    fn more_small_objects_than_large_ones_fit_into_the_memory_and_each_kind_leaves_some() {
+        for (size, in_background, all) in [(BLOCK, 60, 76), (1 << 30, 60, 76), (16 << 10, 153, 194)] {
+            let mut queues = Queues { concurrency: 256, ..Queues::new(92 * LARGEST) };
+            let (started, memory) = start(&mut queues, Priority::Background, size);
+            assert_eq!(started, in_background);
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, all - in_background);
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, 0);
+            assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 16);
+            assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 0);
+            queues.ended(Priority::Background, memory);
+            assert_eq!(start(&mut queues, Priority::Background, size).0, 0, "it is left for those ahead");
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, 1);
         }
     }
 
-    fn memory_of_size(size: u64) -> u64 {
-        THREAD_MEMORY + size.min(BLOCK)
+    #[test]
+    fn idle_threads_and_their_buffers_fit_into_the_memory_that_no_fetch_uses() {
+        let mut queues = Queues::new(20 * LARGEST);
+        queues.started(Priority::Demand, 18 * LARGEST);
+        let mut can_idle = |idle: usize| {
+            queues.idle = idle;
+            let mut buffer = vec![0; 9];
+            (queues.can_idle(&mut buffer), buffer.len())
+        };
+        assert_eq!(can_idle(1), (true, 9));
+        assert_eq!(can_idle(2), (true, 0));
+        assert_eq!(can_idle(20), (false, 0));
     }
 
     #[test]

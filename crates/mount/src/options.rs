@@ -40,8 +40,8 @@ pub struct Options {
     pub access: Access,
     /// What to do if the directory is not empty or is already a mount point.
     pub occupied: Occupied,
-    /// Bytes of memory of which inodes and names of directories may take three quarters together,
-    /// about.
+    /// Bytes of memory of which inodes, names and listings of directories may take nine tenths
+    /// together, about.
     pub memory: u64,
     /// The cache directory, as given to the engine. Its file system decides how cached files can be
     /// passed through.

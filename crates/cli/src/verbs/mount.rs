@@ -113,7 +113,7 @@ impl MountArgs {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
-        // Inodes and names take the rest. Without a cache memory has to hold what is read ahead.
+        // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
         let settings = Settings { cache: Some(cache.clone()), memory: whole.memory / 2, ..whole.clone() };
         match Hydrator::new(store.clone(), settings) {
             Ok(engine) => Ok((engine, Some(cache))),
@@ -145,7 +145,6 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
     allow_many_descriptors();
-    share_one_heap();
     let location = args.location()?;
     let store = Store::new(firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
@@ -235,19 +234,6 @@ fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // If it cannot be raised, fewer files can be open at once; opening one more fails.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
-/// Threads of a daemon come and go, and each would leave what it freed in a heap of its own: up to
-/// eight for each processor.
-fn share_one_heap() {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: a setting of the allocator, made before there is a second thread; it has no other
-        // precondition.
-        let done = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
-        // Refused, it costs memory alone.
-        tracing::debug!("one heap for all threads: {done}");
-    }
 }
 
 /// A receipt for people.

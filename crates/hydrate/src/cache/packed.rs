@@ -123,7 +123,8 @@ impl Packed {
             .checksum
             .get()
             .map_or(0, |checksum| self.compare(checksum, content).map_or(0, |()| COMPLETE));
-        // Freed at once: hundreds of threads fetch small objects, and few write one at a time.
+        // Freed at once: hundreds of threads fetch small objects, and few of them write one at the
+        // same time.
         let record = Record::encode(&self.text, content);
         let write = || {
             let Some(mut reservation) = self.shared.reserve(cost(record.len()), exempt) else {

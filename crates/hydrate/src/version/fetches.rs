@@ -202,7 +202,7 @@ impl VersionState {
     }
 
     /// Delivers those blocks of a fetch that another process has cached. `buffer` has the size of
-    /// a block. Returns whether there were any.
+    /// its longest block. Returns whether there were any.
     pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> bool {
         let mut is_cached = self.blocks.is_cached_in_order();
         let cached: Vec<u64> = self.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();

@@ -22,8 +22,8 @@ use crate::inodes::{Node, name_of, parent};
 /// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
 pub(super) const SMALL: u64 = 1 << 20;
 /// Files fetched ahead of the first file opened in order, files fetched ahead of any, and their
-/// bytes in all. Between half of `MOST` and all are under way: with a round trip of 30 ms these are
-/// 4,000 to 8,000 a second.
+/// bytes in all. More than half of `MOST` are wanted at any time: with a round trip of 30 ms and
+/// memory for so many requests these are 4,000 a second.
 const FIRST: usize = 8;
 const MOST: usize = 256;
 const BYTES: u64 = 16 << 20;
