@@ -8,6 +8,7 @@ import sys
 import numpy
 import pytest
 from safetensors.numpy import save
+from test_aio import eventually
 
 import firstbyte
 
@@ -76,9 +77,8 @@ def test_a_load_with_a_cache_leaves_the_file_there_for_the_next(place):
     next(stopped)
     stopped.close()
     check(dict(firstbyte.load_safetensors(location, cache=True)), want)
-    # Its state follows when the last request has ended.
-    [row] = firstbyte.status(location)
-    assert row["bytes_here"] == row["size"]
+    # The last request verifies the file after it has brought the last tensor.
+    assert eventually(lambda: [status["state"] for status in firstbyte.status(location)] == ["hydrated"])
 
 
 def test_a_file_that_changes_meanwhile_is_stale(place):

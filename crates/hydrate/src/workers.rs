@@ -257,7 +257,7 @@ impl WorkerPool {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            // The controller goes on with what it knows of small objects when they come again.
+            // Its limit for small objects is kept for when they come again.
             if let Some(work) = seen.waiting {
                 most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
             }
