@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use firstbyte_location::shown;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 use args::{Cli, Verb};
 use render::console;
@@ -88,20 +89,24 @@ fn run(cli: &Cli) -> Result<Exit> {
 /// `-v` names each object, `-vv` shows every request and what other libraries do. Warnings of a
 /// mount are always logged: no other output shows them.
 fn begin_log(cli: &Cli) -> Result<()> {
+    let warnings = Targets::new().with_default(LevelFilter::WARN);
     let levels = match (cli.globals.verbose, &cli.globals.log_file) {
-        (0, None) if matches!(cli.verb, Verb::Mount(_)) => "warn",
+        (0, None) if matches!(cli.verb, Verb::Mount(_)) => warnings,
         (0, None) => return Ok(()),
-        (0 | 1, _) => "warn,firstbyte=info",
-        _ => "debug",
+        (0 | 1, _) => warnings.with_target("firstbyte", LevelFilter::INFO),
+        _ => Targets::new().with_default(LevelFilter::DEBUG),
     };
     // s3s logs every refused request as an error; the access log has those.
-    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(format!("{levels},s3s=off")));
+    let levels = levels.with_target("s3s", LevelFilter::OFF);
+    let lines = tracing_subscriber::fmt::layer();
     let Some(path) = &cli.globals.log_file else {
-        log.with_writer(|| console::StandardError).init();
+        let lines = lines.with_writer(|| console::StandardError);
+        tracing_subscriber::registry().with(lines.with_filter(levels)).init();
         return Ok(());
     };
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
-    log.with_ansi(false).with_writer(Mutex::new(file)).init();
+    let lines = lines.with_ansi(false).with_writer(Mutex::new(file));
+    tracing_subscriber::registry().with(lines.with_filter(levels)).init();
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `advise run`, `init` and `models` as users run them.
 
-mod support;
+use crate::support;
 
 use serde_json::Value;
 use support::{Ran, World};

@@ -1,6 +1,6 @@
 //! `advise prices` as users run it: what is shown, what is missing, and the import of AWS's files.
 
-mod support;
+use crate::support;
 
 use serde_json::Value;
 use support::World;

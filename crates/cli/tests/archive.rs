@@ -1,6 +1,6 @@
 //! `cp -a` keeps what a local tree has beside its content.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};

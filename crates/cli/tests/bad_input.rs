@@ -1,7 +1,7 @@
 //! What users do wrong and what happens to them: one clear line, the right exit code, the
 //! destination as it was, and no temporary file left behind by what cannot be resumed.
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! `bench run` as users run it: plans with real processes and real servers, kills, wrong content,
 //! missing programs, limits.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs;

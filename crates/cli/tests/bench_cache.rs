@@ -1,7 +1,7 @@
 //! Caches that something else warms between the moment when the engine emptied them and the run:
 //! each time the run is marked, and without the adversary it is not.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! What a measurement costs: shown before it runs, and never above a budget.
 
-mod support;
+use crate::support;
 
 use firstbyte_advise::result::Results;
 use firstbyte_testkit::BUCKET;

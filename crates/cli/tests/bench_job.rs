@@ -1,6 +1,6 @@
 //! Workloads through a mount by the real binary: they end unmounted, whatever happens to the job.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -146,7 +146,7 @@ fn a_job_of_its_own_process() {
 /// This test binary, as that job, in a process group of its own as the engine starts it.
 fn spawn(job: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_job_of_its_own_process"]).env(JOB, job).process_group(0);
+    command.args(["--exact", "bench_job::a_job_of_its_own_process"]).env(JOB, job).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

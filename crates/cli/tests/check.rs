@@ -1,6 +1,6 @@
 //! `check` finds every difference between two places, and changes nothing.
 
-mod support;
+use crate::support;
 
 use support::World;
 use support::servers::S3;

@@ -1,6 +1,6 @@
 //! The options that choose what is copied: each does what it says in every direction.
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, SystemTime};
 

@@ -1,6 +1,6 @@
 //! `gs://` and `az://`: what the verbs do with each, by its emulator.
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! `cp` between every two kinds of places, as users write it.
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;

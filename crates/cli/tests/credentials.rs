@@ -1,7 +1,7 @@
 //! Credentials that end while they are in use: renewed without interruption, or
 //! reported plainly, and never refused for good.
 
-mod support;
+use crate::support;
 
 use std::io;
 use std::sync::{Arc, Mutex};

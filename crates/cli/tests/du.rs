@@ -1,6 +1,6 @@
 //! `du`: the totals that GNU `du` has, and for stores those of their listings.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

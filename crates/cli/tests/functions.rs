@@ -1,7 +1,7 @@
 //! Emulated functions as users meet them: a group and a link for each job, waves, memory that is
 //! used up. They need root, as limits do.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::process::Output;

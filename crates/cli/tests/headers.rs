@@ -1,6 +1,6 @@
 //! `--header` reaches the server that was named and no other; `-v` and `--log-file` name what ends.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::{Reply, Scripted};
 use support::World;

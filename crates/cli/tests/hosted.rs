@@ -1,7 +1,7 @@
 //! The local host for functions, as its users meet it: a runtime of a few lines of shell behind the
 //! APIs of Lambda. Limits need root.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

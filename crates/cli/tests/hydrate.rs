@@ -1,6 +1,6 @@
 //! `hydrate`, `release` and `status` as users run them, on locations and under a mount.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::PathBuf;

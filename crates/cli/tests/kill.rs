@@ -3,7 +3,7 @@
 //!
 //! `FIRSTBYTE_KILLS` says how many moments are tried for each direction.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::{bytes, count, write_file};
 use firstbyte_transfer::Plan;

@@ -1,6 +1,6 @@
 //! `layout` as users run it: what it prints, how it ends, what it refuses.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -4,7 +4,7 @@
 //!
 //! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

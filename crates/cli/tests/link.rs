@@ -1,6 +1,6 @@
 //! `link` as users run it: its two forms, the counters that it prints, and bad command lines.
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};

@@ -1,6 +1,6 @@
 //! `run` runs every line of a list; a line that fails is named and keeps no other from its work.
 
-mod support;
+use crate::support;
 
 use std::io::Write as _;
 

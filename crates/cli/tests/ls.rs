@@ -1,6 +1,6 @@
 //! `ls`: every name, whatever it is made of, from every place, in every format.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

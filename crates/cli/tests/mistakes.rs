@@ -1,6 +1,6 @@
 //! Common mistakes, and what the message for each must say: what, where, why, what to try.
 
-mod support;
+use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

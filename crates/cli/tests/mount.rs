@@ -1,7 +1,7 @@
 //! `mount` and `unmount` as users run them: a daemon that is ready when the command returns, and
 //! leaves nothing behind.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

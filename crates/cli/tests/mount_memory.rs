@@ -2,7 +2,7 @@
 //!
 //! `FIRSTBYTE_FILES` (300,000) makes it the long run.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::Read;

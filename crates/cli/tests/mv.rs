@@ -1,6 +1,6 @@
 //! `mv` moves what it is given: nothing is lost at any instant, and nothing beyond is deleted.
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::symlink;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! A server that stops answering: every call returns within its deadline, however many wait, and
 //! work continues when it is back.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What becomes of a run whose standard streams are full, closed, broken, or never read.
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! The plans of this repository and of its documentation, and what cases of a plan share.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

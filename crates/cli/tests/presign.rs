@@ -1,6 +1,6 @@
 //! What `presign` prints works with curl, until it expires and for nothing else.
 
-mod support;
+use crate::support;
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Rate limits hold from the first second: no more than the rate, and one second's worth beside it,
 //! has ever passed.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::{Read, Write};

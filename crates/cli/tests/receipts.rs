@@ -1,6 +1,6 @@
 //! Receipts: every field that applies, in every verb.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::bytes;
 use support::World;

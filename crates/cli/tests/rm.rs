@@ -1,6 +1,6 @@
 //! `rm` deletes what it is given, and nothing beyond; `mb` and `rb` make and remove buckets.
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::symlink;
 use std::process::Command;

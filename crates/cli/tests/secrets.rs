@@ -1,7 +1,7 @@
 //! Passwords, signatures and tokens in locations: they appear in no file, no line and no process
 //! title.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

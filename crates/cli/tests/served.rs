@@ -1,6 +1,6 @@
 //! `serve` and `cp` together, in arrangements people set up.
 
-mod support;
+use crate::support;
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

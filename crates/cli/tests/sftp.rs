@@ -1,6 +1,6 @@
 //! Files on a host that is reached by SSH, with OpenSSH's server at the other end.
 
-mod support;
+use crate::support;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,6 +1,6 @@
 //! `plan`, shards of a manifest, and `receipts merge`: many workers do what one would.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,7 +1,7 @@
 //! What of names reaches a terminal, an error line and a receipt: enough to tell the file, and
 //! nothing that acts.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

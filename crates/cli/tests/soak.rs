@@ -5,7 +5,7 @@
 //! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50): the values in brackets are what the promises are
 //! made for.
 
-mod support;
+use crate::support;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -4,7 +4,7 @@
 //! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one
 //! of its streams; otherwise the streams and endings take turns over all pairs of verb and server.
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::process::{Child, Stdio};

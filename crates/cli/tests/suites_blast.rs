@@ -1,7 +1,7 @@
 //! The suite s3 in tiny sizes: every case runs to its end, what blastn found is compared, and the
 //! states and passes that its tables show are those of its runs.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,7 @@
 //! The suites s2 and s4 in tiny sizes: every contender that is installed does its work, and the
 //! published figures stand beside theirs.
 
-mod support;
+use crate::support;
 
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! The suites of functions, s1 and s5, end to end with tiny sizes: stand-ins and given targets.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};

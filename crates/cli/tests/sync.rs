@@ -1,6 +1,6 @@
 //! `sync`: afterwards there is nothing to do, in both directions, for every kind of store.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::bytes;
 use support::servers::S3;

@@ -1,7 +1,7 @@
 //! TLS as users meet it: which servers are trusted, what is said of others, what is cut off, and
 //! where redirects lead.
 
-mod support;
+use crate::support;
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! `tree`, and the flags of `ls` and `du` that people have in their fingers.
 
-mod support;
+use crate::support;
 
 use support::World;
 use support::servers::S3;

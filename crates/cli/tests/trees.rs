@@ -1,6 +1,6 @@
 //! What `cp -r` and `sync` touch, what they leave alone, and what a repeated line does.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,6 +1,6 @@
 //! Uploads whose source changes under them, and uploads that are killed where the link is thin.
 
-mod support;
+use crate::support;
 
 use std::fs::OpenOptions;
 use std::io::Read;

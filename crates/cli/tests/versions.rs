@@ -1,7 +1,7 @@
 //! Versions of objects: `ls --versions` shows them, and `cp`, `cat` and `stat` find each; tags and
 //! access lists go with uploads.
 
-mod support;
+use crate::support;
 
 use std::process::Command;
 

@@ -17,6 +17,7 @@ mod servers;
 mod sshd;
 mod subject;
 mod tls_peer;
+mod wait;
 
 pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
@@ -29,3 +30,4 @@ pub use servers::{
 pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};
+pub use wait::{holds_within, patience, slowness, until};

@@ -3,13 +3,6 @@
 //!
 //! Servers are real ones, on free loopback ports, and end with the test. Content comes from seeds.
 
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "every test binary uses its own part, and no other does"
-)]
-
 pub mod disk;
 pub mod kills;
 pub mod moves;
