@@ -38,9 +38,9 @@ check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@scripts/need.sh build
 	@python3 scripts/check.py fast
 
-test: ## everything: check, conformance on real servers, client compatibility, the Python package, docs, audit
-	@scripts/need.sh build mounts servers clients python deploy
-	@python3 scripts/check.py full
+test: ## everything; T=hydrate, T=sync or T=test_open: the tests of a crate or of one file
+	@scripts/need.sh build check mounts servers clients python deploy
+	@python3 scripts/check.py $(if $(T),only "$(T)",full)
 
 docs: build ## docs/options.md, and the man pages in target/man1, from the command line's own definition
 	$(FIRSTBYTE) manual > $(CARGO_TARGET_DIR)/options.md

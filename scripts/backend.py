@@ -1,11 +1,13 @@
-"""The build backend of pyproject.toml: maturin's, with the program beside the module.
+"""The build backend of pyproject.toml: a wheel with the module, the program, man pages and completions.
 
-`pip install .` calls the two hooks at the end. Each compiles the program into the directory whose
-content maturin packs as a wheel's scripts and data, has the program write its man pages and
-completions there, and leaves the rest to maturin. There is no source distribution: maturin would
-put the module's crates into it, and not those of the program.
+`pip install .` calls the hooks at the end. One run of cargo compiles the program and the module,
+which share their dependencies; two runs would compile most of them twice, with other features.
+Maturin writes the metadata, and builds editable installations, which have no program of their own.
+There is no source distribution: maturin would put the module's crates into it, and not those of the
+program.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -41,20 +43,33 @@ __all__ = [
 os.environ["MATURIN_NO_MISSING_BUILD_BACKEND_WARNING"] = "1"
 
 
+def cargo(*words: str) -> bytes:
+    """Runs cargo in the workspace; returns its standard output."""
+    if not shutil.which("cargo"):
+        sys.exit("firstbyte is compiled here, and there is no cargo: install Rust by rustup, or run `make build`")
+    return subprocess.run(["cargo", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+
+
+def compile_into(data: Path, *packages: str) -> Path:
+    """Compiles the program, and other packages beside it. Puts the program and its pages into `data`,
+    in a wheel's layout of scripts and data. Returns cargo's directory of results.
+    """
+    options = [word for package in ("firstbyte-cli", *packages) for word in ("--package", package)]
+    cargo("build", "--release", "--locked", "--bin", "firstbyte", *(["--lib"] if packages else []), *options)
+    metadata = json.loads(cargo("metadata", "--no-deps", "--format-version", "1"))
+    built = Path(metadata["target_directory"]) / "release"
+    (data / "scripts").mkdir(parents=True)
+    program = shutil.copy(built / "firstbyte", data / "scripts")
+    subprocess.run([ROOT / "scripts" / "share.sh", program, data / "data" / "share"], check=True)
+    return built
+
+
 @contextmanager
 def program() -> Iterator[None]:
     """The program and what belongs to it are in DATA for as long as the block lasts."""
-    if not shutil.which("cargo"):
-        sys.exit("firstbyte is compiled here, and there is no cargo: install Rust by rustup, or run `make build`")
     shutil.rmtree(DATA, ignore_errors=True)
     try:
-        with tempfile.TemporaryDirectory() as root:
-            subprocess.run(
-                ["cargo", "install", "--locked", "--no-track", "--path", "crates/cli", "--root", root], cwd=ROOT, check=True
-            )
-            (DATA / "scripts").mkdir(parents=True)
-            built = shutil.move(Path(root) / "bin" / "firstbyte", DATA / "scripts")
-        subprocess.run([ROOT / "scripts" / "share.sh", built, DATA / "data" / "share"], check=True)
+        compile_into(DATA)
         yield
     finally:
         shutil.rmtree(DATA, ignore_errors=True)
@@ -62,8 +77,20 @@ def program() -> Iterator[None]:
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517: builds a wheel."""
-    with program():
-        return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    with tempfile.TemporaryDirectory() as top, tempfile.TemporaryDirectory() as packed:
+        content = Path(top)
+        info = content / maturin.prepare_metadata_for_build_wheel(top, config_settings)
+        data = content / info.name.replace(".dist-info", ".data")
+        built = compile_into(data, "firstbyte-python")
+        shutil.copytree(
+            ROOT / "python" / "firstbyte", content / "firstbyte", ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
+        shutil.copy(built / "lib_native.so", content / "firstbyte" / "_native.abi3.so")
+        pack = [sys.executable, "-m", "wheel", "pack", content, "--dest-dir", packed]
+        subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+        [wheel] = Path(packed).iterdir()
+        shutil.move(wheel, wheel_directory)
+    return wheel.name
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):

@@ -1,83 +1,102 @@
 """The checks, and one closing line: `N passed, N failed`.
 
-`check.py fast` is the inner loop; `check.py full` is what continuous integration runs. What
-compiles runs step by step. The suites that follow mostly wait, so cargo's run beside those of
-Python. A step that counts tests (cargo test, pytest) adds its own counts; any other step counts as
-one. A failed step does not hide those after it, and what it reported is repeated at the end.
+    check.py fast       the inner loop
+    check.py full       what continuous integration runs
+    check.py only NAME  the tests of one crate, or of one file of tests
+
+What compiles the tests runs first. The tests mostly wait, so those of Rust, those of Python and the
+lints, which compute, then run side by side. A step that counts tests adds its own counts; any other
+step counts as one. A failed step does not hide those after it. At the end stand the seconds of each
+step, the slowest tests, what was not run and why, and again what failed.
 """
 
 import os
-import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import seconds
+from runners import Slow, counts, reports, slow_test
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ".venv/bin/python"
+
+# Where the built test programs are described, so that running them needs neither cargo nor its lock.
+PROGRAMS = "test-programs.json"
+# How many lines of a failed step are repeated.
+REPEATED = 200
+# How many of the slowest tests are named.
+SLOWEST = 10
+# Tests of Python at once: each module has a server of its own.
+PYTHON_TESTS = ["-q", "-n", "3", "--dist", "loadfile", "--durations=10"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, with what it adds to the environment."""
+
+    name: str
+    command: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    # Steps that compute give way to tests that wait, and so do not make them late.
+    nice: int = 0
+
+
+def pytest(name: str, *folders: str) -> Step:
+    """The tests below some folders."""
+    return Step(name, [PYTHON, "-m", "pytest", *PYTHON_TESTS, *folders])
+
 
 # Warnings are errors here and nowhere else: an editor in mid-change should still compile.
-DOC_ENV = {"RUSTDOCFLAGS": "-D warnings"}
-
-Step = tuple[str, list[str], dict[str, str]]
-
-STATIC: list[Step] = [
-    ("format", ["cargo", "fmt", "--all", "--check"], {}),
-    ("house rules", ["python3", "scripts/tidy.py"], {}),
-    ("tests of house rules", ["python3", "-m", "unittest", "discover", "-s", "scripts"], {}),
-    ("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], {}),
-    ("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], DOC_ENV),
+LINTS = [
+    Step("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], nice=10),
+    Step("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], {"RUSTDOCFLAGS": "-D warnings"}, nice=10),
 ]
 
-FAST = STATIC + [
-    ("unit tests", ["cargo", "test", "--locked", "--workspace", "--lib", "--bins"], {}),
+HOUSE = [
+    Step("format", ["cargo", "fmt", "--all", "--check"]),
+    Step("house rules", ["python3", "scripts/tidy.py"]),
+    Step("tests of house rules", ["python3", "-m", "unittest", "discover", "-s", "scripts"]),
 ]
 
-BUILD = STATIC + [
-    ("dependency audit", ["python3", "scripts/audit.py"], {}),
-    ("test programs", ["cargo", "test", "--locked", "--workspace", "--no-run", "--quiet"], {}),
-    ("python module", ["scripts/module.sh", "--with-tests"], {}),
+FAST = [
+    *HOUSE,
+    *LINTS,
+    Step("unit tests", ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--quiet"]),
 ]
 
-RUST: list[Step] = [
-    ("tests", ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"], {}),
+BUILD = [
+    *HOUSE,
+    Step("dependency audit", ["python3", "scripts/audit.py"]),
+    Step("test programs", ["scripts/programs.sh", PROGRAMS]),
+    Step("python module", ["scripts/module.sh", "--with-tests"]),
 ]
 
-PYTHON: list[Step] = [
-    ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
-    ("documentation", [".venv/bin/python", "-m", "pytest", "-q", "tests/docs"], {}),
-    ("deployment", [".venv/bin/python", "-m", "pytest", "-q", "tests/deploy"], {}),
-    ("python types", [".venv/bin/mypy"], {}),
-    ("python types, pyright", [".venv/bin/pyright"], {}),
-    ("python tests", [".venv/bin/python", "-m", "pytest", "-q", "tests/python"], {}),
+RUST = [
+    Step("tests", ["scripts/nextest.sh", PROGRAMS]),
+    Step("documented examples", ["cargo", "test", "--locked", "--workspace", "--doc", "--quiet"], nice=10),
+    *LINTS,
+]
+
+SUITES = [
+    pytest("python tests", "tests/python"),
+    pytest("clients", "tests/clients", "tests/browser"),
+    pytest("documentation", "tests/docs"),
+    pytest("deployment", "tests/deploy"),
+    Step("python types", [".venv/bin/mypy"], nice=10),
+    Step("python types, pyright", [".venv/bin/pyright"], nice=10),
 ]
 
 # Each mode is a sequence of groups; the lists of steps of a group run at the same time.
 MODES: dict[str, list[list[list[Step]]]] = {
     "fast": [[FAST]],
-    "full": [[BUILD], [RUST, PYTHON]],
+    "full": [[BUILD], [RUST, SUITES]],
 }
-
-# `test result: ok. 12 passed; 0 failed; ...` (cargo) and `3 failed, 40 passed in 12.3s` (pytest).
-CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
-PYTEST = re.compile(r"^=*\s*(?:\d+ \w+, )*\d+ (?:passed|failed|errors?)\b.* in [\d.]+s")
-
-
-def counts(line: str) -> tuple[int, int]:
-    """How many tests passed and failed, where `line` is a runner's summary."""
-    if found := CARGO.match(line):
-        return int(found[1]), int(found[2])
-    if PYTEST.match(line):
-        number = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", line)}
-        return number.get("passed", 0), number.get("failed", 0) + number.get("error", 0)
-    return 0, 0
-
-
-# The lines between which a runner reports its failures. Cargo has such a block for each program.
-FIRST_OF_REPORT = re.compile(r"^failures:$|^=+ (?:FAILURES|ERRORS) =+$")
-LAST_OF_REPORT = re.compile(r"^test result: ")
-# How many lines of a failed step are repeated.
-REPEATED = 200
 
 
 @dataclass
@@ -87,65 +106,111 @@ class Result:
     name: str
     passed: int = 0
     failed: int = 0
+    seconds: float = 0
     lines: list[str] = field(default_factory=list)
-
-
-def reports(lines: list[str]) -> Iterator[str]:
-    """What a runner reported of its failures, in `lines`."""
-    inside = False
-    for line in lines:
-        inside = (inside or bool(FIRST_OF_REPORT.match(line))) and not LAST_OF_REPORT.match(line)
-        if inside:
-            yield line
+    slow: list[Slow] = field(default_factory=list)
 
 
 def run(step: Step, prefix: str) -> Result:
     """Runs one step, its output passed through."""
-    name, command, extra = step
-    result = Result(name)
+    result = Result(step.name)
 
     def say(line: str) -> None:
         sys.stdout.write(f"{prefix}{line}\n")
         sys.stdout.flush()
 
-    say(f"== {name}: {' '.join(command)}")
+    say(f"== {step.name}: {' '.join(step.command)}")
     began = time.monotonic()
     with subprocess.Popen(
-        command, env=os.environ | extra, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ["nice", "-n", str(step.nice), *step.command],
+        env=os.environ | step.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     ) as process:
+        assert process.stdout
         for line in process.stdout:
             line = line.rstrip("\n")
             say(line)
             passed, failed = counts(line)
             result.passed, result.failed = result.passed + passed, result.failed + failed
+            if slow := slow_test(line):
+                result.slow.append(slow)
             result.lines.append(line)
+    result.seconds = time.monotonic() - began
     if result.passed + result.failed == 0:
         result.passed = int(process.returncode == 0)
     # A runner may fail without a failed test: it did not compile, or it crashed.
     if process.returncode != 0:
         result.failed = max(result.failed, 1)
-    say(f"== {name}: {'FAILED' if result.failed else 'ok'} in {time.monotonic() - began:.0f} s")
+    say(f"== {step.name}: {'FAILED' if result.failed else 'ok'} in {result.seconds:.0f} s")
     return result
 
 
-def main() -> int:
-    # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def run_groups(groups: list[list[list[Step]]]) -> list[Result]:
+    """Runs the groups one after the other, the lists of a group at the same time."""
     results: list[Result] = []
-    for group in MODES[sys.argv[1]]:
+    for group in groups:
         # Shows which of the steps that run at the same time printed a line.
         prefixes = [""] if len(group) == 1 else [f"{number} | " for number in range(1, len(group) + 1)]
         with ThreadPoolExecutor(len(group)) as pool:
             for lane in pool.map(lambda steps, prefix: [run(step, prefix) for step in steps], group, prefixes):
                 results += lane
+    return results
+
+
+def only(name: str) -> list[list[list[Step]]]:
+    """The tests of a crate (`hydrate`), or of one file of tests (`sync`, `test_open`)."""
+    if (ROOT / "crates" / name).is_dir():
+        package = "firstbyte" if name == "firstbyte" else f"firstbyte-{name}"
+        return [[[Step("tests", ["scripts/nextest.sh", "--package", package])]]]
+    rust = [path for path in ROOT.glob(f"crates/*/tests/**/{name}.rs")]
+    if rust:
+        crate = rust[0].relative_to(ROOT).parts[1]
+        chosen = f"package(firstbyte-{crate}) and (test(/^{name}::/) or binary({name}))"
+        return [[[Step("tests", ["scripts/nextest.sh", "--package", f"firstbyte-{crate}", "-E", chosen])]]]
+    python = [str(path) for path in ROOT.glob("tests/*/*.py") if path.stem in (name, f"test_{name}")]
+    if python:
+        build = [Step("test programs", ["scripts/programs.sh", PROGRAMS]), Step("python module", ["scripts/module.sh", "--with-tests"])]
+        return [[[*build, Step("tests", [PYTHON, "-m", "pytest", "-q", *python])]]]
+    sys.exit(f"check.py: {name} is neither a crate nor a file of tests, such as hydrate, sync or test_open")
+
+
+def report(results: list[Result], not_run: list[str]) -> None:
+    """Seconds, slowest tests, what was not run, and what failed."""
+    print("== seconds of each step")
+    for result in results:
+        print(f"{result.seconds:8.1f}  {result.name}")
+    print("== slowest tests")
+    for slow in sorted((slow for result in results for slow in result.slow), reverse=True)[:SLOWEST]:
+        print(f"{slow.seconds:8.1f}  {slow.name}")
+    for line in seconds.slower({result.name: result.seconds for result in results}):
+        print(f"== slower: {line}")
+    for line in not_run:
+        print(f"== {line}")
     for result in results:
         if result.failed:
             print(f"== failed: {result.name}")
             print("\n".join((list(reports(result.lines)) or result.lines)[-REPEATED:]))
+
+
+def main() -> int:
+    # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Programs from PyPI, after those of the system.
+    os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "bin")
+    groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]
+    with tempfile.NamedTemporaryFile(mode="r") as not_run:
+        # Each test that cannot run for lack of a right writes a line here. Other users' tests write too.
+        os.chmod(not_run.name, 0o666)
+        os.environ["FIRSTBYTE_NOT_RUN"] = not_run.name
+        results = run_groups(groups)
+        report(results, not_run.read().splitlines())
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed")
     return int(any(r.failed for r in results))
 
 
 if __name__ == "__main__":
-    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    os.chdir(ROOT)
     sys.exit(main())

@@ -103,13 +103,14 @@ pub fn free_port() -> u16 {
 }
 
 /// Finds a program on `PATH`, in Debian's directory for daemons, or in those of `go install` and of
-/// the tests' npm packages.
+/// the tests' packages from PyPI and npm.
 fn find(program: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/azurite/node_modules/.bin");
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv");
+    let (pypi, npm) = (packages.join("bin"), packages.join("azurite/node_modules/.bin"));
     std::env::split_paths(&path)
-        .chain([home.join("go/bin"), "/usr/sbin".into(), "/usr/local/bin".into(), packages])
+        .chain([home.join("go/bin"), "/usr/sbin".into(), "/usr/local/bin".into(), pypi, npm])
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
         .unwrap_or_else(|| {

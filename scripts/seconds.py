@@ -1,0 +1,44 @@
+"""Seconds of the steps of check.py, compared with those of an idle machine.
+
+`step_seconds.json` has, for each step, the seconds that it takes from nothing on two processors
+whose spin factor is 1. check.py names a step that takes 15 % longer than there, divided by the spin
+factor of its own machine: a reason to look, not a failure, since caches and load make steps quicker
+and slower.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+TABLE = Path(__file__).with_name("step_seconds.json")
+# A longer time than this share of the table's is named.
+TOLERANCE = 1.15
+# Steps of a few seconds vary by more than that.
+LEAST_SECONDS = 10.0
+
+# Additions of a spin, and its seconds on an idle AMD EPYC at 3 GHz with CPython 3.11.
+ADDITIONS = 1_000_000
+AT_REST = 0.06
+
+
+def spin_factor() -> float:
+    """How many times slower this machine is than an idle one: the best of three spins."""
+
+    def spin() -> float:
+        began, total = time.perf_counter(), 0
+        for number in range(ADDITIONS):
+            total += number
+        return time.perf_counter() - began
+
+    return min(spin() for _ in range(3)) / AT_REST
+
+
+def slower(taken: dict[str, float]) -> Iterator[str]:
+    """A line for each step that took longer than the table says, and one for the machine."""
+    factor = spin_factor()
+    table: dict[str, float] = json.loads(TABLE.read_text())
+    for name, seconds in taken.items():
+        here = seconds / factor
+        if name in table and here > LEAST_SECONDS and here > table[name] * TOLERANCE:
+            yield f"{name}: {here:.0f} s at spin factor 1, {table[name]:.0f} s expected (factor here: {factor:.2f})"
