@@ -6,12 +6,17 @@
 //! tests check that they are refused. No test is skipped: if a server is not installed, the test
 //! fails and names the command that installs it.
 //!
+//! [`QuirkStore`] is an S3 store in memory with any of the [`Quirk`]s that real servers were seen
+//! with. [`Scripted`] sends single responses as a test dictates.
+//!
 //! [`Store`]: firstbyte_store::Store
 
 mod certificate;
 pub mod conformance;
 mod data;
 mod process;
+mod quirk;
+mod quirk_store;
 mod scripted;
 mod servers;
 mod sshd;
@@ -22,6 +27,8 @@ mod wait;
 pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
 pub use process::{Process, free_port, unprivileged};
+pub use quirk::Quirk;
+pub use quirk_store::QuirkStore;
 pub use scripted::{Received, Reply, Scripted};
 pub use servers::{
     ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server,

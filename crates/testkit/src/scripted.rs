@@ -74,7 +74,13 @@ pub struct Received {
 /// Bytes of a body that are kept.
 const KEPT_BODY: u64 = 64 << 10;
 
-type Script = dyn Fn(usize, &str) -> Reply + Send + Sync;
+/// Decides the reaction to a request.
+enum Script {
+    /// By its number and its head. Requests are recorded.
+    Heads(Box<dyn Fn(usize, &str) -> Reply + Send + Sync>),
+    /// By the request with its whole body. Nothing is recorded.
+    Bodies(Box<dyn Fn(&Received) -> Reply + Send + Sync>),
+}
 
 /// A server whose script decides the reaction to each request.
 pub struct Scripted {
@@ -83,7 +89,7 @@ pub struct Scripted {
 }
 
 struct State {
-    script: Box<Script>,
+    script: Script,
     listener: TcpListener,
     /// Requests so far, in order of arrival.
     requests: Mutex<Vec<Received>>,
@@ -98,10 +104,19 @@ impl Scripted {
     /// When there is no port to listen on.
     #[must_use]
     pub fn start(script: impl Fn(usize, &str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::with(Script::Heads(Box::new(script)))
+    }
+
+    /// Starts a server whose script is given whole requests. It records none.
+    pub(crate) fn start_with_bodies(script: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+        Self::with(Script::Bodies(Box::new(script)))
+    }
+
+    fn with(script: Script) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
         let state = Arc::new(State {
-            script: Box::new(script),
+            script,
             listener,
             requests: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -162,10 +177,12 @@ impl State {
     fn converse(&self, connection: TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(connection.try_clone()?);
         let mut connection = connection;
-        while let Some(request) = read_request(&mut reader)? {
-            let head = request.head.clone();
-            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-            match (self.script)(self.count.fetch_add(1, Ordering::SeqCst), &head) {
+        let kept = match &self.script {
+            Script::Heads(_) => KEPT_BODY,
+            Script::Bodies(_) => u64::MAX,
+        };
+        while let Some(request) = read_request(&mut reader, kept)? {
+            match self.reply(request) {
                 Reply::Send(bytes) => connection.write_all(&bytes)?,
                 Reply::SendAndClose(bytes) => {
                     connection.write_all(&bytes)?;
@@ -183,10 +200,22 @@ impl State {
         }
         Ok(())
     }
+
+    fn reply(&self, request: Received) -> Reply {
+        match &self.script {
+            Script::Bodies(script) => script(&request),
+            Script::Heads(script) => {
+                let head = request.head.clone();
+                self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                script(self.count.fetch_add(1, Ordering::SeqCst), &head)
+            }
+        }
+    }
 }
 
-/// Reads the next request; `None` at the end of the connection.
-fn read_request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Received>> {
+/// Reads the next request and at most `kept` bytes of its body; `None` at the end of the
+/// connection.
+fn read_request(reader: &mut BufReader<TcpStream>, kept: u64) -> io::Result<Option<Received>> {
     let mut head = String::new();
     let mut length = 0;
     loop {
@@ -206,7 +235,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Received
     }
     let mut body = Vec::new();
     let mut rest = reader.take(length);
-    rest.by_ref().take(KEPT_BODY).read_to_end(&mut body)?;
+    rest.by_ref().take(kept).read_to_end(&mut body)?;
     io::copy(&mut rest, &mut io::sink())?;
     Ok(Some(Received { head, body }))
 }

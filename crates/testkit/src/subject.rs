@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::servers::minio_with;
 use crate::{
-    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Client, Made, Process, SECRET_KEY, Sshd, azure_connection,
-    azurite, fake_gcs_server, nginx, scratch, set_credentials, versitygw,
+    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Client, Made, Process, Quirk, QuirkStore, SECRET_KEY, Sshd,
+    azure_connection, azurite, fake_gcs_server, nginx, scratch, set_credentials, versitygw,
 };
 
 /// The backends under test, each with a real server.
@@ -43,6 +43,8 @@ pub enum Place {
     Azure,
     /// OpenSSH's server, by SFTP.
     Sftp,
+    /// [`QuirkStore`] without quirks.
+    Scripted,
 }
 
 /// Whether a backend supports something, and if not, why.
@@ -151,7 +153,7 @@ impl Place {
     }
 
     fn keeps_files(self) -> bool {
-        !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure)
+        !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure | Self::Scripted)
     }
 
     /// The options of a store for the server of this place.
@@ -219,6 +221,7 @@ impl Place {
                 denies: Support::No("served without keys"),
                 ..http
             },
+            Self::Scripted => Capabilities { denies: Support::No("signatures are not verified"), ..FULL },
             Self::Google => Capabilities {
                 multipart: Support::No("Google's JSON interface has no parts, and fake-gcs-server no other"),
                 denies: Support::No("fake-gcs-server reads no credentials"),
@@ -249,6 +252,7 @@ enum Backing {
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
     Sshd(Sshd),
+    Scripted(#[allow(dead_code, reason = "held for its drop, which ends the server")] QuirkStore),
 }
 
 /// A store and a base location; the server and all files are removed on drop.
@@ -295,6 +299,7 @@ impl Subject {
                 let url = process.url();
                 (Backing::Shared(process), url)
             }
+            Place::Scripted => scripted(&[]),
             Place::Sftp => {
                 let sshd = Sshd::start(scratch.path());
                 let url = sshd.url();
@@ -311,9 +316,12 @@ impl Subject {
             Place::Google => bucket(Service::Google),
             Place::Azure => bucket(Service::Azure),
             Place::Sftp => Location::parse(format!("{url}{}", files.display()).as_ref()).expect("a URL"),
-            Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => {
-                bucket(Service::S3)
-            }
+            Place::Versitygw
+            | Place::Minio
+            | Place::MinioTls
+            | Place::ServeS3
+            | Place::ServeS3Tls
+            | Place::Scripted => bucket(Service::S3),
         };
         let url = (!url.is_empty()).then_some(url);
         let ca_bundle = certificate.as_ref().map(Certificate::certificate);
@@ -343,6 +351,19 @@ impl Subject {
             _certificate: certificate,
             scratch,
         }
+    }
+
+    /// Starts a scripted store with these quirks.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn with_quirks(quirks: &[Quirk]) -> Self {
+        let subject = Self::start(Place::Scripted);
+        if let Backing::Scripted(store) = &subject._backing {
+            store.set_quirks(quirks);
+        }
+        subject
     }
 
     /// The location of an object.
@@ -448,6 +469,14 @@ fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {
             read => bytes.extend_from_slice(&buffer[..read]),
         }
     }
+}
+
+fn scripted(quirks: &[Quirk]) -> (Backing, String) {
+    let store = QuirkStore::start(quirks);
+    // Large listings take few requests.
+    store.set_page(1000);
+    let url = store.url().to_owned();
+    (Backing::Scripted(store), url)
 }
 
 fn process(process: Process) -> (Backing, String) {

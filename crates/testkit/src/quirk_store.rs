@@ -1,0 +1,276 @@
+//! An S3 store in memory whose deviations are chosen by name.
+//!
+//! Without quirks it complies with S3's documentation as far as tests need: conditions, ranges,
+//! metadata, checksums, copies, uploads in parts, listings of both versions. Signatures are not
+//! verified. Any bucket exists. [`Quirk`]s can change while it runs. It is also a web server for
+//! `http://` URLs of its objects.
+
+mod listing;
+mod multipart;
+mod reading;
+mod request;
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use firstbyte_store::{Algorithm, Hasher};
+
+use crate::{BUCKET, Quirk, Received, Reply, Scripted};
+use request::Request;
+
+/// Deviation of a clock that is ahead or behind.
+const SKEW: Duration = Duration::from_secs(3600);
+
+/// Keys of a page, unless [`QuirkStore::set_page`] changes it: several pages for a few objects.
+const PAGE: usize = 5;
+
+/// A store in memory, on a free loopback port. Dropping it ends the server.
+pub struct QuirkStore {
+    server: Scripted,
+    state: Arc<Mutex<State>>,
+}
+
+/// Bucket and key.
+type Name = (String, String);
+
+#[derive(Default)]
+struct State {
+    quirks: HashSet<Quirk>,
+    page: usize,
+    objects: BTreeMap<Name, Object>,
+    /// Names that were deleted.
+    deleted: BTreeMap<Name, Object>,
+    uploads: BTreeMap<String, multipart::Pending>,
+    started_uploads: u64,
+    /// Events that a quirk lets happen once.
+    happened: HashSet<String>,
+    /// Method and target of each request.
+    requests: Vec<String>,
+}
+
+/// A stored object.
+#[derive(Clone)]
+struct Object {
+    content: Vec<u8>,
+    /// Without quotes.
+    etag: String,
+    modified: SystemTime,
+    /// Headers that responses repeat.
+    headers: Vec<(String, String)>,
+    /// CRC-64/NVME in base64, if the client sent it.
+    checksum: Option<String>,
+}
+
+impl Object {
+    fn new(content: Vec<u8>) -> Self {
+        let etag = Hasher::of(Algorithm::Md5, &content).to_hex();
+        Self { content, etag, modified: SystemTime::now(), headers: Vec::new(), checksum: None }
+    }
+}
+
+impl QuirkStore {
+    /// Starts a store with these quirks.
+    ///
+    /// # Panics
+    /// When there is no port to listen on.
+    #[must_use]
+    pub fn start(quirks: &[Quirk]) -> Self {
+        let state = State { page: PAGE, quirks: quirks.iter().copied().collect(), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        Self { server: Scripted::start_with_bodies(move |received| lock(&shared).answer(received)), state }
+    }
+
+    /// Its URL, without a `/` at the end.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.server.url()
+    }
+
+    /// Replaces the quirks and forgets which of their events have happened.
+    pub fn set_quirks(&self, quirks: &[Quirk]) {
+        let mut state = lock(&self.state);
+        state.quirks = quirks.iter().copied().collect();
+        state.happened.clear();
+    }
+
+    /// Sets the number of keys of a page.
+    pub fn set_page(&self, keys: usize) {
+        lock(&self.state).page = keys;
+    }
+
+    /// Stores an object in [`BUCKET`], written now.
+    pub fn insert(&self, key: &str, content: &[u8]) {
+        self.insert_at(key, content, SystemTime::now());
+    }
+
+    /// Stores an object in [`BUCKET`], written at `modified`.
+    pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
+        let object = Object { modified, ..Object::new(content.to_vec()) };
+        lock(&self.state).objects.insert(named(key), object);
+    }
+
+    /// Removes an object of [`BUCKET`].
+    pub fn remove(&self, key: &str) {
+        lock(&self.state).delete(&named(key));
+    }
+
+    /// Removes everything, and forgets requests and events.
+    pub fn clear(&self) {
+        let mut state = lock(&self.state);
+        let (quirks, page) = (std::mem::take(&mut state.quirks), state.page);
+        *state = State { quirks, page, ..State::default() };
+    }
+
+    /// Keys and contents in [`BUCKET`].
+    #[must_use]
+    pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = lock(&self.state);
+        let own = state.objects.iter().filter(|((bucket, _), _)| bucket == BUCKET);
+        own.map(|((_, key), object)| (key.clone(), object.content.clone())).collect()
+    }
+
+    /// The headers that were stored with an object of [`BUCKET`]: content type, user metadata,
+    /// access list, encryption and others of a write. `None` if it does not exist.
+    #[must_use]
+    pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
+        let state = lock(&self.state);
+        Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
+    }
+
+    /// The ids of uploads that are neither complete nor aborted.
+    #[must_use]
+    pub fn uploads(&self) -> BTreeSet<String> {
+        lock(&self.state).uploads.keys().cloned().collect()
+    }
+
+    /// Method and target of each request so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<String> {
+        lock(&self.state).requests.clone()
+    }
+}
+
+fn named(key: &str) -> Name {
+    (BUCKET.to_owned(), key.to_owned())
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn has(&self, quirk: Quirk) -> bool {
+        self.quirks.contains(&quirk)
+    }
+
+    /// True once for each event, if the store has the quirk.
+    fn once(&mut self, quirk: Quirk, event: &str) -> bool {
+        self.has(quirk) && self.happened.insert(format!("{quirk:?} {event}"))
+    }
+
+    fn answer(&mut self, received: &Received) -> Reply {
+        let Some(request) = Request::parse(received) else {
+            return xml_error("400 Bad Request", "InvalidRequest", "not a request");
+        };
+        self.requests.push(format!("{} {}", request.method, request.target));
+        if let Some(reply) = self.refuse(&request) {
+            return reply;
+        }
+        let reply = match (request.key.is_empty(), request.method.as_str()) {
+            (true, _) => self.answer_bucket(&request),
+            (false, "GET" | "HEAD") if request.value("uploadId").is_none() => self.read(&request),
+            (false, _) => self.write(&request),
+        };
+        let is_write = !matches!(request.method.as_str(), "GET" | "HEAD");
+        if is_write && !request.key.is_empty() && self.once(Quirk::LostAnswers, &request.event()) {
+            return Reply::Hang;
+        }
+        reply
+    }
+
+    /// The refusal of a whole request, if a quirk demands it.
+    fn refuse(&mut self, request: &Request) -> Option<Reply> {
+        let to_object = !request.key.is_empty();
+        if self.has(Quirk::HostStyleOnly) && !request.host_style && !request.bucket.is_empty() {
+            let why = "Please use virtual hosted style to access.";
+            return Some(xml_error("403 Forbidden", "SecondLevelDomainForbidden", why));
+        }
+        if to_object && self.once(Quirk::FlakyKeys, &format!("{}/{}", request.bucket, request.key)) {
+            return Some(xml_error("503 Slow Down", "SlowDown", "Please reduce your request rate."));
+        }
+        if to_object && self.has(Quirk::Redirects) && !request.target.contains("redirected") {
+            let mark = if request.target.contains('?') { '&' } else { '?' };
+            let location = format!("location: {}{mark}redirected", request.target);
+            return Some(Reply::answer("307 Temporary Redirect", &[&location], b""));
+        }
+        let checked = request.headers.keys().any(|name| {
+            name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode"
+                || name == "x-amz-sdk-checksum-algorithm"
+        });
+        if self.has(Quirk::NoChecksums) && checked {
+            let why = "This server has no checksum headers.";
+            return Some(xml_error("400 Bad Request", "InvalidRequest", why));
+        }
+        None
+    }
+
+    fn answer_bucket(&mut self, request: &Request) -> Reply {
+        match request.method.as_str() {
+            _ if request.bucket.is_empty() => self.list_buckets(),
+            "GET" if request.value("uploads").is_some() => self.list_uploads(request),
+            "GET" => self.list(request),
+            "POST" if request.value("delete").is_some() => self.delete_many(request),
+            "HEAD" | "PUT" => Reply::answer("200 OK", &[], b""),
+            _ => xml_error("405 Method Not Allowed", "MethodNotAllowed", "not for a bucket"),
+        }
+    }
+
+    /// An XML response.
+    fn xml(&self, text: &str) -> Reply {
+        let rest = if self.has(Quirk::TrailingGarbage) { "\n\0\0<garbage" } else { "" };
+        let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}{rest}");
+        Reply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
+    }
+
+    /// The time that the store states for an object.
+    fn stated_time(&self, object: &Object) -> SystemTime {
+        if self.has(Quirk::ClockAhead) {
+            object.modified + SKEW
+        } else if self.has(Quirk::ClockBehind) {
+            object.modified - SKEW
+        } else {
+            object.modified
+        }
+    }
+}
+
+/// An error as S3 sends it.
+fn xml_error(status: &str, code: &str, message: &str) -> Reply {
+    let text = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
+    Reply::answer(status, &["content-type: application/xml"], text.as_bytes())
+}
+
+/// An error to HEAD, which has no body.
+fn head_error(status: &str) -> Reply {
+    Reply::raw(status, &["content-length: 0"], b"")
+}
+
+/// A text in XML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The texts of the elements `name` in XML.
+fn elements(text: &str, name: &str) -> Vec<String> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let inner = text.split(&open).skip(1).filter_map(|rest| rest.split_once(&close));
+    inner.map(|(inner, _)| unescape(inner)).collect()
+}
+
+fn unescape(text: &str) -> String {
+    let plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
+    plain.replace("&apos;", "'").replace("&#13;", "\r").replace("&#10;", "\n").replace("&amp;", "&")
+}

@@ -1,0 +1,160 @@
+//! GetObject and HeadObject.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::request::Request;
+use super::{Object, State, head_error, xml_error};
+use crate::{Quirk, Reply};
+
+/// Bytes of a body that a server sends that ends every body early.
+const CUT: usize = 10_000;
+/// Bytes of a body that a server sends that answers a range by a shorter one.
+const SHORT: usize = 1000;
+
+impl State {
+    pub(super) fn read(&mut self, request: &Request) -> Reply {
+        let is_head = request.method == "HEAD";
+        if is_head && self.has(Quirk::NoHead) {
+            return head_error("405 Method Not Allowed");
+        }
+        if is_head && self.has(Quirk::HeadDenied) {
+            return head_error("403 Forbidden");
+        }
+        let Some(object) = self.objects.get(&request.name()).cloned() else {
+            return match is_head {
+                true => head_error("404 Not Found"),
+                false => xml_error("404 Not Found", "NoSuchKey", "The specified key does not exist."),
+            };
+        };
+        if let Some(tag) = request.header("if-match")
+            && (self.has(Quirk::RefusesOwnTag)
+                || tag.trim_start_matches("W/").trim_matches('"') != object.etag)
+        {
+            return match is_head {
+                true => head_error("412 Precondition Failed"),
+                false => xml_error("412 Precondition Failed", "PreconditionFailed", "If-Match"),
+            };
+        }
+        let headers = self.describe(request, &object);
+        if is_head { self.head(&object, headers) } else { self.get(request, &object, headers) }
+    }
+
+    /// Headers of both methods.
+    fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
+        let mut headers: Vec<String> =
+            object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let modified = OffsetDateTime::from(self.stated_time(object));
+        let format = format_description!(
+            "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+        );
+        headers.push(format!("last-modified: {}", modified.format(format).expect("a year of four digits")));
+        if self.has(Quirk::WeakTags) {
+            headers.push(format!("etag: W/\"{}\"", object.etag));
+        } else if !self.has(Quirk::NoTags) {
+            headers.push(format!("etag: \"{}\"", object.etag));
+        }
+        if !self.has(Quirk::NoRanges) {
+            headers.push("accept-ranges: bytes".to_owned());
+        }
+        if request.header("x-amz-checksum-mode").is_some()
+            && let Some(checksum) = object.checksum.as_ref().filter(|_| !self.has(Quirk::NoChecksums))
+        {
+            headers.push(format!("x-amz-checksum-crc64nvme: {checksum}"));
+            headers.push("x-amz-checksum-type: FULL_OBJECT".to_owned());
+        }
+        headers
+    }
+
+    fn head(&self, object: &Object, mut headers: Vec<String>) -> Reply {
+        let length = object.content.len();
+        if self.has(Quirk::HeadsNoLength) {
+            headers.push("connection: close".to_owned());
+        } else if self.has(Quirk::HeadsLengthZero) {
+            headers.push("content-length: 0".to_owned());
+        } else if self.has(Quirk::HeadsHalfLength) {
+            headers.push(format!("content-length: {}", length / 2));
+        } else {
+            headers.push(format!("content-length: {length}"));
+        }
+        let reply = Reply::raw("200 OK", &borrowed(&headers), b"");
+        if self.has(Quirk::HeadsNoLength) { reply.then_close() } else { reply }
+    }
+
+    fn get(&mut self, request: &Request, object: &Object, mut headers: Vec<String>) -> Reply {
+        let length = object.content.len();
+        let range = request.header("range").filter(|_| !self.has(Quirk::NoRanges));
+        let Some((first, end)) = range.and_then(|text| parse_range(text, length)) else {
+            return self.body(request, "200 OK", headers, &object.content);
+        };
+        if first >= length {
+            let size = format!("content-range: bytes */{length}");
+            return Reply::answer("416 Range Not Satisfiable", &[&size], b"");
+        }
+        let (mut first, mut end) = (first, end.min(length));
+        if self.has(Quirk::ShortRanges) {
+            end = end.min(first + SHORT);
+        }
+        if self.has(Quirk::WrongRanges) {
+            first = first.saturating_sub(1);
+            end = (end - 1).max(first + 1);
+        }
+        headers.push(format!("content-range: bytes {first}-{}/{length}", end - 1));
+        self.body(request, "206 Partial Content", headers, &object.content[first..end])
+    }
+
+    /// A response with a body, complete or not.
+    fn body(&mut self, request: &Request, status: &str, mut headers: Vec<String>, body: &[u8]) -> Reply {
+        if self.has(Quirk::ChunkedBodies) {
+            headers.push("transfer-encoding: chunked".to_owned());
+            return Reply::raw(status, &borrowed(&headers), &chunked(body));
+        }
+        headers.push(format!("content-length: {}", body.len()));
+        let headers = borrowed(&headers);
+        let half = &body[..body.len() / 2];
+        let (key, large) = (&request.key, body.len() > 1);
+        if large && self.once(Quirk::ShortBodies, key) {
+            return Reply::raw(status, &headers, half).then_close();
+        }
+        if large && self.once(Quirk::Stalls, key) {
+            return Reply::raw(status, &headers, half);
+        }
+        if self.has(Quirk::CutBodies) && body.len() > CUT {
+            return Reply::raw(status, &headers, &body[..CUT]).then_close();
+        }
+        match Reply::raw(status, &headers, body) {
+            Reply::Send(bytes) if self.has(Quirk::Slow) => {
+                let step = bytes.len().div_ceil(5);
+                Reply::Trickle { bytes, step, pause: Duration::from_millis(10) }
+            }
+            reply => reply,
+        }
+    }
+}
+
+fn borrowed(headers: &[String]) -> Vec<&str> {
+    headers.iter().map(String::as_str).collect()
+}
+
+/// First byte and end of a `Range` header.
+fn parse_range(text: &str, length: usize) -> Option<(usize, usize)> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        return Some((length.saturating_sub(last.parse().ok()?), length));
+    }
+    let end = if last.is_empty() { usize::MAX } else { last.parse::<usize>().ok()?.saturating_add(1) };
+    Some((first.parse().ok()?, end))
+}
+
+fn chunked(body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in body.chunks(1000) {
+        bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
