@@ -9,7 +9,7 @@ use crate::azure::Azure;
 use crate::google::Google;
 use crate::http::Http;
 use crate::rest::RestStore as _;
-use crate::s3::S3;
+use crate::s3::{self, S3};
 use crate::sftp::Sftp;
 use crate::wire::Client;
 use crate::{
@@ -92,7 +92,7 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
-        let client = Arc::new(Client::new(Arc::new(options))?);
+        let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle)?);
         Ok(Self {
             s3: Arc::new(S3::new(Arc::clone(&client))),
             google: Arc::new(Google::new(Arc::clone(&client))),

@@ -1,5 +1,4 @@
-//! Credentials, region and endpoint: from the options, else from the AWS credential chain and
-//! configuration.
+//! Credentials: from the options, else from the AWS credential chain.
 //!
 //! `aws-config` reads the environment: variables, profiles, SSO, `credential_process`, web
 //! identity, container and instance roles. It is asynchronous and runs in its own runtime on its
@@ -21,8 +20,9 @@ use aws_credential_types::provider::ProvideCredentials;
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
-use super::environment::{describe, from_variables, runtime, variable};
+use super::environment::{describe, from_variables, runtime};
 use super::profile::{self, Misuse};
+use super::settings::ServiceSettings;
 use crate::{Cancel, Error, LOOK, Options, Result, Signing};
 
 /// Credentials are renewed when less than this is left: longer than any request, shorter than the
@@ -33,31 +33,9 @@ const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 /// may start a process or take a round trip, during which requests wait.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The configured endpoint and region.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) endpoint_url: Option<String>,
-    pub(super) endpoint_source: EndpointSource,
-    pub(super) region: Option<String>,
-}
-
-/// The setting that chose the S3 endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EndpointSource {
-    /// None: it is that of AWS.
-    #[default]
-    Aws,
-    /// [`Options::endpoint_url`].
-    Options,
-    /// This environment variable.
-    Variable(&'static str),
-    /// `endpoint_url` of the profile.
-    Profile,
-}
-
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
-    place: OnceLock<std::result::Result<Place, Misuse>>,
+    settings: OnceLock<std::result::Result<ServiceSettings, Misuse>>,
     asked: Arc<Asked>,
 }
 
@@ -108,12 +86,13 @@ impl Known {
 
 impl Identity {
     pub(super) fn new() -> Self {
-        Self { place: OnceLock::new(), asked: Arc::default() }
+        Self { settings: OnceLock::new(), asked: Arc::default() }
     }
 
-    /// Endpoint and region: options first, then variables, then the profile.
-    pub(super) fn place(&self, options: &Options) -> Result<&Place> {
-        self.place.get_or_init(|| find_place(options)).as_ref().map_err(|misuse| misuse.clone().into())
+    /// Endpoint, region and form of addresses.
+    pub(super) fn settings(&self, options: &Options) -> Result<&ServiceSettings> {
+        let settings = self.settings.get_or_init(|| ServiceSettings::find(options));
+        settings.as_ref().map_err(|misuse| misuse.clone().into())
     }
 
     /// Valid credentials, or `None` for unsigned requests.
@@ -143,7 +122,7 @@ impl Identity {
         }
         profile::check_identity(options)?;
         let failures = state.failures;
-        let region = self.place(options)?.region.clone().map(Region::new);
+        let region = self.settings(options)?.region.clone().map(Region::new);
         if !state.asking {
             state.asking = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
@@ -233,54 +212,4 @@ impl Asked {
         };
         provided.map_err(|error| describe(&error))
     }
-}
-
-fn find_place(options: &Options) -> std::result::Result<Place, Misuse> {
-    let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
-        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let configured = |name| {
-        let url = variable(name).filter(|_| !ignored)?;
-        Some((url, EndpointSource::Variable(name)))
-    };
-    let given = options.endpoint_url.clone().map(|url| (url, EndpointSource::Options));
-    let endpoint = given
-        .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
-        .or_else(|| configured("AWS_ENDPOINT_URL"))
-        .unzip();
-    let mut place = Place {
-        endpoint_url: endpoint.0,
-        endpoint_source: endpoint.1.unwrap_or_default(),
-        region: options
-            .region
-            .clone()
-            .or_else(|| variable("AWS_REGION"))
-            .or_else(|| variable("AWS_DEFAULT_REGION")),
-    };
-    let complete = place.region.is_some() && (place.endpoint_url.is_some() || ignored);
-    if let Some(profile) = profile::selected(options, complete)? {
-        place.region = place.region.or_else(|| profile.get("region").map(ToOwned::to_owned));
-        if place.endpoint_url.is_none()
-            && let Some(url) = profile.get("endpoint_url").filter(|_| !ignored)
-        {
-            place.endpoint_url = Some(url.to_owned());
-            place.endpoint_source = EndpointSource::Profile;
-        }
-    }
-    match &place.region {
-        Some(region) if !is_region(region) => Err(Misuse {
-            what: format!("region {region}"),
-            why: "not a region; write one such as eu-west-1".to_owned(),
-        }),
-        _ => Ok(place),
-    }
-}
-
-/// True if a name can be a region. It becomes part of a host name, which it must not redirect to
-/// another host.
-pub(super) fn is_region(name: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=63).contains(&name.len())
-        && name.bytes().all(legal)
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && !name.ends_with('-')
 }

@@ -1,9 +1,12 @@
 //! Computes the address of a bucket: the host, and whether the bucket is in the host name or in the
 //! path.
 
+use std::net::IpAddr;
+
 use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::settings::{Addressing, ServiceSettings, Variants};
 use crate::wire::Origin;
 use crate::{Error, Result};
 
@@ -25,9 +28,10 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// The address of `bucket` (empty: of the service) at `endpoint_url`, or at AWS in `region`.
-    pub(super) fn of(bucket: &str, endpoint_url: Option<&str>, region: &str) -> Result<Self> {
-        let url = endpoint_url.map_or_else(|| aws_url(region), ToOwned::to_owned);
+    /// The address of `bucket` (empty: of the service) at the configured endpoint, or at AWS in
+    /// `region`.
+    pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
+        let url = url(settings, region);
         let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
             what: format!("endpoint {}", redacted(&url)),
             why: "write http(s)://HOST[:PORT]".to_owned(),
@@ -39,7 +43,7 @@ impl Address {
             base.insert(0, '/');
         }
         if bucket.is_empty() {
-        } else if is_aws(&origin) && can_be_host(bucket, origin.tls) {
+        } else if wants_host(settings.addressing, &origin) && can_be_host(bucket, origin.tls) {
             origin.host = format!("{bucket}.{}", origin.host);
         } else {
             base = format!("{base}/{}", utf8_percent_encode(bucket, KEY));
@@ -65,18 +69,41 @@ impl Address {
     }
 }
 
-/// The URL of AWS's endpoint in a region.
-pub(super) fn aws_url(region: &str) -> String {
-    format!("https://{}", aws_host(region))
+/// The URL of the service: the configured one, or AWS's in a region.
+pub(super) fn url(settings: &ServiceSettings, region: &str) -> String {
+    settings.endpoint_url.clone().unwrap_or_else(|| aws_url(settings.variants, region))
 }
 
-fn aws_host(region: &str) -> String {
-    format!("s3.{region}.{}", suffix(region))
+/// <https://docs.aws.amazon.com/general/latest/gr/s3.html>
+fn aws_url(variants: Variants, region: &str) -> String {
+    let fips = if variants.fips { "-fips" } else { "" };
+    let dual_stack = if variants.dual_stack { ".dualstack" } else { "" };
+    format!("https://s3{fips}{dual_stack}.{region}.{}", suffix(region))
+}
+
+/// The URL of another service of AWS in a region.
+pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -> String {
+    let fips = if variants.fips { "-fips" } else { "" };
+    let suffix = match (variants.dual_stack, suffix(region)) {
+        (false, suffix) => suffix,
+        (true, "amazonaws.com.cn") => "api.amazonwebservices.com.cn",
+        (true, _) => "api.aws",
+    };
+    format!("https://{service}{fips}.{region}.{suffix}")
 }
 
 /// The end of the host names of a region.
-pub(super) fn suffix(region: &str) -> &'static str {
+fn suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
+}
+
+/// True if a bucket belongs into the host name, if it can be there. An address has no subdomains.
+fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
+    match addressing {
+        Addressing::Auto => is_aws(origin),
+        Addressing::Path => false,
+        Addressing::Virtual => origin.host.parse::<IpAddr>().is_err(),
+    }
 }
 
 /// True for AWS, which requires the bucket in the host name. Other endpoints may lack wildcard
@@ -130,9 +157,42 @@ pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> 
 mod tests {
     use super::*;
 
-    fn address(bucket: &str, endpoint: Option<&str>) -> (String, String) {
-        let address = Address::of(bucket, endpoint, "eu-west-1").unwrap();
+    fn at(endpoint: Option<&str>) -> ServiceSettings {
+        ServiceSettings { endpoint_url: endpoint.map(str::to_owned), ..ServiceSettings::default() }
+    }
+
+    fn address_by(settings: &ServiceSettings, bucket: &str) -> (String, String) {
+        let address = Address::of(bucket, settings, "eu-west-1").unwrap();
         (address.origin.authority(), address.target("k", &[]))
+    }
+
+    fn address(bucket: &str, endpoint: Option<&str>) -> (String, String) {
+        address_by(&at(endpoint), bucket)
+    }
+
+    #[test]
+    fn the_configured_style_decides_where_the_bucket_is_if_its_name_permits() {
+        let with = |addressing, endpoint| ServiceSettings { addressing, ..at(endpoint) };
+        let host = with(Addressing::Virtual, Some("https://store.test:9000"));
+        assert_eq!(address_by(&host, "data"), ("data.store.test:9000".into(), "/k".into()));
+        assert_eq!(address_by(&host, "a.b").1, "/a.b/k");
+        let by_number = with(Addressing::Virtual, Some("http://127.0.0.1:9000"));
+        assert_eq!(address_by(&by_number, "data"), ("127.0.0.1:9000".into(), "/data/k".into()));
+        let path = with(Addressing::Path, None);
+        assert_eq!(address_by(&path, "data"), ("s3.eu-west-1.amazonaws.com".into(), "/data/k".into()));
+    }
+
+    #[test]
+    fn variants_of_endpoints_have_the_names_that_aws_documents() {
+        let host = |fips, dual_stack| {
+            let settings = ServiceSettings { variants: Variants { fips, dual_stack }, ..at(None) };
+            address_by(&settings, "data").0
+        };
+        assert_eq!(host(true, false), "data.s3-fips.eu-west-1.amazonaws.com");
+        assert_eq!(host(false, true), "data.s3.dualstack.eu-west-1.amazonaws.com");
+        assert_eq!(host(true, true), "data.s3-fips.dualstack.eu-west-1.amazonaws.com");
+        let both = Variants { fips: true, dual_stack: true };
+        assert_eq!(aws_service_url("lambda", both, "eu-west-1"), "https://lambda-fips.eu-west-1.api.aws");
     }
 
     #[test]
@@ -146,15 +206,15 @@ mod tests {
         );
         assert_eq!(address("data", Some("https://minio.example.org/s3")).1, "/s3/data/k");
         assert_eq!(
-            Address::of("data", None, "cn-north-1").unwrap().origin.host,
+            Address::of("data", &at(None), "cn-north-1").unwrap().origin.host,
             "data.s3.cn-north-1.amazonaws.com.cn"
         );
-        assert!(Address::of("data", Some("minio:9000"), "x").is_err());
+        assert!(Address::of("data", &at(Some("minio:9000")), "x").is_err());
     }
 
     #[test]
     fn odd_keys_are_encoded_byte_by_byte_and_never_normalised() {
-        let address = Address::of("b", Some("http://h"), "x").unwrap();
+        let address = Address::of("b", &at(Some("http://h")), "x").unwrap();
         assert_eq!(address.target("a//b/../c/", &[]), "/b/a//b/../c/");
         assert_eq!(address.target("ü +?#%", &[]), "/b/%C3%BC%20%2B%3F%23%25");
         assert_eq!(address.target("/lead", &[]), "/b//lead");

@@ -8,8 +8,8 @@ use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
 use crate::{Asked, Error, Result};
 
-use super::credentials::is_region;
 use super::operation::Operation;
+use super::settings::is_region;
 use super::{Call, LONGEST_XML, xml};
 
 /// An error response with its body.
@@ -48,9 +48,18 @@ impl Refusal {
     }
 
     /// An error in the body of a 200, which Complete and Copy may send.
-    pub(super) fn in_success(head: Head, body: &[u8]) -> Option<Self> {
+    /// It has the status that it would have had before the head was sent, so that it is retried like
+    /// any other (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html>).
+    pub(super) fn in_success(mut head: Head, body: &[u8]) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
         let ErrorBody { code, message, .. } = body;
+        head.status = match code.as_str() {
+            "PreconditionFailed" => 412,
+            "AccessDenied" => 403,
+            "NoSuchUpload" | "NoSuchKey" => 404,
+            "InvalidPart" | "InvalidPartOrder" | "EntityTooSmall" | "BadDigest" => 400,
+            _ => 500,
+        };
         Some(Self { code, message, region: None, class: None, request: Asked::Signed, head })
     }
 

@@ -19,6 +19,7 @@ mod presign;
 mod profile;
 mod read;
 mod service;
+mod settings;
 mod sign;
 mod write;
 pub(crate) mod xml;
@@ -35,7 +36,6 @@ use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Request};
 use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
-pub use credentials::EndpointSource;
 use credentials::Identity;
 use endpoint::Address;
 pub(crate) use environment::variable;
@@ -44,6 +44,8 @@ pub(crate) use errors::retry_after;
 use operation::Operation;
 pub use presign::{Presign, PresignMethod, Presigned};
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
+pub use settings::EndpointSource;
+pub(crate) use settings::ca_bundle;
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
@@ -122,12 +124,11 @@ impl S3 {
 
     /// The URL of the service, its region where one is configured, and the setting that chose it.
     pub(crate) fn endpoint(&self) -> Result<Endpoint> {
-        let place = self.identity.place(&self.client.options)?;
-        let aws = || endpoint::aws_url(place.region.as_deref().unwrap_or(endpoint::FIRST_REGION));
+        let settings = self.identity.settings(&self.client.options)?;
         Ok(Endpoint {
-            url: place.endpoint_url.clone().unwrap_or_else(aws),
-            region: place.region.clone(),
-            source: place.endpoint_source,
+            url: endpoint::url(settings, settings.region.as_deref().unwrap_or(endpoint::FIRST_REGION)),
+            region: settings.region.clone(),
+            source: settings.endpoint_source,
         })
     }
 
@@ -186,8 +187,7 @@ impl S3 {
         endpoint::check_bucket(&call.object.bucket)?;
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
-        let configured = self.identity.place(options)?;
-        let address = Address::of(&call.object.bucket, configured.endpoint_url.as_deref(), region)?;
+        let address = Address::of(&call.object.bucket, self.identity.settings(options)?, region)?;
         let mut request = Request {
             place,
             origin: &address.origin,
@@ -211,7 +211,7 @@ impl S3 {
     }
 
     fn region(&self, bucket: &str) -> Result<String> {
-        let configured = &self.identity.place(&self.client.options)?.region;
+        let configured = &self.identity.settings(&self.client.options)?.region;
         let found = self.regions().get(bucket).or(configured.as_ref()).cloned();
         Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
     }

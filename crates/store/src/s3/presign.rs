@@ -47,7 +47,7 @@ impl S3 {
         endpoint::check_bucket(&object.bucket)?;
         let options = &self.client.options;
         let place = object.to_string();
-        let configured = self.identity.place(options)?;
+        let configured = self.identity.settings(options)?;
         if configured.region.is_none() && configured.endpoint_url.is_none() {
             // The signature is for one region. A refusal names it as well as an answer does.
             match self.stat(&object.with_key("")) {
@@ -56,7 +56,7 @@ impl S3 {
             }
         }
         let region = self.region(&object.bucket)?;
-        let address = Address::of(&object.bucket, configured.endpoint_url.as_deref(), &region)?;
+        let address = Address::of(&object.bucket, configured, &region)?;
         let cancel = self.client.scoped_cancel(&Cancel::new());
         let credentials = self.identity.credentials(&place, options, &cancel)?;
         let credentials = credentials.ok_or_else(|| Error::Options {

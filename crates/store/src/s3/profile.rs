@@ -35,20 +35,34 @@ pub(super) fn named(options: &Options) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-/// The profile to take settings from; `None` if it is missing and was not named. `complete`: no
-/// setting is needed, so the files are read only if a profile is named.
-pub(super) fn selected(options: &Options, complete: bool) -> std::result::Result<Option<Profile>, Misuse> {
+/// The files, with the profile to take settings from selected; `None` if there are none. That
+/// profile may be missing only if it was not named.
+pub(super) fn read(options: &Options) -> std::result::Result<Option<ProfileSet>, Misuse> {
     let named = named(options);
-    if named.is_none() && (complete || !files().iter().any(|file| file.exists())) {
+    if named.is_none() && !files().iter().any(|file| file.exists()) {
         return Ok(None);
     }
     let profiles = load(options)?;
-    let name = named.as_deref().unwrap_or("default");
-    match profiles.get_profile(name) {
-        Some(profile) => Ok(Some(profile.clone())),
-        None if name == "default" => Ok(None),
-        None => Err(unusable(name, "is not in")),
+    match named.filter(|name| name != "default" && profiles.get_profile(name).is_none()) {
+        Some(name) => Err(unusable(&name, "is not in")),
+        None => Ok(Some(profiles)),
     }
+}
+
+/// True if the configuration file has the section `[KIND NAME]`, with or without contents.
+pub(super) fn has_section(kind: &str, name: &str) -> bool {
+    let [config, _] = files();
+    let text = std::fs::read_to_string(config).unwrap_or_default();
+    text.lines().any(|line| {
+        let inner = line.trim().strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        inner.is_some_and(|(inner, _)| inner.split_whitespace().eq([kind, name]))
+    })
+}
+
+/// A setting that points to something missing.
+pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
+    let [config, _] = files();
+    Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
 }
 
 /// Checks that the named profile has credentials, and that the files can be read.
@@ -56,9 +70,10 @@ pub(super) fn check_identity(options: &Options) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());
     }
-    let Some(profile) = selected(options, false)? else { return Ok(()) };
     let Some(name) = named(options).filter(|name| name != "default") else { return Ok(()) };
-    Ok(check(&name, &profile, &load(options)?)?)
+    let Some(profiles) = read(options)? else { return Ok(()) };
+    let Some(profile) = profiles.get_profile(&name) else { return Ok(()) };
+    Ok(check(&name, profile, &profiles)?)
 }
 
 fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {

@@ -69,9 +69,9 @@ impl S3 {
     pub(crate) fn call_service(&self, call: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
-        let configured = &self.identity.place(options)?.region;
+        let settings = self.identity.settings(options)?;
         // A stand-in for a service does not care.
-        let region = match (configured, call.endpoint_url) {
+        let region = match (&settings.region, call.endpoint_url) {
             (Some(region), _) => region.as_str(),
             (None, Some(_)) => super::endpoint::FIRST_REGION,
             (None, None) => {
@@ -81,7 +81,7 @@ impl S3 {
                 });
             }
         };
-        let aws = || format!("https://{}.{region}.{}", call.service, super::endpoint::suffix(region));
+        let aws = || super::endpoint::aws_service_url(call.service, settings.variants, region);
         let url = call.endpoint_url.map_or_else(aws, ToOwned::to_owned);
         let origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
             what: format!("endpoint {}", redacted(&url)),

@@ -41,6 +41,7 @@ use connection::{Connection, SendError};
 use outage::{Admitted, Endpoint, Outcome};
 use pool::Pool;
 use proxy::Routes;
+pub(crate) use tls::FindBundle;
 use tls::Tls;
 
 /// Bytes a second that the slowest server is expected to hash, copy and sync.
@@ -69,14 +70,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(options: Arc<Options>) -> Result<Self> {
+    /// A client with these options. `find_bundle` finds certificate authorities that are configured
+    /// elsewhere than in the options; it is called before the first TLS connection.
+    pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Result<Self> {
         Ok(Self {
             counters: Arc::new(Counters::default()),
             pool: Arc::new(Pool::default()),
             endpoints: Arc::default(),
             routes: Arc::new(Routes::new(&options.proxies)?),
             resolver: Arc::default(),
-            tls: Arc::new(Tls::new(options.ca_bundle.clone())),
+            tls: Arc::new(Tls::new(Arc::clone(&options), find_bundle)),
             scope: None,
             options,
         })

@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::{Origin, trust};
-use crate::{Error, RECORD, Result};
+use crate::{Error, Options, RECORD, Result};
 
 /// The state of a TLS connection.
 pub(super) type Session = rustls::ClientConnection;
@@ -138,16 +138,20 @@ fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option
     }
 }
 
+/// Finds certificate authorities that are configured elsewhere than in the options.
+pub(crate) type FindBundle = fn(&Options) -> Option<PathBuf>;
+
 /// The configuration of all TLS connections. Certificates are read at the first one, since that
 /// takes milliseconds and plain HTTP needs none. The configuration caches sessions for resumption.
 pub(super) struct Tls {
-    ca_bundle: Option<PathBuf>,
+    options: Arc<Options>,
+    find_bundle: FindBundle,
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 impl Tls {
-    pub(super) fn new(ca_bundle: Option<PathBuf>) -> Self {
-        Self { ca_bundle, config: OnceLock::new() }
+    pub(super) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Self {
+        Self { options, find_bundle, config: OnceLock::new() }
     }
 
     pub(super) fn session(&self, origin: &Origin) -> Result<Session> {
@@ -165,8 +169,9 @@ impl Tls {
 
     fn build(&self) -> Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        let named = match &self.ca_bundle {
-            Some(path) => trust::read_bundle(path, &mut roots)?,
+        let bundle = self.options.ca_bundle.clone().or_else(|| (self.find_bundle)(&self.options));
+        let named = match bundle {
+            Some(path) => trust::read_bundle(&path, &mut roots)?,
             None => {
                 // Ignores malformed certificates of the system.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,0 +1,233 @@
+//! The configured service: endpoint, region, form of addresses.
+//!
+//! Options come first, then variables, then the profile; within each a setting of S3 comes before
+//! one of all services. `aws-config` reads the files, and `aws-runtime` looks each setting up, so
+//! that a file means the same here as for AWS's own clients. A setting that cannot be honoured is
+//! refused by name: the bytes of a private service must not go elsewhere.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use aws_config::profile::ProfileSet;
+use aws_runtime::env_config::EnvConfigValue;
+use aws_types::origin::Origin as SettingOrigin;
+use aws_types::os_shim_internal::Env;
+
+use super::environment::variable;
+use super::profile::{self, Misuse};
+use crate::Options;
+
+/// S3 in names of variables and in a `[services]` section.
+const SERVICE: &str = "s3";
+
+/// The setting that chose the S3 endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndpointSource {
+    /// None: it is that of AWS.
+    #[default]
+    Aws,
+    /// [`Options::endpoint_url`].
+    Options,
+    /// This environment variable.
+    Variable(&'static str),
+    /// The `[services]` section that the profile names.
+    Services,
+    /// `endpoint_url` of the profile.
+    Profile,
+}
+
+/// The place of the bucket in an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Addressing {
+    /// In the host name for AWS, in the path for other services.
+    #[default]
+    Auto,
+    /// In the path.
+    Path,
+    /// In the host name, if the bucket can be a part of one.
+    Virtual,
+}
+
+/// Variants of AWS's endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Variants {
+    /// Cryptography that FIPS 140 has validated.
+    pub(super) fips: bool,
+    /// IPv6 beside IPv4.
+    pub(super) dual_stack: bool,
+}
+
+/// The configured service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServiceSettings {
+    pub(super) endpoint_url: Option<String>,
+    pub(super) endpoint_source: EndpointSource,
+    pub(super) region: Option<String>,
+    pub(super) addressing: Addressing,
+    pub(super) variants: Variants,
+}
+
+impl ServiceSettings {
+    /// Reads variables and files.
+    pub(super) fn find(options: &Options) -> Result<Self, Misuse> {
+        let lookup = Lookup::new(options)?;
+        let (endpoint_url, endpoint_source) = lookup.endpoint(options)?;
+        let region = options.region.clone().or_else(|| variable("AWS_REGION"));
+        let region =
+            region.or_else(|| variable("AWS_DEFAULT_REGION")).or_else(|| lookup.in_profile("region"));
+        let settings = Self {
+            endpoint_url,
+            endpoint_source,
+            region,
+            addressing: lookup.addressing()?,
+            variants: Variants {
+                fips: lookup.flag("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint")?,
+                dual_stack: lookup.flag("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint")?
+                    || lookup.nested_flag("use_dualstack_endpoint")?,
+            },
+        };
+        settings.check(&lookup)
+    }
+
+    fn check(self, lookup: &Lookup) -> Result<Self, Misuse> {
+        let refuse = |what: String, why: &str| Err(Misuse { what, why: why.to_owned() });
+        if let Some(region) = self.region.as_ref().filter(|region| !is_region(region)) {
+            return refuse(format!("region {region}"), "not a region; write one such as eu-west-1");
+        }
+        if self.endpoint_url.is_some() {
+            const BOTH: &str = "exists for AWS's own endpoints only, and another endpoint is configured; \
+                                set one of them";
+            if self.variants.fips {
+                return refuse("use_fips_endpoint".to_owned(), BOTH);
+            }
+            if self.variants.dual_stack {
+                return refuse("use_dualstack_endpoint".to_owned(), BOTH);
+            }
+        }
+        if lookup.nested_flag("use_accelerate_endpoint")? {
+            return refuse("use_accelerate_endpoint".to_owned(), "not supported; remove it from the profile");
+        }
+        match lookup.nested("signature_version") {
+            Some(version) if version != "s3v4" => {
+                refuse(format!("signature_version {version}"), "not supported; requests are signed by s3v4")
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The certificate authorities that the profile names. None if the files cannot be read: requests
+/// that need them report it.
+pub(crate) fn ca_bundle(options: &Options) -> Option<PathBuf> {
+    Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
+}
+
+/// The sources of settings beside the options.
+struct Lookup {
+    environment: Env,
+    profiles: Option<ProfileSet>,
+}
+
+impl Lookup {
+    fn new(options: &Options) -> Result<Self, Misuse> {
+        // An empty variable counts as unset.
+        let pairs: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
+            .collect();
+        let pairs: Vec<(&str, &str)> =
+            pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Ok(Self { environment: Env::from_slice(&pairs), profiles: profile::read(options)? })
+    }
+
+    /// A value of the profile.
+    fn in_profile(&self, key: &str) -> Option<String> {
+        self.profiles.as_ref()?.get(key).filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+
+    /// A value below `s3 =` in the profile.
+    fn nested(&self, key: &str) -> Option<String> {
+        let block = self.in_profile(SERVICE)?;
+        let mut pairs = block.lines().filter_map(|line| line.split_once('='));
+        pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+    }
+
+    fn flag(&self, variable: &'static str, key: &'static str) -> Result<bool, Misuse> {
+        let value = EnvConfigValue::new().env(variable).profile(key).service_id(SERVICE);
+        match value.load(&self.environment, self.profiles.as_ref()) {
+            Some((text, _)) => parse_flag(key, &text),
+            None => Ok(false),
+        }
+    }
+
+    fn nested_flag(&self, key: &'static str) -> Result<bool, Misuse> {
+        self.nested(key).map_or(Ok(false), |text| parse_flag(key, &text))
+    }
+
+    fn endpoint(&self, options: &Options) -> Result<(Option<String>, EndpointSource), Misuse> {
+        self.check_services()?;
+        if let Some(url) = &options.endpoint_url {
+            return Ok((Some(url.clone()), EndpointSource::Options));
+        }
+        if self.flag("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "ignore_configured_endpoint_urls")? {
+            return Ok((None, EndpointSource::Aws));
+        }
+        let value = EnvConfigValue::new().env("AWS_ENDPOINT_URL").profile("endpoint_url").service_id(SERVICE);
+        let as_it_is = |text: &str| Ok::<_, fmt::Error>(text.to_owned());
+        let found = value.validate_and_return_origin(&self.environment, self.profiles.as_ref(), as_it_is);
+        let Ok((Some(url), origin)) = found else { return Ok((None, EndpointSource::Aws)) };
+        let source = if origin == SettingOrigin::service_environment_variable() {
+            EndpointSource::Variable("AWS_ENDPOINT_URL_S3")
+        } else if origin == SettingOrigin::shared_environment_variable() {
+            EndpointSource::Variable("AWS_ENDPOINT_URL")
+        } else if origin == SettingOrigin::service_profile_file() {
+            EndpointSource::Services
+        } else {
+            EndpointSource::Profile
+        };
+        Ok((Some(url), source))
+    }
+
+    /// Fails if the profile names a section that does not exist.
+    fn check_services(&self) -> Result<(), Misuse> {
+        match self.in_profile("services") {
+            Some(name) if !profile::has_section("services", &name) => Err(profile::unusable_setting(
+                &format!("[services {name}]"),
+                "the profile names it, and it is not in",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn addressing(&self) -> Result<Addressing, Misuse> {
+        let value = EnvConfigValue::new().profile("addressing_style").service_id(SERVICE);
+        let set = value.load(&self.environment, self.profiles.as_ref()).map(|(text, _)| text.into_owned());
+        match set.or_else(|| self.nested("addressing_style")).as_deref() {
+            None | Some("auto" | "") => Ok(Addressing::Auto),
+            Some("path") => Ok(Addressing::Path),
+            Some("virtual") => Ok(Addressing::Virtual),
+            Some(other) => Err(Misuse {
+                what: format!("addressing_style {other}"),
+                why: "write auto, path or virtual".to_owned(),
+            }),
+        }
+    }
+}
+
+fn parse_flag(key: &str, text: &str) -> Result<bool, Misuse> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Misuse { what: format!("{key} {text}"), why: "write true or false".to_owned() }),
+    }
+}
+
+/// True if a name can be a region. It becomes part of a host name, which it must not redirect to
+/// another host.
+pub(super) fn is_region(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(legal)
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && !name.ends_with('-')
+}
