@@ -134,7 +134,9 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
         StoreError::NotFound { .. } => ErrorKind::NotFound,
         StoreError::Denied { .. } | StoreError::Credentials { .. } => ErrorKind::PermissionDenied,
         StoreError::Changed { .. } => ErrorKind::StaleNetworkFileHandle,
-        StoreError::TimedOut { .. } | StoreError::Unresponsive { .. } => ErrorKind::TimedOut,
+        StoreError::TimedOut { .. }
+        | StoreError::CredentialsTimedOut { .. }
+        | StoreError::Unresponsive { .. } => ErrorKind::TimedOut,
         StoreError::Unreachable { .. } | StoreError::Certificate { .. } => ErrorKind::HostUnreachable,
         StoreError::Disconnected { .. } | StoreError::Truncated { .. } => ErrorKind::ConnectionReset,
         StoreError::Precondition { .. } => ErrorKind::AlreadyExists,

@@ -144,7 +144,7 @@ fn kind_of_store(error: &StoreError) -> Kind {
     match error {
         StoreError::NotFound { .. } => Kind::NotFound,
         StoreError::Denied { .. } => Kind::AccessDenied,
-        StoreError::Credentials { .. } => Kind::NoCredentials,
+        StoreError::Credentials { .. } | StoreError::CredentialsTimedOut { .. } => Kind::NoCredentials,
         StoreError::Archived { .. } => Kind::Archived,
         StoreError::Changed { .. } => Kind::Changed,
         StoreError::Checksum { .. } => Kind::Damaged,

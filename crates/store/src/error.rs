@@ -43,6 +43,16 @@ pub enum Error {
         /// The cause.
         detail: String,
     },
+    /// A service that issues credentials did not respond within the deadline.
+    #[error("{location}: no credentials ({service} has not answered for {after:?})")]
+    CredentialsTimedOut {
+        /// The location.
+        location: String,
+        /// The service and its address.
+        service: String,
+        /// The deadline.
+        after: Duration,
+    },
     /// The object must be restored from an archive first.
     #[error("{location}: archived in storage class {class}, not readable until it is restored")]
     Archived {
@@ -247,6 +257,7 @@ impl Error {
             Self::Unreachable { .. }
             | Self::Certificate { .. }
             | Self::Credentials { .. }
+            | Self::CredentialsTimedOut { .. }
             | Self::Options { .. } => true,
             _ => false,
         }
@@ -288,6 +299,10 @@ impl Error {
             }
             Self::Credentials { .. } => {
                 "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
+            }
+            Self::CredentialsTimedOut { .. } => {
+                "check the address, the network and the proxy variables, or allow a longer wait with \
+                 --read-timeout"
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",
@@ -375,6 +390,10 @@ impl Asked {
             }
             (Self::Signed, "InvalidAccessKeyId") => {
                 "the service does not know this access key: check --profile, AWS_ACCESS_KEY_ID and --endpoint-url"
+            }
+            (Self::Signed, "SecondLevelDomainForbidden") => {
+                "the service accepts the bucket in the host name only: set addressing_style = virtual under \
+                 `s3 =` in the profile"
             }
             (Self::Signed, "RequestTimeTooSkewed") => "set this machine's clock",
             (Self::Signed, _) => "check the policy, --profile, or use --no-sign-request for a public bucket",

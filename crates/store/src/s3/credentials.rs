@@ -22,7 +22,9 @@ use tokio::runtime::Runtime;
 
 use super::environment::{describe, from_variables, runtime};
 use super::profile::{self, Misuse};
-use super::settings::ServiceSettings;
+use super::provider_client::{ProviderClient, Silence};
+use super::settings::{ServiceSettings, Variants};
+use crate::wire::Client;
 use crate::{Cancel, Error, LOOK, Options, Result, Signing};
 
 /// Credentials are renewed when less than this is left: longer than any request, shorter than the
@@ -40,8 +42,8 @@ pub(super) struct Identity {
 }
 
 /// State shared with the thread that runs the chain.
-#[derive(Default)]
 struct Asked {
+    client: ProviderClient,
     state: Mutex<State>,
     /// Signalled when the chain has returned.
     answered: Condvar,
@@ -56,14 +58,34 @@ enum Source {
     Profile(ProfileFileCredentialsProvider),
 }
 
+/// The service that credentials are for, as far as their sources depend on it.
+struct Service {
+    region: Option<String>,
+    variants: Variants,
+}
+
 #[derive(Default)]
 struct State {
     known: Option<Known>,
     /// True while a thread runs the chain.
     asking: bool,
-    /// The number of failures of the chain; `failure` is the last message.
+    /// The number of failures of the chain; `failure` is the last one.
     failures: u64,
-    failure: String,
+    failure: Failure,
+}
+
+/// The cause of a failure of the chain.
+#[derive(Clone, Default)]
+struct Failure {
+    detail: String,
+    /// The service that did not answer.
+    silence: Option<Silence>,
+}
+
+impl From<String> for Failure {
+    fn from(detail: String) -> Self {
+        Self { detail, silence: None }
+    }
 }
 
 /// Credentials, and when they were last requested.
@@ -85,8 +107,14 @@ impl Known {
 }
 
 impl Identity {
-    pub(super) fn new() -> Self {
-        Self { settings: OnceLock::new(), asked: Arc::default() }
+    pub(super) fn new(client: &Client) -> Self {
+        let asked = Asked {
+            client: ProviderClient::new(client),
+            state: Mutex::default(),
+            answered: Condvar::new(),
+            source: OnceLock::new(),
+        };
+        Self { settings: OnceLock::new(), asked: Arc::new(asked) }
     }
 
     /// Endpoint, region and form of addresses.
@@ -112,7 +140,13 @@ impl Identity {
             }
             Signing::Chain => {}
         }
-        let refused = |detail: String| Error::Credentials { location: location.to_owned(), detail };
+        let refused = |failure: Failure| {
+            let location = location.to_owned();
+            match failure.silence {
+                Some((service, after)) => Error::CredentialsTimedOut { location, service, after },
+                None => Error::Credentials { location, detail: failure.detail },
+            }
+        };
         let mut state = self.asked.state();
         if let Some(known) = state.known.as_ref().filter(|known| known.serves()) {
             return Ok(Some(known.credentials.clone()));
@@ -122,14 +156,15 @@ impl Identity {
         }
         profile::check_identity(options)?;
         let failures = state.failures;
-        let region = self.settings(options)?.region.clone().map(Region::new);
+        let settings = self.settings(options)?;
+        let service = Service { region: settings.region.clone(), variants: settings.variants };
         if !state.asking {
             state.asking = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
             let thread = std::thread::Builder::new().name("credentials".into());
-            if let Err(error) = thread.spawn(move || asked.ask(region, profile)) {
+            if let Err(error) = thread.spawn(move || asked.ask(&service, profile)) {
                 state.asking = false;
-                return Err(refused(error.to_string()));
+                return Err(refused(error.to_string().into()));
             }
         }
         while state.asking {
@@ -166,10 +201,10 @@ impl Asked {
     }
 
     /// Runs the chain and wakes all waiting callers.
-    fn ask(&self, region: Option<Region>, profile: Option<String>) {
-        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.provide(region, profile)));
+    fn ask(&self, service: &Service, profile: Option<String>) {
+        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.provide(service, profile)));
         let mut state = self.state();
-        match asked.unwrap_or_else(|_| Err("the credential chain failed".to_owned())) {
+        match asked.unwrap_or_else(|_| Err("the credential chain failed".to_owned().into())) {
             Ok(credentials) => drop(state.learn(credentials)),
             Err(failure) => {
                 state.failures += 1;
@@ -186,30 +221,36 @@ impl Asked {
 
     fn provide(
         &self,
-        region: Option<Region>,
+        service: &Service,
         profile: Option<String>,
-    ) -> std::result::Result<Credentials, String> {
+    ) -> std::result::Result<Credentials, Failure> {
         if self.source.get().is_none() {
             let runtime = runtime()?;
+            let region = service.region.clone().map(Region::new);
+            let config = ProviderConfig::default()
+                .with_region(region.clone())
+                .with_use_fips(Some(service.variants.fips))
+                .with_use_dual_stack(Some(service.variants.dual_stack))
+                .with_http_client(self.client.clone());
             let source = match profile {
                 Some(name) => {
-                    let config = ProviderConfig::default().with_region(region);
                     let builder = ProfileFileCredentialsProvider::builder();
                     Source::Profile(builder.configure(&config).profile_name(name).build())
                 }
                 None => {
-                    let builder = DefaultCredentialsChain::builder().region(region);
+                    let builder = DefaultCredentialsChain::builder().configure(config).region(region);
                     Source::Chain(runtime.block_on(builder.build()))
                 }
             };
             // Cannot fail: one thread at a time runs the chain.
             let _ = self.source.set((runtime, source));
         }
-        let (runtime, source) = self.source.get().ok_or("no source of credentials")?;
+        let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;
+        drop(self.client.take_silence());
         let provided = match source {
             Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
             Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
         };
-        provided.map_err(|error| describe(&error))
+        provided.map_err(|error| Failure { detail: describe(&error), silence: self.client.take_silence() })
     }
 }

@@ -17,6 +17,7 @@ mod multipart;
 mod operation;
 mod presign;
 mod profile;
+mod provider_client;
 mod read;
 mod service;
 mod settings;
@@ -105,8 +106,8 @@ type Reply = std::result::Result<(Head, Incoming), Refusal>;
 impl S3 {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         Self {
+            identity: Arc::new(Identity::new(&client)),
             client,
-            identity: Arc::new(Identity::new()),
             regions: Arc::default(),
             without_checksums: Arc::default(),
         }

@@ -95,6 +95,12 @@ impl Client {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
+    /// A clone outside of all scopes, with counters of its own, for requests that several callers
+    /// share.
+    pub(crate) fn unscoped(&self) -> Self {
+        Self { scope: None, counters: Arc::default(), ..self.clone() }
+    }
+
     /// A clone for services on this machine or its link, which answer at once or are not there: it
     /// uses no proxy and waits no longer than `deadline`.
     pub(crate) fn nearby(&self, deadline: Duration) -> Result<Self> {

@@ -126,6 +126,7 @@ fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(Strin
             if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned()
         }
         EndpointSource::Variable(name) => name.to_owned(),
+        EndpointSource::Services => "endpoint_url in the [services] section of the profile".to_owned(),
         EndpointSource::Profile => "endpoint_url of the profile".to_owned(),
         EndpointSource::Aws => match found.region {
             Some(region) => format!("AWS's, for region {region}; no endpoint is set"),

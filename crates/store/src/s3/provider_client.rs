@@ -1,0 +1,220 @@
+//! Sends the requests of AWS's credential providers by this library's own client.
+//!
+//! So a wait for credentials is one like any other: it has the deadline, the certificates and the
+//! proxies of the options. `credentials` passes it to `aws-config`. The first answer that does not
+//! come is remembered, because a provider's own error does not name the service.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_runtime_api::http::StatusCode;
+use aws_smithy_types::body::SdkBody;
+use firstbyte_pacing::Throttle;
+
+use crate::wire::{Client, Head, Method, Origin, Request};
+use crate::{Cancel, Error, Payload, Result};
+
+/// Longest answer of a provider's service: credentials and a token take a few KiB.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// A service that did not answer, and the time for which it was waited.
+pub(super) type Silence = (String, Duration);
+
+/// The client of all credential providers. Clones share the record of a silence.
+#[derive(Clone)]
+pub(super) struct ProviderClient {
+    client: Arc<Client>,
+    silence: Arc<Mutex<Option<Silence>>>,
+}
+
+impl fmt::Debug for ProviderClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProviderClient")
+    }
+}
+
+impl ProviderClient {
+    /// Requests have the options of `client`, and neither its scope nor its counters: callers with
+    /// different scopes share them.
+    pub(super) fn new(client: &Client) -> Self {
+        Self { client: Arc::new(client.unscoped()), silence: Arc::default() }
+    }
+
+    /// Takes the record of a service that did not answer.
+    pub(super) fn take_silence(&self) -> Option<Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl HttpClient for ProviderClient {
+    fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        let usual = self.client.options.read_deadline;
+        let deadline = settings.read_timeout().map_or(usual, |own| own.min(usual));
+        SharedHttpConnector::new(Connector { provider: self.clone(), deadline })
+    }
+}
+
+/// Requests with one deadline, which includes the body of the answer.
+#[derive(Clone, Debug)]
+struct Connector {
+    provider: ProviderClient,
+    deadline: Duration,
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connector = self.clone();
+        HttpConnectorFuture::new(async move {
+            let (place, deadline) = (name_of(&request), connector.deadline);
+            let silent = Error::TimedOut { location: place.clone(), after: deadline };
+            let ending = CancelOnDrop::default();
+            let (cancel, sender) = (ending.0.clone(), connector.clone());
+            let task = tokio::task::spawn_blocking(move || sender.send(&request, &place, &cancel));
+            let sent = match tokio::time::timeout(deadline, task).await {
+                Ok(Ok(sent)) => sent,
+                Ok(Err(_)) => Err(Error::Cancelled),
+                Err(_) => Err(silent),
+            };
+            sent.map_err(|error| connector.failed(error))
+        })
+    }
+}
+
+impl Connector {
+    fn send(&self, request: &HttpRequest, place: &str, cancel: &Cancel) -> Result<HttpResponse> {
+        let protocol =
+            |detail: &str| Error::Protocol { location: place.to_owned(), detail: detail.to_owned() };
+        let origin = Origin::parse_url(request.uri()).ok_or_else(|| protocol("no host and port"))?;
+        let method = match request.method() {
+            "GET" => Method::Get,
+            "PUT" => Method::Put,
+            "POST" => Method::Post,
+            _ => return Err(protocol("a method that no provider uses")),
+        };
+        let headers = request.headers().iter();
+        let own = |name: &str| !["host", "content-length"].iter().any(|own| own.eq_ignore_ascii_case(name));
+        let request = Request {
+            place,
+            origin: &origin,
+            method,
+            target: target_of(request.uri()),
+            headers: headers
+                .filter(|(name, _)| own(name))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            payload: Payload::Bytes(request.body().bytes().unwrap_or_default()),
+            work: 0,
+            cancel,
+            throttle: &Throttle::default(),
+        };
+        let client = &self.provider.client;
+        let (head, incoming) = match is_link_local(&origin) {
+            true => client.nearby(self.deadline)?.send(&request)?,
+            false => client.send(&request)?,
+        };
+        let body = incoming.collect(LONGEST_ANSWER)?;
+        response(&head, body).ok_or_else(|| protocol("an illegal status or header"))
+    }
+
+    /// The error for `aws-config`. Only a lost connection is worth its retries: a wait has a
+    /// deadline, and all that it was waited for is over.
+    fn failed(&self, error: Error) -> ConnectorError {
+        if let Error::TimedOut { location, after } = &error {
+            let mut silence = self.provider.silence.lock().unwrap_or_else(PoisonError::into_inner);
+            silence.get_or_insert_with(|| (location.clone(), *after));
+        }
+        match error {
+            Error::Disconnected { .. } | Error::Truncated { .. } => ConnectorError::io(Box::new(error)),
+            other => ConnectorError::other(Box::new(other), None),
+        }
+    }
+}
+
+/// Ends a request whose future is dropped.
+#[derive(Default)]
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn response(head: &Head, body: Vec<u8>) -> Option<HttpResponse> {
+    let status = StatusCode::try_from(head.status).ok()?;
+    let mut response = HttpResponse::new(status, SdkBody::from(body));
+    for (name, value) in head.headers() {
+        response.headers_mut().try_append(name.to_owned(), value.to_owned()).ok()?;
+    }
+    Some(response)
+}
+
+/// The service that a request is for, and its address.
+fn name_of(request: &HttpRequest) -> String {
+    let Some(origin) = Origin::parse_url(request.uri()) else { return "a credentials service".to_owned() };
+    let is_sts = request.body().bytes().is_some_and(|body| body.starts_with(b"Action="));
+    let service = match (is_sts, is_link_local(&origin)) {
+        (true, _) => "STS",
+        (false, true) => "the metadata service",
+        (false, false) => "the credentials service",
+    };
+    format!("{service} at {origin}")
+}
+
+/// Path and query of a URL.
+fn target_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    match rest.find(['/', '?']).map(|at| &rest[at..]) {
+        None => "/".to_owned(),
+        Some(query) if query.starts_with('?') => format!("/{query}"),
+        Some(target) => target.to_owned(),
+    }
+}
+
+/// True for the addresses of metadata services, which no proxy reaches.
+fn is_link_local(origin: &Origin) -> bool {
+    match origin.host.trim_matches(['[', ']']).parse() {
+        Ok(IpAddr::V4(address)) => address.is_link_local(),
+        // The local addresses that AWS assigned: fd00:ec2::/32.
+        Ok(IpAddr::V6(address)) => address.segments()[..2] == [0xfd00, 0x0ec2],
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_of_a_url_starts_with_a_slash() {
+        for (url, target) in [
+            ("http://h", "/"),
+            ("http://h?a=b", "/?a=b"),
+            ("http://h:1/latest/api/token", "/latest/api/token"),
+            ("https://h/x?y=/z", "/x?y=/z"),
+        ] {
+            assert_eq!(target_of(url), target, "{url}");
+        }
+    }
+
+    #[test]
+    fn metadata_services_are_reached_without_a_proxy() {
+        for (url, local) in [
+            ("http://169.254.169.254", true),
+            ("http://169.254.170.2:80", true),
+            ("http://[fd00:ec2::254]", true),
+            ("http://127.0.0.1", false),
+            ("https://sts.amazonaws.com", false),
+        ] {
+            assert_eq!(is_link_local(&Origin::parse_url(url).unwrap()), local, "{url}");
+        }
+    }
+}
