@@ -37,4 +37,4 @@ pub use servers::{
 pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};
-pub use wait::{holds_within, patience, slowness, until};
+pub use wait::{ends_within, holds_within, patience, slowness, until, wait_limit};
