@@ -19,15 +19,15 @@ help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: build ## the story on this machine, in at most 90 s
-	$(FIRSTBYTE) demo
+	"$(FIRSTBYTE)" demo
 
 build: ## the release binary
 	@scripts/need.sh build
 	cargo build --release --locked --bin firstbyte
 
 install: build ## the program, man pages and completions; PREFIX=~/.local needs no root
-	install -D -m 755 $(FIRSTBYTE) "$(INTO)/bin/firstbyte"
-	scripts/share.sh $(FIRSTBYTE) "$(INTO)/share"
+	install -D -m 755 "$(FIRSTBYTE)" "$(INTO)/bin/firstbyte"
+	scripts/share.sh "$(FIRSTBYTE)" "$(INTO)/share"
 
 uninstall: ## removes what `install` with the same PREFIX has made
 	rm -f "$(INTO)"/bin/firstbyte "$(INTO)"/share/man/man1/firstbyte{,-*}.1 \
@@ -43,20 +43,20 @@ test: ## everything; T=hydrate, T=sync or T=test_open: the tests of a crate or o
 	@python3 scripts/check.py $(if $(T),only "$(T)",full)
 
 docs: build ## docs/options.md, and the man pages in target/man1, from the command line's own definition
-	$(FIRSTBYTE) manual > $(CARGO_TARGET_DIR)/options.md
-	mv $(CARGO_TARGET_DIR)/options.md docs/options.md
-	$(FIRSTBYTE) manual --man $(CARGO_TARGET_DIR)/man1
+	"$(FIRSTBYTE)" manual > "$(CARGO_TARGET_DIR)/options.md"
+	mv "$(CARGO_TARGET_DIR)/options.md" docs/options.md
+	"$(FIRSTBYTE)" manual --man "$(CARGO_TARGET_DIR)/man1"
 
 bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." measures these again; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
 	cargo build --release --locked -p firstbyte-layout --example rename_loop
 	@scripts/module.sh --release
-	@scripts/bench.sh $(FIRSTBYTE) $(ROWS)
-	$(FIRSTBYTE) bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
+	@scripts/bench.sh "$(FIRSTBYTE)" $(ROWS)
+	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
 
 soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients
-	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
+	@.venv/bin/python tests/soak/soak.py --firstbyte "$(FIRSTBYTE)" $(SOAK_FLAGS)
 
 dist: ## what a release has: static binaries, wheels and Lambda zips for two processors, SBOMs, SHA256SUMS; in dist/
 	@scripts/need.sh build dist

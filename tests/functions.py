@@ -7,17 +7,16 @@ import select
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
 
-from serving import AWS, CLEAN, ROOT, START_TIMEOUT, TARGET
+from serving import AWS, CLEAN, ROOT, TARGET
+from waiting import WAIT_LIMIT, until
 
 PYTHON = ROOT / ".venv" / "bin" / "python"
 CARGO_LAMBDA = ROOT / ".venv" / "bin" / "cargo-lambda"
-CALL_TIMEOUT = 60
 
 
 class FunctionError(Exception):
@@ -38,7 +37,7 @@ class Function:
         """The answer; a function's error is raised."""
         request = urllib.request.Request(self.url, json.dumps(event).encode())
         try:
-            with urllib.request.urlopen(request, timeout=CALL_TIMEOUT) as answer:
+            with urllib.request.urlopen(request, timeout=WAIT_LIMIT) as answer:
                 body, failed = json.load(answer), answer.headers.get("X-Amz-Function-Error")
         except HTTPError as error:
             # The foreign host answers so where the function failed.
@@ -58,13 +57,13 @@ def hosted(code: Path, *options: str, env: dict[str, str] | None = None):
         text=True,
     )
     try:
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+        ready, _, _ = select.select([process.stdout], [], [], WAIT_LIMIT)
         found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline() if ready else "")
         assert found, "the host did not say where it listens"
         yield Function(found[0], "firstbyte")
     finally:
         process.terminate()
-        assert process.wait(START_TIMEOUT) == 0
+        assert process.wait(WAIT_LIMIT) == 0
 
 
 def free_port() -> int:
@@ -100,10 +99,13 @@ def foreign(bootstrap: Path, stage: Path, environments: int, env: dict[str, str]
         cwd=stage, stdout=log, stderr=log, start_new_session=True,
     )  # fmt: skip
     with ended(watch):
-        until = time.monotonic() + START_TIMEOUT
-        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-            assert time.monotonic() < until, (stage / "watch.log").read_text()
-            time.sleep(0.05)
+
+        def listens() -> bool:
+            assert watch.poll() is None, (stage / "watch.log").read_text()
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until("cargo lambda listens", listens)
         variables = CLEAN | AWS | env | {
             "AWS_LAMBDA_RUNTIME_API": f"http://127.0.0.1:{port}/.rt",
             "AWS_LAMBDA_FUNCTION_NAME": "_",

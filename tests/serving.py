@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from waiting import CLIENT_TIMEOUT, WAIT_LIMIT
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # The long runs have another build of it.
 PROGRAM = Path(os.environ.get("FIRSTBYTE_PROGRAM", TARGET / "debug" / "firstbyte"))
-START_TIMEOUT = 30
-# Long enough for a loaded machine; a client that hangs fails its test only.
-CLIENT_TIMEOUT = 120
 
 # Nothing of the caller's environment may send a client elsewhere.
 CLEAN = {
@@ -82,10 +81,10 @@ def serving(root: Path, *options: str, log: Path | None = None):
         # `select.select` takes no descriptor above 1,023, and the tests have many open.
         with selectors.DefaultSelector() as waiting:
             waiting.register(process.stdout, selectors.EVENT_READ)
-            ready = waiting.select(START_TIMEOUT)
+            ready = waiting.select(WAIT_LIMIT)
         found = re.search(r"https?://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
         assert found, "serve did not say where it listens"
         yield Served(root, found[0].rstrip("/"), process.pid)
     finally:
         process.terminate()
-        assert process.wait(START_TIMEOUT) == 0, "serve must drain and exit 0 on SIGTERM"
+        assert process.wait(WAIT_LIMIT) == 0, "serve must drain and exit 0 on SIGTERM"

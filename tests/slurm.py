@@ -10,11 +10,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-READY_TIMEOUT = 60
+from waiting import AT_ONCE, WAIT_LIMIT, until
+
 # slurmctld gives a node up, and starts its jobs elsewhere, after this silence.
 SILENCE = 5
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
@@ -27,16 +27,6 @@ def free_ports(count: int) -> list[int]:
         for listener in listeners:
             listener.bind(("127.0.0.1", 0))
         return [listener.getsockname()[1] for listener in listeners]
-
-
-def until(condition, what: str, seconds: float = READY_TIMEOUT):
-    """Waits for a condition and returns its value."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise TimeoutError(f"not within {seconds} s: {what}")
 
 
 class Cluster:
@@ -102,11 +92,11 @@ class Cluster:
         names = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         places = [f"--{option}={stage}/munge.{name}" for option, name in names.items()]
         self.start("munged", "munged", "--foreground", "--force", "--num-threads=2", *places)
-        until(lambda: (stage / "munge.socket").exists(), "munged")
+        until("munged", (stage / "munge.socket").exists)
         self.start("slurmctld", "slurmctld", "-D", "-i")
         for node in self.nodes:
             self.start(node, "slurmd", "-D", "-N", node)
-        until(self.is_idle, "idle nodes")
+        until("idle nodes", self.is_idle)
 
     def is_idle(self) -> bool:
         """Whether every node takes jobs."""
@@ -115,11 +105,11 @@ class Cluster:
 
     def try_run(self, *command: str) -> str:
         """The output of a command, which may fail while daemons start."""
-        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=READY_TIMEOUT).stdout
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=WAIT_LIMIT).stdout
 
     def run(self, *command: str, **env: str) -> str:
         """The output of a command. Jobs write their logs where they are submitted: on the stage."""
-        options = {"cwd": self.stage, "env": self.env | env, "timeout": READY_TIMEOUT}
+        options = {"cwd": self.stage, "env": self.env | env, "timeout": WAIT_LIMIT}
         done = subprocess.run(command, capture_output=True, text=True, **options)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
@@ -147,9 +137,9 @@ class Cluster:
             send(victim, signal.SIGKILL)
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
 
-    def wait(self, *jobs: str, seconds: float = 120) -> None:
+    def wait(self, *jobs: str, at_rest: float = AT_ONCE) -> None:
         """Waits until no task of the jobs waits or runs."""
-        until(lambda: not self.try_run("squeue", "-h", "-j", ",".join(jobs)).strip(), f"the end of {jobs}", seconds)
+        until(f"the end of {jobs}", lambda: not self.try_run("squeue", "-h", "-j", ",".join(jobs)).strip(), at_rest)
 
     def stop_all(self) -> None:
         """Ends every job and daemon."""

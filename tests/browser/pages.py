@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
+from waiting import CLIENT_TIMEOUT
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -18,8 +19,8 @@ CHROMIUM_ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]
-# A loaded machine takes its time; what is waited for is a state, never a duration.
-PATIENCE_MS = 120_000
+# What is waited for is a state, never a duration.
+PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -12,11 +12,11 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 
 import pytest
 from pages import CHROMIUM_ARGS, PATIENCE_MS, Server, open_directory, shown_names
 from playwright.sync_api import expect, sync_playwright
+from waiting import until
 
 SIZE = int(os.environ.get("UPLOAD_MIB", "64")) << 20
 PART = 8 << 20
@@ -217,10 +217,7 @@ def test_an_upload_goes_on_where_a_killed_browser_and_a_killed_server_left_it(pl
     # Found before, because on a busy machine the upload would end meanwhile.
     pids = browser.pids()
     browser.page.set_input_files("#files", scratch / "big.bin")
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while recorded_parts(inbox) < SIZE // PART // 3:
-        assert time.monotonic() < deadline, "no part was recorded"
-        time.sleep(0.005)
+    until("parts are recorded", lambda: recorded_parts(inbox) >= SIZE // PART // 3)
     browser.kill(pids)
     assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger UPLOAD_MIB"
     # The server too, so that what it knows is what it wrote down.

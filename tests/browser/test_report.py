@@ -15,6 +15,7 @@ import time
 import made_results
 import pytest
 from pages import AXE, PATIENCE_MS, ROOT, TARGET, browser, violations
+from waiting import until
 
 SHOTS = os.environ.get("REPORT_SHOTS")
 PHONE, DESKTOP = (360, 740), (1440, 900)
@@ -151,10 +152,7 @@ def test_it_follows_the_colour_scheme_and_the_width(made, opened):
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     # Not `wait_for_function`: it evaluates text in the page again, which the page's policy refuses.
     narrow = f"[...document.querySelectorAll('.u-wrap')].every((plot) => plot.offsetWidth < {PHONE[0]})"
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while not page.evaluate(narrow):
-        assert time.monotonic() < deadline, "the charts keep the old width"
-        time.sleep(0.05)
+    until("the charts have the new width", lambda: page.evaluate(narrow))
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.config import Config
+from privileges import pytest_collection_modifyitems  # noqa: F401
 from serving import AWS, ROOT, serving
 
 BIN = ROOT / ".venv" / "bin"

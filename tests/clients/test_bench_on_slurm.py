@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import random_bytes
 from serving import CLEAN, TARGET
-from slurm import cluster, until
+from slurm import cluster
+from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, until
 
 FIRSTBYTE = TARGET / "debug" / "firstbyte"
 SIZE = 1 << 20
@@ -35,7 +36,7 @@ def test_a_workload_runs_on_the_nodes_and_gives_ordinary_results(slurm, tmp_path
     (tmp_path / "big").write_bytes(random_bytes(1, SIZE))
     out = tmp_path / "results.jsonl"
     process = bench(slurm, out, str(tmp_path / "big"), "--workload", "seq-read", "--parallel-jobs", "1,2")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=CLIENT_TIMEOUT)
     assert process.returncode == 0, said
     found = [run for run in runs(out) if run["round"] == 1]
     assert found and all(run["outcome"] == "ok" for run in found), found
@@ -50,7 +51,7 @@ def test_a_job_that_fails_on_its_node_says_why(slurm, tmp_path):
                     'command = ["sh", "-c", "echo because >&2; exit 7"]\n')  # fmt: skip
     out = tmp_path / "results.jsonl"
     process = bench(slurm, out, "--plan", str(plan))
-    process.communicate(timeout=120)
+    process.communicate(timeout=CLIENT_TIMEOUT)
     assert process.returncode == 3
     assert runs(out)[0]["error"] == "exit code 7: because"
 
@@ -63,11 +64,11 @@ def test_an_interrupt_leaves_no_job(slurm, tmp_path):
     def jobs() -> str:
         return slurm.try_run("squeue", "-h", "-o", "%j %T")
 
-    until(lambda: "RUNNING" in jobs(), "a job that runs")
+    until("a job that runs", lambda: "RUNNING" in jobs())
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_LIMIT)
     assert process.returncode == 130
-    until(lambda: not jobs().strip(), "the end of the job")
+    until("the end of the job", lambda: not jobs().strip())
 
 
 def test_without_slurm_it_says_what_is_missing(tmp_path):

@@ -5,6 +5,7 @@ import urllib.request
 import pytest
 from botocore.exceptions import ClientError
 from conftest import BIG, code, random_bytes
+from waiting import WAIT_LIMIT
 
 PART = 5 << 20
 
@@ -108,5 +109,5 @@ def test_copies_and_deletes_objects(s3):
 def test_a_presigned_link_opens_without_credentials(s3):
     url = s3.generate_presigned_url("get_object", Params={"Bucket": "data", "Key": "small-07"}, ExpiresIn=60)
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(url, timeout=30) as answer:
+    with direct.open(url, timeout=WAIT_LIMIT) as answer:
         assert answer.read() == random_bytes(7, 1007)

@@ -5,9 +5,10 @@ import shutil
 import pytest
 from conftest import BIG, random_bytes
 from playwright.sync_api import expect, sync_playwright
+from waiting import CLIENT_TIMEOUT
 
-# A loaded machine takes its time; what is waited for is a state, never a duration.
-PATIENCE_MS = 120_000
+# What is waited for is a state, never a duration.
+PATIENCE_MS = 1000 * CLIENT_TIMEOUT
 expect.set_options(timeout=PATIENCE_MS)
 
 

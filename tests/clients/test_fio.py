@@ -5,7 +5,8 @@ header of each block.
 import subprocess
 
 import pytest
-from serving import AWS, CLEAN, CLIENT_TIMEOUT, TARGET
+from serving import AWS, CLEAN, TARGET
+from waiting import CLIENT_TIMEOUT
 
 SIZE = "64M"
 BLOCK = "4k"

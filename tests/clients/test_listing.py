@@ -9,7 +9,8 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet
 import pytest
-from serving import CLEAN, CLIENT_TIMEOUT, TARGET
+from serving import CLEAN, TARGET
+from waiting import CLIENT_TIMEOUT
 
 FIRSTBYTE = str(TARGET / "debug" / "firstbyte")
 THEN = 1_700_000_000

@@ -13,6 +13,7 @@ import pyte
 import pytest
 from conftest import plant
 from serving import AWS, CLEAN, PROGRAM, serving
+from waiting import CLIENT_TIMEOUT
 
 ROWS = 24
 
@@ -94,7 +95,7 @@ def test_without_a_terminal_lines_are_printed_only_if_they_are_asked_for(source,
     for mode, rate in [("auto", "100M"), ("never", "100M"), ("always", "1700K")]:
         words = copy(source, tmp_path / mode, "--progress", mode)
         words = [*words, "--limit-rate", rate]
-        done = subprocess.run(words, env=CLEAN | AWS, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, env=CLEAN | AWS, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
         assert done.returncode == 0, done.stderr
         said[mode] = [line for line in done.stderr.splitlines() if " of " in line and "objects" in line]
     assert said["auto"] == said["never"] == []

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from conftest import client, code, random_bytes
 from serving import AWS
+from waiting import WAIT_LIMIT
 
 PART = 5 << 20
 
@@ -50,7 +51,7 @@ def test_user_metadata_in_other_alphabets_comes_back_as_it_was(s3):
 
 
 def test_user_metadata_sent_as_utf_8_is_not_dropped(served):
-    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_LIMIT)
     connection.putrequest("PUT", "/data/utf-8?x-id=PutObject")
     connection.putheader("x-amz-meta-colour", "grün".encode())
     connection.putheader("content-length", "0")
@@ -104,7 +105,7 @@ def test_a_far_modification_time_harms_no_listing(s3):
 
 
 def test_an_upload_without_a_length_is_taken(served):
-    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_LIMIT)
     connection.request("PUT", "/data/chunked?x-id=PutObject", body=iter([b"abc", b"def"]))
     assert connection.getresponse().status == 200
     assert client(served).get_object(Bucket="data", Key="chunked")["Body"].read() == b"abcdef"
@@ -112,7 +113,7 @@ def test_an_upload_without_a_length_is_taken(served):
 
 def test_a_presigned_upload_without_a_length_is_taken(s3):
     url = urlsplit(s3.generate_presigned_url("put_object", Params={"Bucket": "data", "Key": "unsized"}, ExpiresIn=60))
-    connection = http.client.HTTPConnection(url.netloc, timeout=30)
+    connection = http.client.HTTPConnection(url.netloc, timeout=WAIT_LIMIT)
     connection.request("PUT", f"{url.path}?{url.query}", body=iter([b"abc", b"def"]))
     answer = connection.getresponse()
     assert answer.status == 200, answer.read()
@@ -142,7 +143,7 @@ class Signed:
         credential = f"Credential={AWS['AWS_ACCESS_KEY_ID']}/{self.scope}"
         self.headers["authorization"] = f"AWS4-HMAC-SHA256 {credential},SignedHeaders={names},Signature={self.last}"
         self.target = f"{url.path}{path}"
-        self.connection = http.client.HTTPConnection(url.netloc, timeout=30)
+        self.connection = http.client.HTTPConnection(url.netloc, timeout=WAIT_LIMIT)
 
     def chunk(self, data: bytes) -> bytes:
         empty, own = hashlib.sha256(b"").hexdigest(), hashlib.sha256(data).hexdigest()
@@ -307,7 +308,7 @@ def test_a_write_to_a_sub_resource_that_is_not_known_harms_nothing(served):
     s3 = client(served)
     s3.put_object(Bucket="data", Key="renamed", Body=b"content")
     s3.create_bucket(Bucket="unharmed")
-    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_LIMIT)
     for method, target in [
         ("PUT", "/data/renamed?renameObject"),
         ("PUT", "/data/renamed?encryption"),

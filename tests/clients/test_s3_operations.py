@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from conftest import client
 from serving import ROOT
+from waiting import WAIT_LIMIT
 
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/serve.md").read_text(), re.M))
 # Forms are posted by browsers: boto3 makes only their fields.
@@ -150,7 +151,7 @@ def test_a_signed_form_posts_an_object(served_below):
         post["url"], (fields + file).encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
     )
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request, timeout=30) as answer:
+    with direct.open(request, timeout=WAIT_LIMIT) as answer:
         assert answer.status in (200, 204)
     posted = s3.get_object(Bucket="data", Key="posted")
     assert posted["Body"].read() == b"posted" and posted["ContentType"] == "text/x-posted"

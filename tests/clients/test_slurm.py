@@ -20,7 +20,7 @@ NODES = int(os.environ.get("FIRSTBYTE_SLURM_NODES", "2"))
 SIZE = int(os.environ.get("FIRSTBYTE_SLURM_SIZE", "12000"))
 FIRST = 5
 # For the long run.
-PATIENCE = 60 + OBJECTS / 50
+AT_REST = 15 + OBJECTS / 200
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
 # So slow that a shard takes some seconds, in which its node is lost.
 RATE = f"{max(700, OBJECTS * SIZE // 60_000_000)}KB"
@@ -88,10 +88,10 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         merge = jobs.splitlines()[-1]
         array = str(int(merge) - 1)
         # The second task is in the midst of its shard when its node is lost.
-        lost = until(lambda: slurm.node_of(f"{array}_{FIRST + 1}"), "the second task")
-        until(lambda: len(run.fetched()) > 30, "objects of both tasks")
+        lost = until("the second task", lambda: slurm.node_of(f"{array}_{FIRST + 1}"))
+        until("objects of both tasks", lambda: len(run.fetched()) > 30)
         slurm.kill(lost)
-        slurm.wait(array, merge, seconds=PATIENCE)
+        slurm.wait(array, merge, at_rest=AT_REST)
         seconds = time.monotonic() - began
         assert tree(run.to) == tree(planted)
         merged = run.merged()
@@ -107,7 +107,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
 
         known = run.fetched()
         twice = run.submit("sbatch", "--parsable", str(SCRIPT), SHARD=f"2/{SHARDS}")
-        slurm.wait(twice, seconds=PATIENCE)
+        slurm.wait(twice, at_rest=AT_REST)
         merged = run.merged()
         assert merged["doubled"] == [{"shard": 2, "receipts": 2}]
         assert merged["done"]["objects"] == OBJECTS
@@ -117,7 +117,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         run.env |= {"RECEIPTS": str(run.receipts), "FIRSTBYTE_CACHE": str(tmp_path / "cache"), "FIRSTBYTE_LIMIT_RATE": "1GB"}
         began = time.monotonic()
         hydrate, _, merge = run.submit("bash", str(SCRIPT), to=False).rpartition("\n")
-        slurm.wait(hydrate or str(int(merge) - 1), merge, seconds=PATIENCE)
+        slurm.wait(hydrate or str(int(merge) - 1), merge, at_rest=AT_REST)
         print(f"hydrated in {time.monotonic() - began:.0f} s")
         assert run.merged()["done"]["objects"] == OBJECTS
         hydrated = run.firstbyte("--json", "status", "-r", "s3://data/run/").count('"hydrated"')

@@ -11,6 +11,7 @@ import pytest
 from conftest import random_bytes
 from functions import PYTHON, hosted
 from serving import AWS, CLEAN, TARGET, serving
+from waiting import WAIT_LIMIT, patience
 
 FIRSTBYTE, BOOTSTRAP = TARGET / "debug" / "firstbyte", TARGET / "debug" / "bootstrap"
 STAGES = {
@@ -25,7 +26,7 @@ STAGES = {
 def bench(out: Path, *words: str, code: int = 0, env: dict[str, str] | None = None) -> list[dict]:
     """The measured runs."""
     command = [FIRSTBYTE, "-q", "bench", "run", *words, "--rounds", "1", "--out", out]
-    done = subprocess.run(command, env=CLEAN | (env or {}), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=CLEAN | (env or {}), capture_output=True, text=True, timeout=patience(75))
     assert done.returncode == code, f"{done.returncode}\n{done.stderr}"
     records = map(json.loads, out.read_text().splitlines())
     return [record for record in records if record["record"] == "run" and record["round"] == 1]
@@ -40,6 +41,7 @@ def check(runs: list[dict]) -> None:
         assert run["peak_memory_bytes"] > 0, run
 
 
+@pytest.mark.needs_root
 def test_s1_starts_functions_here(tmp_path):
     out = tmp_path / "s1.jsonl"
     sizes = ["--set", "size=2MiB", "--set", "starts=3", "--case", "3008MB"]
@@ -57,6 +59,7 @@ def test_s1_starts_functions_here(tmp_path):
     subprocess.run([FIRSTBYTE, "bench", "compare", out, out], check=True, capture_output=True)
 
 
+@pytest.mark.needs_root
 def test_s5_has_python_handlers_beside_ours(tmp_path):
     sizes = ["--set", "size=2MiB", "--set", "files=5", "--case", "big-1024MB", "--case", "small-1024MB"]
     on = ["--on", f"local:{BOOTSTRAP}", "--set", f"python={PYTHON}"]
@@ -68,6 +71,7 @@ def test_s5_has_python_handlers_beside_ours(tmp_path):
     assert all(run["metrics"]["objects"] == 5 for run in runs if run["case"].startswith("small"))
 
 
+@pytest.mark.needs_root
 def test_functions_here_read_a_store_of_the_callers(tmp_path):
     (tmp_path / "served" / "own").mkdir(parents=True)
     (tmp_path / "served" / "own" / "object").write_bytes(random_bytes(1, 1 << 20))
@@ -91,6 +95,7 @@ def lambda_(served):
         yield function.url.split("/2015")[0]
 
 
+@pytest.mark.needs_root
 def test_the_same_calls_go_to_another_endpoint(lambda_, served, tmp_path):
     env = AWS | {"AWS_ENDPOINT_URL": served.url}
     on = ["s3://data/big.bin", "--on", f"lambda:firstbyte@{lambda_}"]
@@ -105,10 +110,11 @@ def test_the_same_calls_go_to_another_endpoint(lambda_, served, tmp_path):
     assert [run["contender"] for run in sorted(runs, key=lambda run: run["contender"])] == ["1 at once", "2 at once"]
 
 
+@pytest.mark.needs_root
 def test_a_call_of_another_function_says_why(lambda_, served, tmp_path):
     env = AWS | {"AWS_ENDPOINT_URL": served.url}
     command = [FIRSTBYTE, "-q", "bench", "run", "s3://data/big.bin", "--on", f"lambda:other@{lambda_}", "--workload", "one-big"]
-    done = subprocess.run(command, env=CLEAN | env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=CLEAN | env, capture_output=True, text=True, timeout=WAIT_LIMIT)
     assert done.returncode == 1 and "ResourceNotFoundException" in done.stderr, done
 
 

@@ -4,7 +4,6 @@ import base64
 import json
 import socket
 import subprocess
-import time
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from pathlib import Path
 
 import boto3
 import pytest
+from privileges import pytest_collection_modifyitems  # noqa: F401
 from serving import CLEAN, ROOT
+from waiting import WAIT_LIMIT, until
 
 DEPLOY = ROOT / "deploy"
 BIN = ROOT / ".venv" / "bin"
 REGION = "us-east-1"
-START_TIMEOUT = 30
 # Requests that moto answers unasked, while the test makes its users: more than any test needs.
 WITHOUT_IAM = 1_000_000
 
@@ -38,7 +38,7 @@ def render(template: Path, **values) -> str:
         env=CLEAN | {"CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": "/dev/null"},
         capture_output=True,
         text=True,
-        timeout=START_TIMEOUT,
+        timeout=WAIT_LIMIT,
     )
     assert done.returncode == 0, done.stderr
     return base64.b64decode(done.stdout).decode()
@@ -66,7 +66,7 @@ class Moto:
 
     def post(self, path: str, body: bytes = b"") -> None:
         request = urllib.request.Request(self.url + path, body, {"Content-Type": "text/plain"}, method="POST")
-        urllib.request.urlopen(request, timeout=START_TIMEOUT).close()
+        urllib.request.urlopen(request, timeout=WAIT_LIMIT).close()
 
     @contextmanager
     def enforcing(self):
@@ -92,17 +92,19 @@ def moto_server(tmp_path_factory):
         stderr=log,
     )
     served = Moto(f"http://127.0.0.1:{port}")
-    deadline = time.monotonic() + START_TIMEOUT
-    while True:
+
+    def answers() -> bool:
+        assert process.poll() is None, "moto does not start"
         try:
             served.post("/moto-api/reset")
-            break
+            return True
         except OSError:
-            assert process.poll() is None and time.monotonic() < deadline, "moto does not start"
-            time.sleep(0.05)
+            return False
+
+    until("moto answers", answers)
     yield served
     process.terminate()
-    process.wait(START_TIMEOUT)
+    process.wait(WAIT_LIMIT)
 
 
 @pytest.fixture

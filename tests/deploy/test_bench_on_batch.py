@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +16,9 @@ import pytest
 from conftest import REGION, policy
 from serving import CLEAN, TARGET
 from test_policies import BATCH, VALUES, actions
+from waiting import WAIT_LIMIT, until
 
 PROGRAM = TARGET / "debug" / "firstbyte"
-TIMEOUT = 60
 
 
 class Instance:
@@ -41,7 +40,7 @@ class Instance:
         env = CLEAN | credentials(self.moto.url) | {"PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
         self.job = subprocess.Popen(["/bin/sh", "-ec", job["parameters"]["command"]], env=env)
         if not self.detached:
-            self.job.wait(TIMEOUT)
+            self.job.wait(WAIT_LIMIT)
 
     def pass_on(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("content-length", 0)))
@@ -49,7 +48,7 @@ class Instance:
         self.calls.append((action, sent))
         call = urllib.request.Request(self.moto.url + request.path, body, dict(request.headers), method="POST")
         try:
-            with urllib.request.urlopen(call, timeout=TIMEOUT) as answer:
+            with urllib.request.urlopen(call, timeout=WAIT_LIMIT) as answer:
                 status, said = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, said = error.code, error.read()
@@ -128,7 +127,7 @@ def bench(url: str, s3: str, *words, place: str = "q:d", env: dict | None = None
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:
-    _, said = process.communicate(timeout=TIMEOUT)
+    _, said = process.communicate(timeout=WAIT_LIMIT)
     return process.returncode, said
 
 
@@ -188,12 +187,11 @@ def test_an_ended_job_delivers_what_it_has_measured(instance, tmp_path):
     done = tmp_path / "done"
     command = ["--", "sh", "-c", f"sleep 0.05; echo >>{done}; cat {{target}}"]
     process = bench(instance.url, instance.moto.url, *words, *command)
-    while not done.exists() or done.stat().st_size < 5:
-        time.sleep(0.05)
+    until("five runs", lambda: done.exists() and done.stat().st_size >= 5)
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 130 and "what the job has measured comes to s3://results/bench/" in said, said
-    assert instance.job.wait(TIMEOUT) != 0
+    assert instance.job.wait(WAIT_LIMIT) != 0
     place = said.split("comes to s3://results/")[1].split(" ")[0]
     body = instance.moto.client("s3").get_object(Bucket="results", Key=place)["Body"].read().decode()
     runs = [record for line in body.splitlines() if (record := json.loads(line))["record"] == "run"]
@@ -228,7 +226,7 @@ def test_bad_input_gets_a_line(prepared, words, code, line):
     rest = [word for word in words if word not in given and word not in given.values()]
     env = CLEAN | credentials(prepared.url)
     command = [PROGRAM, "bench", "run", *rest, *(word for pair in given.items() for word in pair)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_LIMIT)
     assert done.returncode == code and line in done.stderr and "panicked" not in done.stderr, done.stderr
 
 

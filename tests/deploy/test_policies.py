@@ -15,6 +15,7 @@ import subprocess
 import pytest
 from conftest import DEPLOY, REGION, ROOT, policy
 from serving import CLEAN, TARGET
+from waiting import WAIT_LIMIT
 
 SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
 PAGE = ROOT / "docs" / "deploy.md"
@@ -161,7 +162,7 @@ class User:
 
     def run(self, *words) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [TARGET / "debug" / "firstbyte", *map(str, words)], env=self.env, capture_output=True, text=True, timeout=60
+            [TARGET / "debug" / "firstbyte", *map(str, words)], env=self.env, capture_output=True, text=True, timeout=WAIT_LIMIT
         )
 
 

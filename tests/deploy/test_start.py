@@ -7,6 +7,7 @@ with stand-ins for dnf and aws. Whether an instance starts so was not tried on A
 import email
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from conftest import DEPLOY, render
 from serving import CLEAN, TARGET
+from waiting import WAIT_LIMIT
 
 TEMPLATE = DEPLOY / "terraform" / "s3" / "start.mime.tftpl"
 FILE = re.compile(r"^cat >(\S+) <<'(\w+)'\n(.*?)^\2$", re.MULTILINE | re.DOTALL)
@@ -38,7 +40,7 @@ def machine(tmp_path):
     (tmp_path / "opt").mkdir()
     (tmp_path / "bin").mkdir()
     (tmp_path / "mnt").mkdir()
-    for name, text in {"dnf": "exit 0", "aws": f'cp {TARGET}/debug/firstbyte "$7"'}.items():
+    for name, text in {"dnf": "exit 0", "aws": f'cp {shlex.quote(str(TARGET))}/debug/firstbyte "$7"'}.items():
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
@@ -58,7 +60,7 @@ def start(machine: Path, *words: str, then: str = "true", job: str = "cat mnt/na
         env=CLEAN | {"PATH": f"{machine}/bin:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_LIMIT,
     )
 
 
@@ -84,27 +86,32 @@ def test_the_parts_are_what_cloud_init_runs(tmp_path):
     assert all(name.startswith(("/opt/firstbyte/", "/etc/systemd/system/")) for name, _, _ in FILE.findall(shell))
 
 
+@pytest.mark.needs_root
 def test_a_job_runs_where_the_mount_is_right(machine):
     done = start(machine, "tmpfs", tmpfs(machine), "name")
     assert (done.returncode, done.stdout) == (0, "content\n"), done.stderr
 
 
+@pytest.mark.needs_root
 def test_a_job_fails_where_nothing_is_mounted(machine):
     done = start(machine, "lustre", "true")
     assert done.returncode == 1 and done.stdout == ""
     assert "lustre" in done.stderr and f"{machine}/mnt" in done.stderr, done.stderr
 
 
+@pytest.mark.needs_root
 def test_a_job_fails_where_the_mount_failed(machine):
     done = start(machine, "tmpfs", "false")
     assert done.returncode == 1 and f"cannot mount data on {machine}/mnt" in done.stderr
 
 
+@pytest.mark.needs_root
 def test_a_job_fails_where_the_file_system_is_empty(machine):
     done = start(machine, "tmpfs", tmpfs(machine), "other")
     assert done.returncode == 1 and "is mounted, but has no other" in done.stderr
 
 
+@pytest.mark.needs_root
 def test_an_instance_fills_the_file_system(machine):
     (machine / "source").mkdir()
     (machine / "source" / "name").write_text("filled\n")
@@ -115,6 +122,7 @@ def test_an_instance_fills_the_file_system(machine):
     assert done.returncode == 1 and "cannot fill" in done.stderr
 
 
+@pytest.mark.needs_root
 def test_a_job_fails_where_a_disk_was_mounted_over_the_data(machine):
     """The published fault: jobs saw the empty directory of an instance-store disk."""
     done = start(machine, "tmpfs", tmpfs(machine), then=f"mount -t ramfs disk {machine}/mnt")
@@ -122,10 +130,12 @@ def test_a_job_fails_where_a_disk_was_mounted_over_the_data(machine):
     assert "ramfs" in done.stderr, done.stderr
 
 
+@pytest.mark.needs_root
 def test_a_job_of_the_next_boot_does_not_see_the_old_line(machine):
     (machine / "opt" / "refused").write_text("firstbyte: of the last boot\n")
     assert start(machine, "tmpfs", tmpfs(machine)).returncode == 0
 
 
+@pytest.mark.needs_root
 def test_the_code_of_a_job_is_its_own(machine):
     assert start(machine, "tmpfs", tmpfs(machine), job="exit 7").returncode == 7

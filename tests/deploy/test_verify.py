@@ -7,21 +7,21 @@ provision.py runs with Terraform itself, on a stack that needs no provider.
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cloud import STACKS, Cloud
 from conftest import DEPLOY, terraform
 from serving import CLEAN, TARGET
+from waiting import WAIT_LIMIT, until
 
 KIT = DEPLOY / "verify" / "verify.py"
 PROVISION = DEPLOY / "verify" / "provision.py"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
-TIMEOUT = 60
 
 # firstbyte: notes each call, writes results, and at the call KILL_AT sends KILL_WITH to its caller.
 STAND_IN = r"""#!/bin/sh
@@ -56,7 +56,7 @@ class Kit:
         zips = ["function-x86_64.zip", "api-x86_64.zip", "layer-x86_64.zip", "handlers.zip"]
         for name in [*zips, "firstbyte-0.1.0-linux-x86_64"]:
             (folder / "dist" / name).touch()
-        provisioner = f"{sys.executable} -S -E {Path(__file__).parent / 'provisioner.py'} {socket}"
+        provisioner = shlex.join([sys.executable, "-S", "-E", str(Path(__file__).parent / "provisioner.py"), str(socket)])
         self.common = ["--runs", folder / "runs", "--settle", "0", "--pause", "0", "--provisioner", provisioner]
 
     def start(self, verb: str, *words, **env) -> subprocess.Popen:
@@ -93,7 +93,7 @@ class Kit:
 
 
 def ended(process: subprocess.Popen, text: str | None = None) -> tuple[int, str]:
-    said, _ = process.communicate(text, timeout=TIMEOUT)
+    said, _ = process.communicate(text, timeout=WAIT_LIMIT)
     return process.returncode, said
 
 
@@ -246,10 +246,7 @@ def test_the_cost_is_shown_with_its_sources(kit):
 
 def test_one_program_works_on_a_run(kit):
     process = kit.begin("busy", "--yes", KILL_AT="5", KILL_WITH="0")
-    deadline = time.monotonic() + TIMEOUT
-    while not (kit.calls.exists() and len(kit.calls.read_text().splitlines()) == 5):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until("five calls", lambda: kit.calls.exists() and len(kit.calls.read_text().splitlines()) == 5)
     code, said = kit.destroy("busy")
     assert code == 1 and "still active" in said
     process.send_signal(signal.SIGTERM)
@@ -336,10 +333,7 @@ def test_terraform_makes_and_destroys_a_stack(stack):
 def test_an_interrupted_terraform_notes_what_it_made(stack, number):
     variables(stack, wait=2)
     process = provision(stack, "apply", "s1")
-    deadline = time.monotonic() + TIMEOUT
-    while not (stack / "two").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until("the second resource", (stack / "two").exists)
     process.send_signal(number)
     code, said = ended(process)
     assert code != 0 and "Interrupt" in said, said

@@ -1,6 +1,7 @@
 """The world of the examples, made once. `--long` runs those that take minutes, and nothing else."""
 
 import pytest
+from privileges import pytest_collection_modifyitems  # noqa: F401
 from world import World
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from blocks import Block, blocks
 
 # Why a block may not run. A new reason needs an argument as good as these.
@@ -27,6 +28,7 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("block", [block for block in SHELL if block.info == info], ids=str)
 
 
+@pytest.mark.needs_root
 def test_the_block_runs(block: Block, world):
     done = world.run(block.text)
     assert done.returncode == 0, f"{block}: exit code {done.returncode}\n{done.stdout[-4000:]}"
@@ -47,6 +49,7 @@ def test_no_command_hides_in_a_block_of_another_language():
     assert not hidden
 
 
+@pytest.mark.needs_root
 def test_a_block_that_fails_is_seen(world):
     assert world.run("firstbyte cp s3://bucket/missing .").returncode == 1
     assert world.run("firstbyte cat s3://bucket/missing | head -c 1").returncode == 1

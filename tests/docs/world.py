@@ -16,12 +16,12 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import boto3
 from botocore.config import Config
 from serving import CLEAN, PROGRAM, ROOT
+from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, until
 
 KEY = "minioadmin"
 MINIO = "http://127.0.0.1:9000"
@@ -30,8 +30,6 @@ AZURE = "127.0.0.1:10000"
 # Not a port that a document names.
 WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
 SSHD = "127.0.0.1:8022"
-START_TIMEOUT = 30
-SCRIPT_TIMEOUT = 120
 CLONE_NEWNET = 0x40000000
 # Top-level directories of the examples lie below the world's own, and hosts are this machine.
 PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data|backup)(?:[/\s'\"]|$))")
@@ -109,14 +107,13 @@ def separate_network() -> None:
 def wait_for(address: str, process: subprocess.Popen) -> None:
     """Returns when a server takes connections."""
     host, port = address.split(":")
-    deadline = time.monotonic() + START_TIMEOUT
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-            return
-        except OSError:
-            assert process.poll() is None and time.monotonic() < deadline, f"{process.args}: does not start"
-            time.sleep(0.02)
+
+    def accepts() -> bool:
+        assert process.poll() is None, f"{process.args}: does not start"
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    until(f"{process.args} listens", accepts)
 
 
 class World:
@@ -294,7 +291,7 @@ class World:
                 start_new_session=True,
             )
             try:
-                process.wait(SCRIPT_TIMEOUT)
+                process.wait(CLIENT_TIMEOUT)
             except subprocess.TimeoutExpired:
                 pass
             self.clear_up(process.pid)
@@ -317,7 +314,7 @@ class World:
         """Ends the servers."""
         for server in self.servers:
             server.terminate()
-            server.wait(START_TIMEOUT)
+            server.wait(WAIT_LIMIT)
 
 
 def waiting(line: str) -> str:

@@ -24,6 +24,7 @@ from firstbyte.filesystem import FirstbyteFileSystem
 # Last, since a file there and one here have the same name.
 sys.path.append(str(ROOT / "tests" / "soak"))
 from servers import KEY, SECRET, Servers  # noqa: E402
+from waiting import WAIT_LIMIT
 
 # More than two of the buffers a directory is read by, so that a thread reads on.
 MANY = 20_000
@@ -226,6 +227,6 @@ def interrupted():
             while not begun():
                 assert process.poll() is None
             os.kill(process.pid, signal.SIGINT)
-            assert process.communicate(timeout=60)[0] == "interrupted\n"
+            assert process.communicate(timeout=WAIT_LIMIT)[0] == "interrupted\n"
 
     return run

@@ -3,10 +3,10 @@
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 from serving import AWS, CLEAN, serving
+from waiting import WAIT_LIMIT, until
 
 import firstbyte
 
@@ -50,7 +50,7 @@ def test_what_was_read_is_kept_for_the_next_process(tmp_path):
             [sys.executable, "-c", program, "alone"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert second.stdout.readline() == "3000001\n"
-    assert second.communicate("\n", timeout=60)[0].strip() == CONTENT[2_000_000:2_000_010].hex()
+    assert second.communicate("\n", timeout=WAIT_LIMIT)[0].strip() == CONTENT[2_000_000:2_000_010].hex()
 
 
 def test_an_object_is_here_released_and_here_again(place, cache):
@@ -69,10 +69,12 @@ def test_an_object_is_here_released_and_here_again(place, cache):
     assert released["objects"] == 1 and released["bytes"] >= len(CONTENT)
     # A thread that has just ended a read may still hold the file. Its name then remains, without
     # a block.
-    until = time.monotonic() + 10
-    while states(cache=cache) == {location: "released"} and time.monotonic() < until:
+
+    def gone() -> bool:
         firstbyte.release(location, cache=cache)
-    assert states(cache=cache) == {}
+        return states(cache=cache) == {}
+
+    until("its name is gone", gone)
     assert firstbyte.hydrate(location, cache=cache)["resumed_bytes"] == 0
 
 

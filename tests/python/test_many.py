@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from waiting import until
 
 import firstbyte
 
@@ -124,8 +125,9 @@ def counting(held=False):
         server.server_close()
 
 
-def settled(server) -> int:
-    """How many requests were made, once there are no more."""
+def settled(server, expected: int = 1) -> int:
+    """How many requests were made, once there are as many as expected and no more come."""
+    until("requests", lambda: len(server.asked) >= expected)
     before = -1
     while before != len(server.asked):
         before = len(server.asked)
@@ -136,7 +138,7 @@ def settled(server) -> int:
 def test_each_object_is_one_request_and_they_run_in_parallel():
     with counting(held=True) as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(100)], concurrency=16)
-        assert settled(server) == 16
+        assert settled(server, 16) == 16
         server.go.set()
         assert [sample[0] for sample in reading] == list(range(100))
         assert sorted(server.asked) == list(range(100))
@@ -148,7 +150,7 @@ def test_what_is_read_ahead_stays_below_the_memory_ceiling():
         first = next(reading)
         # 1 MiB is assumed until the first answer, so all of the 32 MiB is used: some 330 objects
         # would fit, and there are 200.
-        assert settled(server) == 200
+        assert settled(server, 200) == 200
         del reading
     with counting() as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(200)], concurrency=8, memory=2 << 20)
@@ -169,12 +171,12 @@ def test_a_body_that_breaks_off_is_read_again_whole():
 def test_an_iterator_that_is_dropped_ends_its_requests():
     with counting(held=True) as server:
         reading = firstbyte.iter_many([f"{server.url}/{n}" for n in range(100)], concurrency=4)
-        assert settled(server) == 4
+        assert settled(server, 4) == 4
         reading.close()
         assert list(reading) == []
         del reading
         server.go.set()
-        assert settled(server) == 4
+        assert settled(server, 4) == 4
 
 
 def child(number):

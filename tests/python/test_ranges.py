@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
+from waiting import WAIT_LIMIT, until
 from web import Web
 
 import firstbyte
@@ -182,7 +182,7 @@ def test_the_interpreter_exits_with_reads_under_way(data, how):
         f"{how}\n"
     )
     for _ in range(5):
-        done = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", program], timeout=WAIT_LIMIT, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -237,10 +237,11 @@ def test_parquet_columns_are_requested_before_they_are_read(parquet):
         web.taken()
         file.read_at(chunks[0].data_page_offset, chunks[0].total_compressed_size)
         # The four that follow, and no more until one of them is read.
-        wanted, deadline = [chunk.data_page_offset // BLOCK for chunk in chunks[1:5]], time.monotonic() + 30
-        while not all(any(start <= block * BLOCK < end for start, end in web.ranges) for block in wanted):
-            assert time.monotonic() < deadline, web.ranges
-            time.sleep(0.01)
+        wanted = [chunk.data_page_offset // BLOCK for chunk in chunks[1:5]]
+        until(
+            "four chunks are requested",
+            lambda: all(any(start <= block * BLOCK < end for start, end in web.ranges) for block in wanted),
+        )
         assert max(end for _, end in web.ranges) < chunks[5].data_page_offset
 
 

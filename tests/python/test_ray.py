@@ -8,6 +8,7 @@ import time
 
 import pytest
 from serving import PROGRAM, fetched, serving
+from waiting import until
 
 import firstbyte
 
@@ -56,9 +57,8 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
 
     def lose_a_node() -> None:
         """In the midst of its shard, which starts again on another node."""
-        until = time.monotonic() + 60 + OBJECTS / 500
-        while len(list(to.glob("object-*"))) < max(5 * NODES, OBJECTS // 20) and time.monotonic() < until:
-            time.sleep(0.02)
+        wanted = max(5 * NODES, OBJECTS // 20)
+        until("objects", lambda: len(list(to.glob("object-*"))) >= wanted, 15 + OBJECTS / 500)
         running.remove_node(nodes.pop(), allow_graceful=False)
 
     with serving(tmp_path / "served", "--access-log", log=log) as own:

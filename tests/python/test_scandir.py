@@ -10,6 +10,7 @@ import sys
 import warnings
 
 import pytest
+from waiting import WAIT_LIMIT
 
 import firstbyte
 
@@ -238,5 +239,5 @@ def test_python_can_end_while_a_directory_is_being_read(many):
     import subprocess
 
     program = f"import firstbyte; entries = firstbyte.scandir({str(many)!r}); [next(entries) for _ in range(9000)]"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use firstbyte_link::{Faults, Link, LinkConfig};
-use firstbyte_testkit::{Reply, Scripted, bytes};
+use firstbyte_testkit::{Reply, Scripted, bytes, lacks_root, until};
 use support::disk::SmallDisk;
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
 use support::servers::S3;
-use support::{Ran, World, names_below, until};
+use support::{Ran, World, names_below};
 
 /// Copies from `source` over an existing file, which has to stay as it was.
 #[track_caller]
@@ -202,6 +202,9 @@ fn an_object_overwritten_during_the_read_is_an_error_that_names_both_versions() 
 
 #[test]
 fn a_full_destination_keeps_its_old_content() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     world.write("big", &bytes(5, 8 << 20));
     let disk = SmallDisk::new("size=4m");
@@ -213,6 +216,9 @@ fn a_full_destination_keeps_its_old_content() {
 
 #[test]
 fn a_read_only_destination_is_named() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     world.write("some", b"content");
     let disk = SmallDisk::new("ro");

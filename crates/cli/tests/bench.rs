@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use firstbyte_advise::result::{Outcome, Results, Run};
-use firstbyte_testkit::BUCKET;
+use firstbyte_testkit::{BUCKET, until};
 use rustix::process::{Pid, Signal, kill_process};
 use support::servers::S3;
-use support::{Ran, World, until};
+use support::{Ran, World};
 
 const SLEEPERS: &str = r#"
 [[case]]

@@ -9,10 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use firstbyte_bench::data::{self, FileSizes, Spread};
 use firstbyte_bench::job::{Error, Job, Metrics, Watch, run};
-use firstbyte_testkit::{BUCKET, scratch, set_credentials};
+use firstbyte_testkit::{BUCKET, scratch, set_credentials, until};
 use serde_json::{Value, json};
 use support::servers::S3;
-use support::until;
 
 const SIZE: u64 = (2 << 20) + 99;
 const FILES: u64 = 12;

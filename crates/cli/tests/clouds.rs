@@ -90,7 +90,7 @@ impl<S> Cloud<S> {
     fn trees_go_there_and_come_back(&self) {
         plant(&self.world);
         // Stores date objects in whole seconds: the files are to be older than the objects.
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        self.world.age("tree");
         let tree = self.at("tree");
         self.assert_synced("tree", &tree, 4, 0);
         self.assert_synced("tree", &tree, 0, 4);

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::Results;
 use firstbyte_advise::statistics::contenders;
+use firstbyte_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -146,11 +146,8 @@ fn an_interrupted_demo_ends_its_children_and_removes_its_files() {
         let run = |name: &String| name.starts_with("out-");
         stage.is_some_and(|stage| names(&scratch.path().join(stage)).iter().any(run))
     };
-    let patience = Instant::now() + Duration::from_secs(120);
-    while !begun() {
-        assert!(Instant::now() < patience && child.try_wait().unwrap().is_none(), "no copy began");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("a copy begins", || begun() || child.try_wait().unwrap().is_some());
+    assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));

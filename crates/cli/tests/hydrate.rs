@@ -6,10 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use firstbyte_link::{Link, LinkConfig, Rate};
-use firstbyte_testkit::{BUCKET, bytes};
+use firstbyte_testkit::{BUCKET, bytes, until};
 use serde_json::Value;
 use support::servers::S3;
-use support::{Ran, World, until};
+use support::{Ran, World};
 
 const MIB: u64 = 1 << 20;
 

@@ -5,11 +5,11 @@
 
 use crate::support;
 
-use firstbyte_testkit::{bytes, count, write_file};
+use firstbyte_testkit::{bytes, count, until, write_file};
 use firstbyte_transfer::Plan;
+use support::World;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
-use support::{World, until};
 
 const LENGTH: u64 = 96 << 20;
 /// What the sockets of a download may hold behind the chunk under way, since a request spans

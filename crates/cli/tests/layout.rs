@@ -5,7 +5,6 @@ use crate::support;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use support::{Ran, World};
@@ -208,18 +207,7 @@ fn what_may_not_be_read_is_named_and_the_rest_is_checked() {
     world.run(&["layout", "shard", "data", "--levels", "1", "--width", "1"]).ok();
     let closed = world.path("data/7");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
-    let mut command = world.command(&["--json", "layout", "check", "data"]);
-    if rustix::process::geteuid().is_root() {
-        // Nothing is closed to root. What is this test's own is made passable for other users,
-        // and nothing above it.
-        let own = world.path("..").canonicalize().unwrap();
-        let data = world.path("data").canonicalize().unwrap();
-        for path in data.ancestors().take_while(|path| path.starts_with(&own)) {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        command.uid(65_534).gid(65_534);
-    }
-    let ran = Ran::from(command.output().unwrap());
+    let ran = Ran::from(world.unprivileged(&["--json", "layout", "check", "data"]).output().unwrap());
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert_eq!(ran.stderr, "firstbyte: data/7: Permission denied (os error 13)\n");
     let receipt = ran.receipt();

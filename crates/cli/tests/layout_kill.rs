@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstbyte_layout::{Hash, Layout, Leaf, Scheme};
-use firstbyte_testkit::{bytes_at, count};
+use firstbyte_testkit::{bytes_at, count, until};
 use support::World;
 
 const WRITERS: u64 = 4;
@@ -67,12 +67,12 @@ impl Field {
 
     /// The layout, as soon as there is one.
     fn open(&self) -> Layout {
-        loop {
-            match Layout::open(&self.root) {
-                Ok(layout) => return layout,
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
+        let mut layout = None;
+        until("a layout", || {
+            layout = Layout::open(&self.root).ok();
+            layout.is_some()
+        });
+        layout.unwrap()
     }
 
     /// Replaces, removes and creates files of its own, each looked at again; what there is of them

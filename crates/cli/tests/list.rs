@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 
 use support::servers::S3;
 use support::{Ran, World};
@@ -50,10 +50,12 @@ fn a_line_has_no_standard_input_and_its_secrets_are_not_repeated() {
 #[test]
 fn a_list_is_stopped_with_its_lines() {
     let world = World::new();
-    let child = world.spawn(&["run", "-"]);
+    let mut child = world.spawn(&["run", "-"]);
     let mut input = child.stdin.as_ref().unwrap();
     input.write_all(b"link --to 127.0.0.1:1\n").unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Where the link listens: the line runs.
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());

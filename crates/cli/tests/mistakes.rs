@@ -5,7 +5,7 @@ use crate::support;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Reply, Scripted, until};
 use support::servers::S3;
 use support::{Ran, World};
 
@@ -177,8 +177,9 @@ fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
     let mut child = world.spawn(&["cp", "-", "out"]);
     // Open until the end: at the end of its input it would be done.
-    let _input = child.stdin.take();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&[7; 9 << 20]).unwrap();
+    until("it writes", || !world.names().is_empty());
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());

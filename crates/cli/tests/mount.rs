@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes};
+use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, lacks_root, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::place::Place;
 use support::servers::S3;
-use support::{Ran, World, until};
+use support::{Ran, World};
 
 fn pid(receipt: &Value) -> Pid {
     Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap()
@@ -188,6 +188,9 @@ fn mount_without(place: &Place, line: &str) -> Ran {
 
 #[test]
 fn without_the_device_or_the_privilege_it_says_what_to_do() {
+    if lacks_root() {
+        return;
+    }
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");
     // Another /dev, in a mount name space of its own, with no more than this test needs.
@@ -216,6 +219,9 @@ fn counters_are_served_at_the_given_address() {
 }
 #[test]
 fn a_user_without_privileges_mounts_by_fusermount3() {
+    if lacks_root() {
+        return;
+    }
     let place = Place::new(World::new());
     let content = bytes(4, 500_000);
     place.world.write("src/x", &content);

@@ -5,14 +5,12 @@ use crate::support;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use firstbyte_testkit::{ends_within, wait_limit};
 use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
-
-/// Far longer than any of these runs takes, on a loaded machine too.
-const HANGS: Duration = Duration::from_secs(30);
 
 /// Runs to the end with these streams; one that hangs is killed, and fails the test.
 #[track_caller]
@@ -29,18 +27,8 @@ fn run(world: &World, args: &[&str], stdout: Stream, stderr: Stream) -> Ran {
     };
     let printed = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
     let said = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if began.elapsed() > HANGS {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("{args:?} with stdout {stdout:?} and stderr {stderr:?} hangs");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let status = ends_within(Duration::from_secs(10), &mut child)
+        .unwrap_or_else(|| panic!("{args:?} with stdout {stdout:?} and stderr {stderr:?} hangs"));
     let stderr = String::from_utf8(said.join().unwrap()).unwrap();
     Ran { code: status.code(), stdout: printed.join().unwrap(), stderr }
 }
@@ -150,7 +138,7 @@ fn a_server_whose_log_is_not_read_answers_on() {
     let address = url.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
     let answered = (0..50).filter(|_| {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(HANGS)).unwrap();
+        stream.set_read_timeout(Some(wait_limit())).unwrap();
         stream.write_all(b"GET /tree/1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).is_ok() && answer.ends_with(b"abc")

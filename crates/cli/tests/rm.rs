@@ -157,11 +157,9 @@ fn a_terminal_is_asked_before_many_names_go() {
     for number in 0..100 {
         world.write(&format!("many/{number}"), b"x");
     }
-    let line = format!("{} rm -r many", env!("CARGO_BIN_EXE_firstbyte"));
     let answered = |answer: &str| {
-        let mut script = Command::new("sh");
-        let shown = format!("echo {answer} | script -qec '{line}' /dev/null");
-        script.args(["-c", &shown]).current_dir(world.path(".")).output().unwrap()
+        let shown = format!("echo {answer} | script -qec '\"$PROGRAM\" rm -r many' /dev/null");
+        support::shell("sh").args(["-c", &shown]).current_dir(world.path(".")).output().unwrap()
     };
     let refused = answered("n");
     let said = String::from_utf8_lossy(&refused.stdout);

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
-use firstbyte_testkit::{Reply, Scripted, bytes};
+use firstbyte_testkit::{Reply, Scripted, bytes, until};
+use support::World;
 use support::place::Place;
 use support::servers::S3;
-use support::{World, until};
 
 const PASSWORD: &str = "hunter2hunter2";
 const SIGNATURE: &str = "5ec4e75ec4e75ec4e75ec4e7";

@@ -3,9 +3,8 @@
 use crate::support;
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY, bytes};
+use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY, bytes, until};
 use support::World;
 use support::place::Place;
 use support::servers::S3;
@@ -123,16 +122,10 @@ fn the_access_log_shows_no_signature() {
     stream.write_all(request.as_bytes()).unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap();
     // Lines are written behind their answers, each by the thread of its connection.
-    let begun = Instant::now();
-    let log = loop {
-        let log = String::from_utf8(keys.read("log")).unwrap();
-        let complete = log.contains("X-Amz-Signature=") && log.contains(&format!(" {ACCESS_KEY} "));
-        if complete || begun.elapsed() > Duration::from_secs(30) {
-            break log;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(log.contains(&format!(" {ACCESS_KEY} ")) && log.contains("X-Amz-Signature=..."), "{log}");
+    let log = || String::from_utf8(keys.read("log")).unwrap();
+    until("both lines", || log().contains("X-Amz-Signature=") && log().contains(&format!(" {ACCESS_KEY} ")));
+    let log = log();
+    assert!(log.contains("X-Amz-Signature=..."), "{log}");
     assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
     // Nor can a client put words into it: there is no such key, and a line is a request.
     assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");

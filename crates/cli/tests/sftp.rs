@@ -7,9 +7,9 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firstbyte_testkit::{Client, Sshd, bytes, free_port, scratch};
+use firstbyte_testkit::{Client, Sshd, bytes, free_port, scratch, until};
 use support::place::Place;
 use support::servers::S3;
 use support::{World, names_below};
@@ -47,19 +47,14 @@ impl Host {
         let connects = |pid: String| {
             fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.starts_with(ssh.as_bytes()))
         };
-        let began = Instant::now();
-        while fs::read_dir("/proc")
-            .unwrap()
-            .any(|it| connects(it.unwrap().file_name().to_string_lossy().into_owned()))
-        {
-            assert!(began.elapsed() < Duration::from_secs(30), "an ssh outlives its session");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let processes = || fs::read_dir("/proc").unwrap().map(|it| it.unwrap().file_name());
+        until("no ssh outlives its session", || {
+            !processes().any(|it| connects(it.to_string_lossy().into_owned()))
+        });
     }
 
     /// Waits until an unfinished copy in a directory has some bytes.
     fn wait_for_partial(directory: &std::path::Path) {
-        let began = Instant::now();
         let has_bytes = || {
             let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
             let partial = |name: OsString| name.as_bytes().ends_with(b".firstbyte-part");
@@ -67,14 +62,7 @@ impl Host {
                 .into_iter()
                 .any(|it| partial(it.file_name()) && it.metadata().is_ok_and(|it| it.len() > 0))
         };
-        while !has_bytes() {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "no unfinished copy in {}",
-                directory.display()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until(&format!("an unfinished copy in {}", directory.display()), has_bytes);
     }
 }
 

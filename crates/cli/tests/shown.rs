@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 use support::{Ran, World};
@@ -33,8 +33,8 @@ fn plant(world: &World) {
 
 /// Runs it with a terminal for all its streams.
 fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
-    let line = format!("{} {}", env!("CARGO_BIN_EXE_firstbyte"), arguments.join(" "));
-    let mut command = Command::new("script");
+    let line = format!("\"$PROGRAM\" {}", arguments.join(" "));
+    let mut command = support::shell("script");
     command.args(["-qec", &line, "/dev/null"]).current_dir(world.path("")).stdin(Stdio::null());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -124,8 +124,8 @@ fn rows_that_cannot_be_written_are_a_failure() {
     let world = World::new();
     world.write("tree/file", b"content");
     for arguments in ["ls tree", "ls --format parquet tree", "du tree", "cat tree/file", "cp tree/file -"] {
-        let line = format!("exec {} {arguments} >&-", env!("CARGO_BIN_EXE_firstbyte"));
-        let output = Command::new("sh").args(["-c", &line]).current_dir(world.path("")).output().unwrap();
+        let line = format!("exec \"$PROGRAM\" {arguments} >&-");
+        let output = support::shell("sh").args(["-c", &line]).current_dir(world.path("")).output().unwrap();
         Ran::from(output).fails(1, &["standard output", "closed"]);
     }
 }

@@ -11,19 +11,18 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::count;
+use firstbyte_testkit::{count, ends_within, holds_within, patience, until};
 use rustix::process::{Pid, Signal, kill_process};
 use support::World;
 use support::place::Place;
 use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 
-/// What is promised.
+/// The promised time from a signal or the deadline to the end, on an idle machine.
 const PROMISE: Duration = Duration::from_secs(2);
-/// What a loaded machine may add: processes start and threads run late.
-const MARGIN: Duration = Duration::from_secs(4);
-/// Until a run is ended: it is in the middle by then.
-const MEANWHILE: Duration = Duration::from_millis(700);
+/// From the last visible sign of a run to its end by a signal: what follows the sign, such as the
+/// read of an answer, shows nowhere else. An earlier signal is no less to be obeyed.
+const MEANWHILE: Duration = Duration::from_millis(100);
 /// Cases under way at once: they mostly wait.
 const AT_ONCE: usize = 12;
 
@@ -140,20 +139,6 @@ fn world(server: &Troubled) -> World {
     world
 }
 
-/// Waits for the end, `most` at the longest; the child is killed where it comes later.
-fn ended(child: &mut Child, most: Duration) -> Option<std::process::ExitStatus> {
-    let began = Instant::now();
-    while began.elapsed() < most {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    None
-}
-
 fn signal(child: &Child, signal: Signal) {
     // It is not waited for yet, so its id is its own.
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -177,11 +162,13 @@ fn run(case: &Case<'_>) -> Result<(), String> {
         .map(|mut pipe| std::thread::spawn(move || std::io::copy(&mut pipe, &mut std::io::sink())));
     let said = child.stderr.take().map(|pipe| std::thread::spawn(move || std::io::read_to_string(pipe)));
     let status = match case.ending {
-        Ending::Deadline => ended(&mut child, Duration::from_secs(1) + PROMISE + MARGIN),
+        Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISE, &mut child),
         ending => {
+            // A verb that asks for nothing, or whose connection is not accepted, gets some time.
+            holds_within(MEANWHILE, || server.requests() > 0);
             std::thread::sleep(MEANWHILE);
             signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });
-            ended(&mut child, PROMISE + MARGIN)
+            ends_within(PROMISE, &mut child)
         }
     };
     drop(server);
@@ -254,10 +241,11 @@ fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does(
 #[track_caller]
 fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     let mut child = world.spawn(args);
+    support::wait_for_handlers(&child);
     std::thread::sleep(MEANWHILE);
     assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
     signal(&child, with);
-    ended(&mut child, PROMISE + MARGIN).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
+    ends_within(PROMISE, &mut child).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
 }
 
 #[test]
@@ -274,9 +262,10 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
             let world = &place.world;
             scope.spawn(move || {
                 let mut child = world.spawn(args);
+                support::wait_for_handlers(&child);
                 std::thread::sleep(MEANWHILE);
                 signal(&child, with);
-                ended(&mut child, PROMISE + MARGIN).is_none().then(|| format!("{}: {with:?}", args.join(" ")))
+                ends_within(PROMISE, &mut child).is_none().then(|| format!("{}: {with:?}", args.join(" ")))
             })
         };
         let both = [Signal::INT, Signal::TERM];
@@ -295,9 +284,7 @@ fn wait_until_stopped(process: Pid) {
         let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
         stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
     };
-    while !std::fs::read_dir(&tasks).unwrap().all(stopped) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("all threads stop", || std::fs::read_dir(&tasks).unwrap().all(stopped));
 }
 
 /// Ids of the processes whose command lines name `place`.
@@ -311,11 +298,8 @@ fn processes_of(place: &Path) -> Vec<u32> {
 
 /// Waits until no process names `place`: one that is being killed takes a moment.
 fn wait_until_alone(place: &Path) {
-    let until = Instant::now() + PROMISE + MARGIN;
-    while !processes_of(place).is_empty() {
-        assert!(Instant::now() < until, "alive: {:?}", processes_of(place));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let alone = holds_within(PROMISE, || processes_of(place).is_empty());
+    assert!(alone, "alive: {:?}", processes_of(place));
 }
 
 #[test]
@@ -328,9 +312,10 @@ fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount()
                     let place = Place::new(world(&server));
                     let directory = place.directory.to_str().unwrap();
                     let mut child = place.world.spawn(&["mount", "s3://b/p", directory]);
+                    holds_within(MEANWHILE, || server.requests() > 0);
                     std::thread::sleep(MEANWHILE);
                     signal(&child, with);
-                    let status = ended(&mut child, PROMISE + MARGIN);
+                    let status = ends_within(PROMISE, &mut child);
                     let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
                     // Some answer well enough to be mounted before the signal.
                     if status.success() {
@@ -355,7 +340,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
             place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
-        assert!(ended(&mut child, PROMISE + MARGIN).is_some(), "after {after} ms: still alive");
+        assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");
         assert!(!place.is_mounted(), "after {after} ms");
     }
 }
@@ -378,7 +363,7 @@ fn a_demo_ends_soon_after_a_signal_in_each_of_its_sections_and_leaves_nothing() 
             assert_ne!(read, 0, "it ended before {after}");
         }
         signal(&child, with);
-        let status = ended(&mut child, PROMISE + MARGIN);
+        let status = ends_within(PROMISE, &mut child);
         assert_eq!(status.and_then(|status| status.code()), Some(130), "{after}, {with:?}");
         wait_until_alone(&scratch);
         assert_eq!(world.names(), ["scratch/keep"], "{after}, {with:?}");
@@ -405,13 +390,11 @@ fn a_copy_into_a_pipe_without_a_reader_waits_for_one_and_can_be_ended() {
     assert_eq!(stopped(&world, &["cp", "file", "pipe"], Signal::TERM), Some(130));
     let ran = world.run(&["cp", "file", "pipe", "--deadline", "500ms"]);
     ran.fails(1, &["deadline"]);
-    let path = world.path("pipe");
-    let reader = std::thread::spawn(move || {
-        std::thread::sleep(MEANWHILE);
-        std::fs::read(path).unwrap()
-    });
-    world.run(&["cp", "file", "pipe"]).ok();
-    assert_eq!(reader.join().unwrap(), b"content");
+    let mut child = world.spawn(&["cp", "file", "pipe"]);
+    support::wait_for_handlers(&child);
+    std::thread::sleep(MEANWHILE);
+    assert_eq!(world.read("pipe"), b"content");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -466,7 +449,7 @@ fn the_deadline_is_for_the_whole_line_and_not_for_each_of_its_sources() {
     let sources = ["s3://b/p/", "s3://b/q/", "s3://b/r/", "s3://b/s/", "s3://b/t/", "s3://b/u/", "s3://b/v/"];
     let args = [&["cp", "-r", "--deadline", "1s"], &sources[..], &["out/"]].concat();
     world.run(&args).fails(1, &["deadline"]);
-    assert!(began.elapsed() < Duration::from_secs(1) + PROMISE + MARGIN);
+    assert!(began.elapsed() < patience(Duration::from_secs(1) + PROMISE));
 }
 
 #[test]
@@ -492,7 +475,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     let _client = ask(&mut child);
     std::thread::sleep(MEANWHILE);
     signal(&child, Signal::INT);
-    assert!(ended(&mut child, PROMISE + MARGIN).is_some(), "serve is still alive");
+    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
     // SIGTERM leaves a running request half a minute, and a second one does not.
     let mut child = start();
     let _client = ask(&mut child);
@@ -501,7 +484,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     std::thread::sleep(MEANWHILE);
     assert!(child.try_wait().unwrap().is_none(), "the request was not left its time");
     signal(&child, Signal::TERM);
-    assert!(ended(&mut child, PROMISE + MARGIN).is_some(), "serve is still alive");
+    assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
 }
 
 #[test]
@@ -517,7 +500,7 @@ fn a_link_ends_with_connections_that_stall() {
     std::io::Write::write_all(&mut client, b"GET /file HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     std::thread::sleep(MEANWHILE);
     signal(&child, Signal::TERM);
-    assert_eq!(ended(&mut child, PROMISE + MARGIN).and_then(|status| status.code()), Some(0));
+    assert_eq!(ends_within(PROMISE, &mut child).and_then(|status| status.code()), Some(0));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn after_a_sync_there_is_nothing_to_do_in_either_direction() {
         let world = World::with_s3(&s3);
         plant(&world);
         // Stores date objects in whole seconds: the files are to be older than the objects.
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        world.age("tree");
         assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
         assert_synced(&world, "tree", "s3://bucket/tree", 0, 4);
         assert_synced(&world, "s3://bucket/tree", "tree", 0, 4);
@@ -60,8 +60,8 @@ fn an_object_that_another_program_changed_is_copied_back_though_its_file_has_its
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
     plant(&world);
+    world.age("tree");
     assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
     world.write("other/a", &bytes(77, 10_000));
     world.run(&["cp", "other/a", "s3://bucket/tree/a"]).ok();
     let planned = world.run(&["sync", "--dry-run", "s3://bucket/tree", "tree"]).ok().stdout;

@@ -8,10 +8,10 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use firstbyte_testkit::{Certificate, Ending, Made, Reply, Scripted, TlsPeer, Unusual, bytes};
+use firstbyte_testkit::{Certificate, Ending, Made, Reply, Scripted, TlsPeer, Unusual, bytes, until};
 use rustls::version::{TLS12, TLS13};
 use support::servers::S3;
-use support::{World, names_below, until};
+use support::{World, names_below};
 
 /// A world that trusts this certificate.
 fn trusting(certificate: &Certificate) -> World {
@@ -137,12 +137,7 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let typist = std::thread::spawn(move || {
         // A line of `R` asks the client to renegotiate. Before the handshake is over it would
         // end the server, so the typist waits for the request.
-        for _ in 0..500 {
-            if heard("/x HTTP/1.1") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("the request", || heard("/x HTTP/1.1"));
         while commands.write_all(b"R\n").and_then(|()| commands.flush()).is_ok() {
             std::thread::sleep(Duration::from_millis(100));
         }

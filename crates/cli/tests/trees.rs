@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{bytes, count, write_file};
+use firstbyte_testkit::{bytes, count, until, wait_limit, write_file};
 use support::kills::slow_link;
 use support::servers::S3;
 use support::{World, names_below};
@@ -83,8 +83,8 @@ fn a_directory_swapped_for_a_link_while_sync_deletes_leads_nowhere() {
             world.write(&format!("dst/a/{number}"), b"extra");
         }
         let mut child = world.spawn(&["-q", "sync", "--delete", "src", "dst"]);
-        let started = Instant::now();
-        while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+        let (started, most) = (Instant::now(), wait_limit());
+        while child.try_wait().unwrap().is_none() && started.elapsed() < most {
             if fs::rename(&dir, &away).is_ok() && symlink("../../outside", &dir).is_ok() {
                 std::thread::sleep(Duration::from_micros(200));
                 drop(fs::remove_file(&dir));
@@ -330,13 +330,8 @@ fn an_unfinished_copy_of_a_private_file_is_private() {
     set_mode(&world.path("secret"), 0o600);
     let mut child = world.spawn(&["-q", "cp", "--limit-rate", "1MB", "secret", "out"]);
     let partial = world.path(".out.firstbyte-part");
-    let started = Instant::now();
-    let seen = loop {
-        if let Ok(found) = fs::symlink_metadata(&partial) {
-            break found.mode() & 0o7777;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "no partial file appeared");
-    };
+    until("a partial file appears", || partial.exists());
+    let seen = fs::symlink_metadata(&partial).unwrap().mode() & 0o7777;
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(seen, 0o600, "{seen:o}");

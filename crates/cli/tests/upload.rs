@@ -6,15 +6,15 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
-use firstbyte_testkit::write_file;
+use firstbyte_testkit::{ends_within, until, write_file};
+use support::World;
 use support::servers::S3;
-use support::{World, until};
 
-/// Generous: a failure that is noticed at once takes a fraction of it.
-const AT_ONCE: Duration = Duration::from_secs(15);
+/// A failure that is noticed at once takes a fraction of it, the rest of the upload longer.
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A server behind a link of so many bytes a second, and a world that reaches it.
 fn behind(rate: u64) -> (S3, Running, World) {
@@ -33,18 +33,10 @@ fn wait_for_bytes(link: &Running, bytes: u64) {
 
 /// What it says on standard error, once it has ended, soon.
 fn fails_at_once(mut child: Child) -> String {
-    let until = Instant::now() + AT_ONCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > until {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("still alive after {AT_ONCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let status = ends_within(AT_ONCE, &mut child).expect("an end at once");
     let mut message = String::new();
     child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{message}");
+    assert_eq!(status.code(), Some(1), "{message}");
     message
 }
 

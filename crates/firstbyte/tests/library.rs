@@ -7,7 +7,7 @@ use std::time::Duration;
 use firstbyte::hydrate::cache::{Pin, State};
 use firstbyte::store::ListOptions;
 use firstbyte::{Client, Copy, Depth, Error, Hydrate, Keep, Options};
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
 
 /// A few blocks and a rest.
 const LEN: usize = 700_001;
@@ -138,9 +138,6 @@ fn a_stopped_copy_leaves_no_destination() {
     assert!(!here.path().join("data").exists());
 }
 
-/// Longer than any of these takes, on a busy machine too.
-const LONG: Duration = Duration::from_secs(60);
-
 #[test]
 fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
     let (subject, _, content) = served();
@@ -152,7 +149,7 @@ fn what_is_hydrated_needs_no_server_and_what_is_released_does() {
     options.reads.reserve = 0;
     let client = Client::new(options).unwrap();
     let tree = Hydrate { depth: Depth::Tree, keep: Keep::Always, limit_rate: None };
-    let done = client.hydrate("s3://bucket/", &tree).unwrap().wait(LONG);
+    let done = client.hydrate("s3://bucket/", &tree).unwrap().wait(wait_limit());
     assert!(done.is_over && done.failed.is_empty(), "{done:?}");
     assert_eq!((done.files_done, done.bytes_here), (2, LEN as u64 + 4));
 

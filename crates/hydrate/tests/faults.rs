@@ -10,7 +10,7 @@ use firstbyte_hydrate::{BLOCK, Error, File, Hydrator, Settings};
 use firstbyte_link::{Chance, Faults, Link, LinkConfig, Running};
 use firstbyte_location::{Location, Version};
 use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Place, Reply, Scripted, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Reply, Scripted, Subject, bytes, patience, scratch, until, wait_limit};
 use tempfile::TempDir;
 
 const SEED: u64 = 9;
@@ -69,14 +69,14 @@ impl Far {
         let (send, receive) = mpsc::channel();
         let done = move |result: Result<&[u8], Error>| send.send(result.map(<[u8]>::to_vec)).unwrap();
         self.file.handle().read_then(block * BLOCK, 3 * BLOCK_LEN, Box::new(done));
-        receive.recv_timeout(Duration::from_secs(60)).expect("an answer")
+        receive.recv_timeout(wait_limit()).expect("an answer")
     }
 }
 
 #[test]
 fn cut_connections_are_retried() {
     let faults = Faults { cut: Chance::new(0.2), ..Faults::default() };
-    let far = Far::new(512, faults, Duration::from_secs(30));
+    let far = Far::new(512, faults, wait_limit());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let handle = far.file.handle();
@@ -100,7 +100,7 @@ fn cut_connections_are_retried() {
 #[test]
 fn engines_that_share_a_cache_share_the_fetching() {
     // With a round trip long enough that both fetch at the same time.
-    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), Duration::from_secs(30));
+    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let others = far.other().file(far.file.location(), far.file.version().clone());
     std::thread::scope(|scope| {
         for file in [&far.file, &others, &far.file, &others] {
@@ -123,7 +123,7 @@ fn engines_that_share_a_cache_share_the_fetching() {
 #[test]
 fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
     // With a round trip long enough that both requests are under way together.
-    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), Duration::from_secs(30));
+    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), wait_limit());
     let settings = Settings { reserve: 0, ..Settings::default() };
     let alone = Hydrator::new(far.subject.store.clone(), settings).unwrap();
     let handle = alone.file(far.file.location(), far.file.version().clone()).handle();
@@ -150,16 +150,14 @@ fn random_readers_that_want_a_block_at_once_all_get_their_bytes() {
 
 #[test]
 fn an_endpoint_that_comes_back_is_waited_for() {
-    let mut far = Far::new(64, Faults::default(), Duration::from_secs(30));
+    let mut far = Far::new(64, Faults::default(), wait_limit());
     far.read(0).unwrap();
     drop(far.link.take());
     let restarted = std::thread::scope(|scope| {
         let far = &far;
         let waiting = [scope.spawn(|| far.read(20)), scope.spawn(|| far.read_then(40).map(drop))];
         // Until the first tries have failed.
-        while far.hydrator.counters().retries < 3 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("tries that fail", || far.hydrator.counters().retries >= 3);
         let link = Link::start(far.config.clone()).unwrap();
         waiting.into_iter().for_each(|reader| reader.join().unwrap().unwrap());
         link
@@ -169,7 +167,7 @@ fn an_endpoint_that_comes_back_is_waited_for() {
 
 #[test]
 fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
-    let mut far = Far::new(64, Faults::default(), Duration::from_secs(2));
+    let mut far = Far::new(64, Faults::default(), patience(Duration::from_millis(500)));
     far.read(0).unwrap();
     drop(far.link.take());
     for error in [far.read(20).unwrap_err(), far.read_then(40).unwrap_err()] {
@@ -214,7 +212,7 @@ fn read_scripted(location: &Location, version: Version, deadline: Duration) -> R
 #[test]
 fn a_silent_request_is_repeated() {
     let (server, location, version) = scripted(1, || Reply::Silence);
-    let read = read_scripted(&location, version, Duration::from_secs(30)).unwrap();
+    let read = read_scripted(&location, version, wait_limit()).unwrap();
     assert!(read == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
     assert_eq!(server.heads().len(), 2);
 }
@@ -230,10 +228,10 @@ fn a_server_that_stays_silent_is_an_error_at_the_deadline() {
 fn a_slow_down_is_retried_later_and_a_refusal_is_not_retried() {
     let busy = || Reply::answer("503 Slow Down", &[], b"");
     let (server, location, version) = scripted(2, busy);
-    read_scripted(&location, version, Duration::from_secs(30)).unwrap();
+    read_scripted(&location, version, wait_limit()).unwrap();
     assert_eq!(server.heads().len(), 3);
     let (server, location, version) = scripted(1, || Reply::answer("403 Forbidden", &[], b""));
-    let error = read_scripted(&location, version, Duration::from_secs(30)).unwrap_err();
+    let error = read_scripted(&location, version, wait_limit()).unwrap_err();
     assert!(
         matches!(&error, Error::Store(error) if matches!(**error, firstbyte_store::Error::Denied { .. })),
         "{error}"

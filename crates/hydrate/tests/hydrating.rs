@@ -6,7 +6,7 @@ use std::time::Duration;
 use firstbyte_hydrate::cache::{Cache, Exempt, Limits, State, Stored};
 use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
 use tempfile::TempDir;
 
 const BLOCK_LEN: usize = BLOCK as usize;
@@ -26,7 +26,7 @@ fn list(wanted: Vec<Wanted>) -> WantedList {
 }
 
 fn finish(job: &firstbyte_hydrate::Job) -> Progress {
-    let progress = job.wait(Duration::from_secs(120));
+    let progress = job.wait(wait_limit());
     assert!(progress.is_over, "{progress:?}");
     progress
 }

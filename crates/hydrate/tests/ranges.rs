@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, MOST_HINTED, Settings};
 use firstbyte_location::ByteRange;
 use firstbyte_store::Error as StoreError;
-use firstbyte_testkit::{Place, Subject, bytes, count, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, count, scratch, until};
 use tempfile::TempDir;
 
 const SEED: u64 = 12;
@@ -281,11 +281,7 @@ fn a_hint_fetches_ranges_before_they_are_read() {
         let handle = setting.file.handle();
         let hinted = [ByteRange::at(150 * BLOCK, 10), ByteRange::at(7 * BLOCK - 5, 10), ByteRange::at(5, 0)];
         handle.prefetch(&hinted);
-        let end = Instant::now() + Duration::from_secs(60);
-        while setting.hydrator.counters().ahead_bytes < 3 * BLOCK {
-            assert!(Instant::now() < end, "{:?}", setting.hydrator.counters());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("the hinted blocks", || setting.hydrator.counters().ahead_bytes >= 3 * BLOCK);
         let cost = setting.cost(|| setting.check(&handle, &[(150 * BLOCK, 10), (7 * BLOCK - 5, 10)]));
         assert_eq!(cost, (0, 0));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, Settings};
 use firstbyte_location::Location;
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
 use tempfile::TempDir;
 
 const SEED: u64 = 4;
@@ -49,7 +49,7 @@ fn read(handle: &Handle, offset: u64, length: usize) -> Vec<u8> {
 fn read_then(handle: &Handle, offset: u64, length: usize) -> Vec<u8> {
     let (send, receive) = mpsc::channel();
     handle.read_then(offset, length, Box::new(move |result| send.send(result.map(<[u8]>::to_vec)).unwrap()));
-    receive.recv_timeout(Duration::from_secs(60)).unwrap().unwrap()
+    receive.recv_timeout(wait_limit()).unwrap().unwrap()
 }
 
 fn read_all(handle: &Handle, step: usize) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use firstbyte_hydrate::cache::{Cache, Limits, State};
 use firstbyte_hydrate::{BLOCK, Error, Hydrator, Progress, Settings, Wanted, WantedList};
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, scratch, until, wait_limit};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -29,7 +29,7 @@ fn wanted(subject: &Subject, names: &[String]) -> WantedList {
 /// Hydrates `names`, and asserts that the job ends.
 fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Progress {
     let job = hydrator.hydrate(wanted(subject, names), None).unwrap();
-    let progress = job.wait(Duration::from_secs(60));
+    let progress = job.wait(wait_limit());
     assert!(progress.is_over, "the job does not end: {progress:?}");
     progress
 }
@@ -76,11 +76,7 @@ fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
     file.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
-    let begun = std::time::Instant::now();
-    while file.backing().is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "never verified");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it is verified", || file.backing().is_some());
 }
 
 #[test]
@@ -191,7 +187,7 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
         std::thread::sleep(Duration::from_millis(20));
         hydrator.cache().unwrap().release(file.location()).unwrap();
     }
-    let progress = job.wait(Duration::from_secs(60));
+    let progress = job.wait(wait_limit());
     assert!(progress.is_over, "{progress:?}");
     assert!(progress.fetched <= 33 * MIB, "{progress:?}");
     let done = progress.files_done == 1 && progress.failed.is_empty();

@@ -6,7 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Algorithm, Hasher, to_usize};
-use firstbyte_testkit::{count, scratch};
+use firstbyte_testkit::{count, patience, scratch, wait_limit};
 use serde_json::Value;
 use support::{Function, Outcome, Store, http_event};
 
@@ -25,7 +25,7 @@ fn get(api: &mut Function, query: &str, timeout: Duration) -> Option<(u64, Value
 }
 
 fn minute(api: &mut Function, query: &str) -> (u64, Value) {
-    get(api, query, Duration::from_secs(60)).expect("an answer within a minute")
+    get(api, query, wait_limit()).expect("an answer in time")
 }
 
 #[test]
@@ -65,10 +65,11 @@ fn a_share_or_a_range_is_answered_with_its_lines_and_its_checksum() {
 fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", 64 * MIB);
-    let link = store.behind(16 << 20);
+    // Longer on a slow machine, for as many bytes.
+    let timeout = patience(Duration::from_millis(750));
+    let link = store.behind((48.0 * MIB as f64 / timeout.as_secs_f64()) as u64);
     let tmp = scratch();
     let mut api = Function::start_api(&format!("http://{}", link.address()), tmp.path());
-    let timeout = Duration::from_secs(3);
     let (status, body) =
         get(&mut api, &format!("source={source}&share=100%25"), timeout).expect("an answer in time");
     assert_eq!((status, &body["errorType"]), (413, &Value::from("TooLarge")), "{body}");

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use firstbyte_link::{Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, Preset, Rate, Running};
+use firstbyte_testkit::wait_limit;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -284,7 +285,7 @@ fn when_the_client_closes_the_server_side_is_closed() {
     let mut stream = TcpStream::connect(link.address()).unwrap();
     stream.read_exact(&mut [0; 1000]).unwrap();
     drop(stream);
-    end.recv_timeout(Duration::from_secs(60)).expect("the server to see its connection end");
+    end.recv_timeout(wait_limit()).expect("the server to see its connection end");
 }
 
 #[test]

@@ -7,10 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstbyte_link::{Burst, Error, Rate, SlowFs, SlowFsConfig};
+use firstbyte_testkit::wait_limit;
 use tempfile::TempDir;
-
-/// Longest time to wait for what has to happen.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Length of the planted file: several of the kernel's largest requests and a part of a page.
 const LENGTH: usize = 3 * (1 << 20) + 12_345;
@@ -160,7 +158,7 @@ fn it_ends_when_another_program_has_unmounted_it() {
         let done = std::process::Command::new("fusermount3").arg("-u").arg(mount.path()).status().unwrap();
         assert!(done.success());
     }
-    assert!(fs.wait(PATIENCE));
+    assert!(fs.wait(wait_limit()));
     fs.unmount().unwrap();
 }
 
@@ -172,7 +170,7 @@ fn a_file_that_is_open_does_not_keep_a_mount() {
     fs.unmount().unwrap();
     assert_eq!(fs::read_dir(world.mounts[0].path()).unwrap().count(), 0, "still mounted");
     drop(open);
-    assert!(fs.wait(PATIENCE));
+    assert!(fs.wait(wait_limit()));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstbyte_listing::{Detail, Options, Order, walk};
-use support::mount::{Mounted, is_allowed};
+use firstbyte_testkit::lacks_root;
+use support::mount::Mounted;
 use support::{Found, TREE, ahead};
 
 /// Enough for a large ext4 directory to be read from several positions.
@@ -77,7 +78,7 @@ fn in_the_temporary_directory() {
 
 #[test]
 fn on_ext4_and_tmpfs() {
-    if is_allowed() {
+    if !lacks_root() {
         list_while_it_changes(Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]).path());
         list_while_it_changes(Mounted::tmpfs().path());
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use firstbyte_link::{SlowFs, SlowFsConfig};
 use firstbyte_listing::{Detail, Options, Order, walk};
-use support::mount::{Mounted, is_allowed};
+use firstbyte_testkit::lacks_root;
+use support::mount::Mounted;
 use support::{Found, TREE, ahead, find, in_order, plant};
 
 /// Enough for a large ext4 directory to be read from several positions.
@@ -52,7 +53,7 @@ fn names_are_those_of_find_on_the_temporary_directory() {
 
 #[test]
 fn names_are_those_of_find_on_ext4_with_and_without_an_index() {
-    if is_allowed() {
+    if !lacks_root() {
         planted(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), MANY);
         let plain = ["mkfs.ext4", "-q", "-N", "10000", "-O", "^dir_index"];
         planted(&Mounted::image("ext4 without index", &plain), 8_000);
@@ -61,7 +62,7 @@ fn names_are_those_of_find_on_ext4_with_and_without_an_index() {
 
 #[test]
 fn names_are_those_of_find_on_xfs_and_btrfs() {
-    if is_allowed() {
+    if !lacks_root() {
         planted(&Mounted::image("xfs", &["mkfs.xfs", "-q"]), 20_000);
         planted(&Mounted::image("btrfs", &["mkfs.btrfs", "-q"]), 20_000);
     }
@@ -69,7 +70,7 @@ fn names_are_those_of_find_on_xfs_and_btrfs() {
 
 #[test]
 fn names_are_those_of_find_on_tmpfs_and_overlay() {
-    if is_allowed() {
+    if !lacks_root() {
         let tmpfs = Mounted::tmpfs();
         let overlay = Mounted::overlay(&tmpfs);
         planted(&overlay, 20_000);
@@ -80,7 +81,7 @@ fn names_are_those_of_find_on_tmpfs_and_overlay() {
 
 #[test]
 fn names_are_those_of_find_through_fuse() {
-    if is_allowed() {
+    if !lacks_root() {
         let source = tempfile::tempdir().unwrap();
         plant(source.path(), 3_000);
         let at = tempfile::tempdir().unwrap();

@@ -204,6 +204,8 @@ impl Shared {
 mod tests {
     use std::sync::mpsc;
 
+    use firstbyte_testkit::wait_limit;
+
     use super::*;
 
     #[test]
@@ -225,7 +227,7 @@ mod tests {
             });
         }
         for _ in 0..3 * MOST {
-            receive.recv_timeout(Duration::from_secs(30)).expect("a job that never ran");
+            receive.recv_timeout(wait_limit()).expect("a job that never ran");
         }
     }
 
@@ -241,10 +243,10 @@ mod tests {
             |reply, _| reply.send("done").unwrap(),
             |reply| reply.send("late").unwrap(),
         );
-        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Ok("late"));
+        assert_eq!(receive.recv_timeout(wait_limit()), Ok("late"));
         release.send(()).unwrap();
         pool.within(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
-        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Ok("done"));
-        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Err(mpsc::RecvTimeoutError::Disconnected));
+        assert_eq!(receive.recv_timeout(wait_limit()), Ok("done"));
+        assert_eq!(receive.recv_timeout(wait_limit()), Err(mpsc::RecvTimeoutError::Disconnected));
     }
 }

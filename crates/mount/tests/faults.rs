@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use firstbyte_location::{Location, ObjectLocation, Service};
 use firstbyte_mount::{Mount, Options};
 use firstbyte_store::Store;
-use firstbyte_testkit::{Reply, Scripted, scratch, set_credentials};
+use firstbyte_testkit::{Reply, Scripted, patience, scratch, set_credentials, until};
 use rustix::io::Errno;
 use support::options;
 use tempfile::TempDir;
@@ -28,6 +28,11 @@ struct World {
     _cache: TempDir,
 }
 
+/// The deadline of reads: long enough for a store that answers, on this machine.
+fn deadline() -> Duration {
+    patience(Duration::from_millis(500))
+}
+
 impl World {
     /// `script` may answer a request, given the method and target; the rest is answered honestly.
     fn start(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
@@ -39,7 +44,7 @@ impl World {
         let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| honest(head)));
         let store = firstbyte_store::Options {
             endpoint_url: Some(server.url().to_owned()),
-            read_deadline: Duration::from_secs(2),
+            read_deadline: deadline(),
             ..firstbyte_store::Options::default()
         };
         let base = Location::Object(ObjectLocation {
@@ -48,11 +53,8 @@ impl World {
             key: String::new(),
         });
         let (directory, cache) = (scratch(), scratch());
-        let options = Options {
-            deadline: Duration::from_secs(2),
-            cache: Some(cache.path().to_owned()),
-            ..options.clone()
-        };
+        let options =
+            Options { deadline: deadline(), cache: Some(cache.path().to_owned()), ..options.clone() };
         let mount = support::mount(&Store::new(store).unwrap(), &base, directory.path(), &options).unwrap();
         Self { _server: server, mount, directory, _cache: cache }
     }
@@ -129,17 +131,15 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
 /// second, so reads may fail for about that long.
 #[track_caller]
 fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        match read() {
-            Err(error)
-                if error.raw_os_error() == Some(Errno::IO.raw_os_error()) && Instant::now() < until =>
-            {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            done => return done.unwrap(),
-        }
-    }
+    let mut done = None;
+    until("reads", || {
+        let result = read();
+        let failed =
+            result.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::IO.raw_os_error()));
+        done = (!failed).then_some(result);
+        !failed
+    });
+    done.unwrap().unwrap()
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
     let world = World::with(&Options { eager: 1000, ..options() }, script);
     let began = Instant::now();
     let mut file = fs::File::open(world.directory.path().join("x")).unwrap();
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < 2 * deadline(), "{:?}", began.elapsed());
     fails_with(file.read_to_end(&mut Vec::new()), Errno::IO);
     silent.store(false, Ordering::Relaxed);
     let read = healed(|| {

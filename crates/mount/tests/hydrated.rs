@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes, scratch};
+use firstbyte_testkit::{Place, bytes, scratch, until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
@@ -25,13 +25,7 @@ fn attribute(path: &Path, name: &str) -> String {
 
 /// Waits until a file is whole and verified, which follows its last block.
 fn until_hydrated(path: &Path) {
-    for _ in 0..3000 {
-        if attribute(path, "state") == "hydrated" {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("{}: still {}", path.display(), attribute(path, "state"));
+    until(&format!("{} is hydrated", path.display()), || attribute(path, "state") == "hydrated");
 }
 
 #[test]
@@ -115,12 +109,7 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
     drop(before);
     // The kernel reports the close when it has time; until then the file stays cached.
-    for _ in 0..3000 {
-        if counter(&mounted, "open_files") == 0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until("the file is closed", || counter(&mounted, "open_files") == 0);
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
 }
@@ -276,9 +265,7 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         assert_eq!(through(), before + 1, "round {round}");
         // The kernel reports the close when it has time, and what it reads by itself is not
         // evicted before.
-        while counter(&mounted, "open_files") > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        until("the file is closed", || counter(&mounted, "open_files") == 0);
         mounted.cache().release(&mounted.subject.at("d/b")).unwrap();
         assert_ne!(attribute(&path, "state"), "hydrated", "round {round}");
         let file = fs::File::open(&path).unwrap();
@@ -302,11 +289,7 @@ fn the_other_files_of_a_database_are_fetched_with_the_first() {
         let percent = attribute(&mounted.path(name), "percent");
         percent.trim_end_matches('%').parse::<f64>().unwrap()
     };
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while cached("d/db.nsq") == 0.0 {
-        assert!(std::time::Instant::now() < end, "the large one has not begun");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    until("the large one begins", || cached("d/db.nsq") > 0.0);
     assert!(cached("d/db.nsq") < 10.0, "only its head is fetched before it is opened");
     assert_eq!(cached("d/other.nhr"), 0.0);
 }

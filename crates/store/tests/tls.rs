@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Sink, Store};
-use firstbyte_testkit::{Certificate, Ending, Made, TlsPeer, Unusual, bytes};
+use firstbyte_testkit::{Certificate, Ending, Made, TlsPeer, Unusual, bytes, wait_limit};
 use rustls::version::{TLS12, TLS13};
-
-/// Time after which a test counts as hanging.
-const HANG: Duration = Duration::from_secs(30);
 
 fn store_with(certificate: &Certificate, read_deadline: Duration) -> Store {
     let ca_bundle = Some(certificate.certificate());
@@ -21,7 +18,7 @@ fn store_with(certificate: &Certificate, read_deadline: Duration) -> Store {
 }
 
 fn store(certificate: &Certificate) -> Store {
-    store_with(certificate, HANG)
+    store_with(certificate, wait_limit())
 }
 
 fn at(peer: &TlsPeer, name: &str) -> Location {
@@ -44,7 +41,7 @@ fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usiz
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = channel();
     thread::spawn(move || done.send(work()));
-    wait.recv_timeout(HANG * 2).expect("an end in time")
+    wait.recv_timeout(wait_limit() * 2).expect("an end in time")
 }
 
 /// Legal but unusual forms of records, each with a content length that it can transfer quickly.
@@ -196,7 +193,8 @@ fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
                     thread::sleep(pause);
                     socket.write_all(&[*byte])
                 });
-                thread::sleep(HANG * 4);
+                // Longer than any test waits.
+                thread::sleep(wait_limit() * 3);
             });
         }
     });
@@ -219,7 +217,7 @@ fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
         let began = Instant::now();
         let error = in_time(move || store.stat(&location)).unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-        assert!(began.elapsed() < HANG, "{:?}", began.elapsed());
+        assert!(began.elapsed() < wait_limit(), "{:?}", began.elapsed());
     }
 }
 

@@ -26,7 +26,7 @@ mod wait;
 
 pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
-pub use process::{Process, free_port, unprivileged};
+pub use process::{Process, free_port, lacks_root, unprivileged};
 pub use quirk::Quirk;
 pub use quirk_store::QuirkStore;
 pub use scripted::{Received, Reply, Scripted};

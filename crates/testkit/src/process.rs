@@ -1,18 +1,18 @@
-//! Starts and ends a server process for one test, and runs code without root's privileges.
+//! Starts and ends a server process for one test. Runs code without root's privileges, and notes
+//! tests that need them.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+
+use crate::until;
 
 /// Ports of test servers, below those that Linux gives to connections.
 const PORTS: Range<u16> = 20_000..32_000;
-/// Time for a server to listen, generous for a busy machine.
-const START: Duration = Duration::from_secs(60);
 
 /// A running server; dropping it kills exactly this process and waits for it.
 #[derive(Debug)]
@@ -35,14 +35,12 @@ impl Process {
         configure(&mut command, address);
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
         let mut process = Self { child, address, scheme: "http" };
-        let started = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        until(&format!("{program} listens on {address}"), || {
             if let Some(status) = process.child.try_wait().expect("a child to ask") {
                 panic!("{program} ended at once: {status}; run {command:?} by hand to see why");
             }
-            assert!(started.elapsed() < START, "{program} does not listen on {address} after {START:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+            TcpStream::connect(address).is_ok()
+        });
         process
     }
 
@@ -87,10 +85,13 @@ impl Drop for Process {
 #[must_use]
 pub fn free_port() -> u16 {
     static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    let directory = std::env::temp_dir().join("firstbyte-test-ports");
+    // Another user may not open the locks of this one, and begins with other ports.
+    let user = rustix::process::geteuid().as_raw();
+    let first = PORTS.start + u16::try_from(user % 12).expect("a small number") * 1000;
+    let directory = std::env::temp_dir().join(format!("firstbyte-test-ports-{user}"));
     std::fs::create_dir_all(&directory).expect("a directory for the locks of ports");
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
-    for port in PORTS {
+    for port in (first..PORTS.end).chain(PORTS.start..first) {
         let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
         // Not by listening: a process that another thread starts at that moment would hold the
         // listener until it executes its program, and be taken for the server.
@@ -135,4 +136,30 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         };
         scope.spawn(run).join().unwrap()
     })
+}
+
+/// True if a test that needs root cannot run: `if lacks_root() { return; }`. A line that names the
+/// test is appended to the file of the environment variable `FIRSTBYTE_NOT_RUN`, if there is one;
+/// `make test` lists these lines at its end.
+///
+/// # Panics
+/// When the file cannot be written.
+#[must_use]
+#[track_caller]
+pub fn lacks_root() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let thread = std::thread::current();
+    // With one thread for all tests, the thread has no name of a test.
+    let place = std::panic::Location::caller();
+    let test = thread.name().filter(|name| *name != "main").map_or(place.to_string(), str::to_owned);
+    let line = format!("not run: {test}: needs root\n");
+    eprint!("{line}");
+    if let Some(list) = std::env::var_os("FIRSTBYTE_NOT_RUN") {
+        let opened = File::options().append(true).create(true).open(list);
+        // One call of write: lines of other processes do not come between.
+        opened.and_then(|mut list| list.write_all(line.as_bytes())).expect("the list of tests not run");
+    }
+    true
 }

@@ -133,6 +133,12 @@ impl Scripted {
         &self.url
     }
 
+    /// Number of the requests so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.state.count.load(Ordering::Relaxed)
+    }
+
     /// The requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Received> {

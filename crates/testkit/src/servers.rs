@@ -87,12 +87,13 @@ fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
     let (root, state) = (root.display(), state.display());
     // A single process: workers would survive when the test kills the master.
     format!(
-        "daemon off; master_process off; pid {state}/pid; events {{ worker_connections 64; }}
+        "daemon off; master_process off; pid \"{state}/pid\"; events {{ worker_connections 64; }}
         http {{
-            access_log off; client_body_temp_path {state}/body; proxy_temp_path {state}/proxy;
-            fastcgi_temp_path {state}/fastcgi; uwsgi_temp_path {state}/uwsgi; scgi_temp_path {state}/scgi;
+            access_log off; client_body_temp_path \"{state}/body\"; proxy_temp_path \"{state}/proxy\";
+            fastcgi_temp_path \"{state}/fastcgi\"; uwsgi_temp_path \"{state}/uwsgi\";
+            scgi_temp_path \"{state}/scgi\";
             server {{
-                listen {address}; root {root}; autoindex on;
+                listen {address}; root \"{root}\"; autoindex on;
                 location /{BUCKET}/denied/ {{ deny all; }}
             }}
         }}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
+use firstbyte_testkit::{Reply, Scripted, bytes, scratch, wait_limit};
 use firstbyte_transfer::{
     Compare, Effect, Empty, Engine, Extras, Levels, Names, Settings, Shard, Silent, Tree,
 };
@@ -105,8 +105,8 @@ impl Gathering {
         let mut there = self.there.lock().unwrap();
         *there += 1;
         self.changed.notify_all();
-        let patience = Duration::from_secs(20);
-        !self.changed.wait_timeout_while(there, patience, |there| *there < wanted).unwrap().1.timed_out()
+        let waited = self.changed.wait_timeout_while(there, wait_limit(), |there| *there < wanted).unwrap();
+        !waited.1.timed_out()
     }
 }
 
@@ -149,6 +149,7 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
         if head.starts_with("PUT /large ") {
             counted.fetch_add(1, Ordering::Relaxed);
             small.join(SMALL + 1);
+            // Longer than the others took together: time itself is tested.
             std::thread::sleep(Duration::from_secs(2));
         } else if head.starts_with("PUT ") {
             small.join(0);

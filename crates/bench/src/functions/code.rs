@@ -1,15 +1,20 @@
 //! The code of a function: a zip, a directory or an executable file, and the command that starts
 //! its runtime. Called by the host.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
 /// Name of the executable that a zip without a handler has.
 const BOOTSTRAP: &str = "bootstrap";
+/// Where an environment looks for programs.
+pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/opt/bin";
 
 /// The code to run.
 #[derive(Clone, Debug)]
@@ -30,6 +35,9 @@ pub(super) struct Code {
     /// The name of the handler, for the environment.
     pub(super) handler: String,
     python: Option<PathBuf>,
+    /// Directories below `/tmp` that Python consists of. Functions have a `/tmp` of their own, and
+    /// see these in it.
+    pub(super) below_tmp: Vec<PathBuf>,
 }
 
 impl Code {
@@ -64,7 +72,11 @@ impl Code {
             ));
         }
         let handler = source.handler.clone().unwrap_or_else(|| BOOTSTRAP.to_owned());
-        Ok(Self { directory, handler, python })
+        let below_tmp = match &python {
+            Some(python) => outermost(directories_of(python)?),
+            None => Vec::new(),
+        };
+        Ok(Self { directory, handler, python, below_tmp })
     }
 
     /// True if Python runs it.
@@ -84,8 +96,55 @@ impl Code {
     }
 }
 
+/// Prints where a Python's modules and libraries lie, with and without the links on the way.
+const DIRECTORIES: &str = "
+import os, sys
+found = [os.path.dirname(sys.executable), sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
+for path in found:
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        if path and os.path.isdir(place):
+            print(place)
+";
+
+/// The directories that a Python consists of.
+///
+/// # Errors
+/// The Python cannot be run.
+fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
+    // Without the caller's variables and current directory, as in an environment.
+    let mut command = Command::new(python);
+    command.args(["-I", "-c", DIRECTORIES]).env_clear().env("PATH", PATH).stdin(Stdio::null());
+    let output = command.output().map_err(Error::file(python))?;
+    if !output.status.success() {
+        let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(Error::Prepare { command: python.display().to_string(), what });
+    }
+    Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
+}
+
+/// Those of `paths` that lie below `/tmp` and not below another of them.
+fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.retain(|path| path.starts_with("/tmp") && path != Path::new("/tmp"));
+    paths.sort();
+    paths.dedup_by(|path, before| path.starts_with(before));
+    paths
+}
+
 fn starts_as_zip(path: &Path) -> bool {
     let mut start = [0; 4];
     let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
     read.is_ok() && start == *b"PK\x03\x04"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_a_python_below_tmp_are_named_once() {
+        let found = |paths: &[&str]| outermost(paths.iter().map(PathBuf::from).collect());
+        let all = ["/usr/lib", "/tmp/a/bin", "/tmp/a", "/tmp", "/tmp/a/lib", "/tmp/ab", "/tmpfs", ""];
+        assert_eq!(found(&all), ["/tmp/a", "/tmp/ab"].map(PathBuf::from));
+        assert_eq!(found(&["/usr/bin", "/usr"]), Vec::<PathBuf>::new());
+    }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::code::Code;
+use super::code::{Code, PATH};
 use super::environment::{Environment, Holdings};
 use super::sandbox::{Private, Sandbox, TASK};
 use super::settings::Settings;
@@ -50,10 +50,6 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     }
     if let Some(directory) = settings.directory.as_ref().filter(|directory| !directory.path.is_dir()) {
         return Err(wrong(&format!("--mount {}: not a directory", directory.path.display())));
-    }
-    if is_root() && settings.source.handler.is_some() && settings.source.python.starts_with("/tmp") {
-        let python = settings.source.python.display();
-        return Err(wrong(&format!("{python}: functions have a /tmp of their own: take a Python elsewhere")));
     }
     if let Some(size) = settings.size {
         drop(Group::create("probe", &limits(size))?);
@@ -97,6 +93,7 @@ fn start(blueprint: &Blueprint, holdings: &mut Holdings) -> Result<Arc<Environme
         tmp: tmp.clone(),
         task: code.directory.clone(),
         data: settings.directory.as_ref().map(|_| root.join("slow/mnt")),
+        needed: code.below_tmp.clone(),
         stage: root.parent().unwrap_or(root).to_owned(),
     });
     let join = holdings.group.as_ref().map(Group::procs).unwrap_or_default();
@@ -183,7 +180,7 @@ fn variables(blueprint: &Blueprint, task: &Path, api: &str) -> BTreeMap<String, 
         ("_HANDLER", &code.handler),
         ("TZ", ":UTC"),
         ("LANG", "en_US.UTF-8"),
-        ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/bin"),
+        ("PATH", PATH),
         ("HOME", "/tmp"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

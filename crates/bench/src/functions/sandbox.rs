@@ -3,7 +3,8 @@
 //!
 //! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a
 //! file system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory
-//! that is mounted for it. All of it disappears with the process. Called by the launcher.
+//! that is mounted for it. Directories below `/tmp` that the runtime is made of stay where they are.
+//! All of it disappears with the process. Called by the launcher.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -42,6 +43,8 @@ pub(crate) struct Private {
     pub(crate) task: PathBuf,
     /// The directory that is mounted.
     pub(crate) data: Option<PathBuf>,
+    /// Directories below `/tmp` that the runtime needs.
+    pub(crate) needed: Vec<PathBuf>,
     /// The directory of all environments.
     pub(crate) stage: PathBuf,
 }
@@ -74,13 +77,23 @@ impl Private {
         };
         let (tmp, task) = (open(&self.tmp)?, open(&self.task)?);
         let data = self.data.as_deref().map(open).transpose()?;
+        let needed: Vec<fs::File> = self.needed.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
         mount("none", "/mnt", "tmpfs", 0, "size=64k,mode=755").map_err(cannot("/mnt"))?;
         for (opened, at) in [(Some(&task), TASK), (data.as_ref(), DATA)] {
             let Some(opened) = opened else { continue };
             fs::create_dir(at).and_then(|()| bind(opened, at)).map_err(cannot(at))?;
         }
         self.leave_others();
-        if self.tmp.is_dir() { bind(&tmp, "/tmp").map_err(cannot("/tmp")) } else { mount_image(&self.tmp) }
+        if self.tmp.is_dir() {
+            bind(&tmp, "/tmp").map_err(cannot("/tmp"))?;
+        } else {
+            mount_image(&self.tmp)?;
+        }
+        for (opened, at) in needed.iter().zip(&self.needed) {
+            let shown = fs::create_dir_all(at).and_then(|()| bind(opened, at));
+            shown.map_err(|error| format!("{}: cannot be shown to the function: {error}", at.display()))?;
+        }
+        Ok(())
     }
 
     /// Unmounts the slow file systems of all environments here, which the namespace has inherited:
@@ -113,14 +126,21 @@ fn mount_image(image: &Path) -> Result<(), String> {
 }
 
 /// Shows what was opened at `at`.
-fn bind(opened: &fs::File, at: &str) -> io::Result<()> {
+fn bind(opened: &fs::File, at: impl AsRef<Path>) -> io::Result<()> {
     mount(&format!("/proc/self/fd/{}", opened.as_raw_fd()), at, "", libc::MS_BIND, "")
 }
 
-fn mount(from: &str, at: &str, kind: &str, flags: libc::c_ulong, options: &str) -> io::Result<()> {
-    let [from, at, kind, options] =
-        [from, at, kind, options].map(|text| CString::new(text).map_err(io::Error::other));
-    let (from, at, kind, options) = (from?, at?, kind?, options?);
+fn mount(
+    from: &str,
+    at: impl AsRef<Path>,
+    kind: &str,
+    flags: libc::c_ulong,
+    options: &str,
+) -> io::Result<()> {
+    let [from, kind, options] =
+        [from, kind, options].map(|text| CString::new(text).map_err(io::Error::other));
+    let (from, kind, options) = (from?, kind?, options?);
+    let at = CString::new(at.as_ref().as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
     // SAFETY: all four are strings that end with a zero byte and outlive the call.
     let done = unsafe {
         libc::mount(from.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast::<libc::c_void>())

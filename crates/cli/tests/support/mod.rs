@@ -14,25 +14,37 @@ pub mod trouble;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
-use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, scratch};
+use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch};
+use rustix::process::Signal;
 use serde_json::Value;
 
-/// How long something may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The program. In a line for a shell, `"$PROGRAM"` of [`shell`]: its path may have blanks.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_firstbyte");
 
-/// Waits until something holds.
-#[track_caller]
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+/// A shell, or what runs one, that knows the program as `$PROGRAM`.
+pub fn shell(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PROGRAM", PROGRAM);
+    command
+}
+
+/// Waits until a run handles the signals that interrupt it. A run that handles none is not waited
+/// for long.
+pub fn wait_for_handlers(child: &Child) {
+    // A bit for each signal; that of signal 1 is the lowest.
+    let interrupts = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
+    holds_within(Duration::from_millis(500), || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        interrupts.iter().all(|bit| caught & bit != 0)
+    });
 }
 
 /// A directory, and the binary run in it.
@@ -74,6 +86,16 @@ impl World {
         path
     }
 
+    /// Dates all files below a directory a minute back: before whatever is written next, also for
+    /// stores that count in whole seconds.
+    pub fn age(&self, directory: &str) {
+        let then = SystemTime::now() - Duration::from_secs(60);
+        for name in names_below(&self.path(directory)) {
+            let file = fs::File::options().write(true).open(self.path(directory).join(name)).unwrap();
+            file.set_modified(then).unwrap();
+        }
+    }
+
     pub fn read(&self, name: &str) -> Vec<u8> {
         let path = self.path(name);
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -81,9 +103,29 @@ impl World {
 
     /// A command, ready to run in the directory of files.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        self.command_of(Path::new(PROGRAM), args)
+    }
+
+    /// A command that files can be closed to, also if root runs the tests: another user then runs a
+    /// copy of the program, because the program itself may lie where only root may enter.
+    pub fn unprivileged<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let (root, copy) = (self.directory.path(), self.directory.path().join("firstbyte"));
+        if !rustix::process::geteuid().is_root() {
+            return self.command(args);
+        }
+        if !copy.exists() {
+            fs::copy(PROGRAM, &copy).unwrap();
+            fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = self.command_of(&copy, args);
+        command.uid(65_534).gid(65_534);
+        command
+    }
+
+    fn command_of<S: AsRef<OsStr>>(&self, program: &Path, args: &[S]) -> Command {
         let files = self.directory.path().join("files");
         fs::create_dir_all(&files).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
+        let mut command = Command::new(program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.directory.path().join("home")).env("AWS_EC2_METADATA_DISABLED", "true");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -48,7 +48,8 @@ impl Trouble {
 /// A server in trouble, until it is dropped.
 pub struct Troubled {
     pub url: String,
-    _server: Option<Scripted>,
+    /// None of one that does not accept.
+    server: Option<Scripted>,
     /// What fills the queue of one that does not accept.
     _queue: Option<(TcpListener, Vec<TcpStream>)>,
 }
@@ -59,7 +60,12 @@ impl Troubled {
             return Self::full();
         }
         let server = Scripted::start(move |number, head| answer(trouble, number, head));
-        Self { url: server.url().to_owned(), _server: Some(server), _queue: None }
+        Self { url: server.url().to_owned(), server: Some(server), _queue: None }
+    }
+
+    /// Requests that have come so far.
+    pub fn requests(&self) -> usize {
+        self.server.as_ref().map_or(0, Scripted::count)
     }
 
     /// The kernel drops connections beyond a listener's queue, which the other end takes for a slow
@@ -71,7 +77,7 @@ impl Troubled {
         let fill = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
         let queue: Vec<TcpStream> = std::iter::from_fn(|| fill().ok()).take(64).collect();
         assert!(queue.len() < 64, "the queue is never full");
-        Self { url: format!("http://{address}"), _server: None, _queue: Some((listener, queue)) }
+        Self { url: format!("http://{address}"), server: None, _queue: Some((listener, queue)) }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use firstbyte::{Client, Copy, Options};
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
 use firstbyte_testkit::{
-    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw,
+    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw, wait_limit,
 };
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ impl Function {
     /// The answer to an event that succeeds, within a generous deadline.
     #[track_caller]
     pub fn answer(&mut self, event: &Value) -> Value {
-        self.answer_within(event, Duration::from_secs(60))
+        self.answer_within(event, wait_limit())
     }
 
     #[track_caller]
@@ -156,7 +156,7 @@ impl Function {
     /// The error of an event that fails: its type, with a message of one line that has these parts.
     #[track_caller]
     pub fn fails(&mut self, event: &Value, kind: &str, parts: &[&str]) {
-        match self.invoke(event, Duration::from_secs(60)) {
+        match self.invoke(event, wait_limit()) {
             Outcome::Error(error) => {
                 let message = error["errorMessage"].as_str().unwrap();
                 assert_eq!(error["errorType"], kind, "{error}");

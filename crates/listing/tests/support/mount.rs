@@ -1,16 +1,11 @@
-//! File systems of many kinds, made in an image file and mounted for one test. That takes root, as
-//! continuous integration has it; elsewhere there is only what the temporary directory lies on.
+//! File systems of many kinds, made in an image file and mounted for one test. That takes root:
+//! tests begin with [`firstbyte_testkit::lacks_root`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-
-/// Whether this process may mount.
-pub(crate) fn is_allowed() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 /// A file system, unmounted and deleted when dropped.
 pub(crate) struct Mounted {

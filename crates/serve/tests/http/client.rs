@@ -3,9 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_testkit::wait_limit;
 
 /// Any header that begins so makes a request one of S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
@@ -64,7 +64,7 @@ impl Answer {
 
 pub(crate) fn connect(server: &Running) -> TcpStream {
     let stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(wait_limit())).unwrap();
     stream
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use firstbyte_serve::Writing;
+use firstbyte_testkit::patience;
 
 use crate::client::{Client, Fixture, content, metric, serve};
 
@@ -83,7 +84,7 @@ fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
 
 #[test]
 fn unfinished_heads_are_dropped_and_others_served_meanwhile() {
-    let fixture = serve(|config| config.limits.head = Duration::from_millis(300));
+    let fixture = serve(|config| config.limits.head = patience(Duration::from_millis(80)));
     std::fs::write(fixture.directory.path().join("f"), "x").unwrap();
     let mut slow: Vec<Client> = (0..100).map(|_| Client::new(&fixture.server)).collect();
     for client in &mut slow {

@@ -1,9 +1,10 @@
 //! What unfinished and removed writes leave behind, and what they may not take along.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_serve::{Config, Running, Server, Writing};
+use firstbyte_testkit::until;
 
 use crate::client::{Client, S3, content, serve};
 use crate::uploads::{begin, part};
@@ -22,15 +23,6 @@ fn restart(directory: &Path, abandoned: Duration) -> Running {
     config.writing = Writing::Allowed;
     config.limits.abandoned = abandoned;
     Server::start(config).unwrap()
-}
-
-/// A hang here is a failure; a slow machine is not.
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "after a minute: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -64,7 +56,7 @@ fn a_refused_or_cut_put_makes_no_directories() {
     let mut client = Client::new(&fixture.server);
     let wrong = format!("{S3}x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n");
     assert_eq!(client.ask("PUT", "/bucket/c/d", &wrong, b"x").status, 400);
-    wait_until("the bucket can be removed", || {
+    until("the bucket can be removed", || {
         Client::new(&fixture.server).ask("DELETE", "/bucket", S3, b"").status == 204
     });
 }
@@ -84,7 +76,7 @@ fn an_upload_that_rests_holds_no_descriptor() {
         let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
         targets.filter(|target| target.starts_with(&uploads)).count()
     };
-    wait_until("no descriptor is held", || held() == 0);
+    until("no descriptor is held", || held() == 0);
     assert_eq!(staged(fixture.directory.path()).len(), 20);
 }
 
@@ -94,7 +86,7 @@ fn uploads_untouched_for_long_are_removed_while_the_server_runs() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "old");
     part(&mut client, "old", &id, 1, b"x");
-    wait_until("it is removed", || staged(fixture.directory.path()).is_empty());
+    until("it is removed", || staged(fixture.directory.path()).is_empty());
     let target = format!("/bucket/old?uploadId={id}&partNumber=2");
     assert_eq!(client.ask("PUT", &target, S3, b"x").status, 404);
 }
@@ -109,7 +101,7 @@ fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others(
     // What a crash leaves between the renaming and the removal.
     std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
     let again = restart(fixture.directory.path(), Duration::from_secs(3600));
-    wait_until("only the open one is left", || staged(fixture.directory.path()) == [open.clone()]);
+    until("only the open one is left", || staged(fixture.directory.path()) == [open.clone()]);
     assert!(bucket.join("placed").exists());
     part(&mut Client::new(&again), "open", &open, 2, b"x");
 }
@@ -119,5 +111,5 @@ fn uploads_of_another_run_untouched_for_long_are_removed() {
     let fixture = serve(|_| {});
     begin(&mut Client::new(&fixture.server), "old");
     let _again = restart(fixture.directory.path(), Duration::ZERO);
-    wait_until("it is removed", || staged(fixture.directory.path()).is_empty());
+    until("it is removed", || staged(fixture.directory.path()).is_empty());
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_serve::{Running, Tls};
+use firstbyte_testkit::patience;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -59,7 +60,7 @@ fn serve_tls() -> Secure {
         .with_no_client_auth();
     let fixture = serve(|config| {
         config.tls = Some(tls);
-        config.limits.head = Duration::from_millis(500);
+        config.limits.head = patience(Duration::from_millis(150));
     });
     Secure { fixture, client: Arc::new(client), _certificate: certificate }
 }

@@ -1,5 +1,6 @@
 //! A client that writes requests to a socket and says when the server went away instead of failing.
 
+use firstbyte_testkit::wait_limit;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl Client {
             Some(stream) => stream,
             none => {
                 let stream = TcpStream::connect(self.server)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(wait_limit()))?;
                 stream.set_nodelay(true)?;
                 none.insert(stream)
             }
@@ -134,7 +135,7 @@ fn fill(stream: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<()> {
             Ok(())
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            panic!("no answer for {PATIENCE:?}")
+            panic!("no answer for {:?}", wait_limit())
         }
         Err(error) => Err(error),
     }

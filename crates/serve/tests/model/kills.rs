@@ -1,6 +1,7 @@
 //! A server killed in the middle of a write, and one that runs out of room: what is left, and what
 //! is not.
 
+use firstbyte_testkit::until;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::client::{Client, S3};
 use crate::content::{content, writes};
-use crate::server::{Server, wait_until};
+use crate::server::Server;
 
 struct World {
     directory: tempfile::TempDir,
@@ -59,11 +60,9 @@ fn a_put_cut_by_a_kill_leaves_nothing_and_keeps_no_bucket() {
     let streams = ["/bucket/a", "/bucket/d/b"].map(|target| half(&world, target, &bytes));
     world.server.kill_and_start();
     drop(streams);
-    wait_until("the sweep removes it", || files(world.directory.path()).is_empty());
+    until("the sweep removes it", || files(world.directory.path()).is_empty());
     let mut client = Client::new(world.server.address);
-    wait_until("the bucket can be removed", || {
-        client.ask("DELETE", "/bucket", S3, b"").unwrap().status == 204
-    });
+    until("the bucket can be removed", || client.ask("DELETE", "/bucket", S3, b"").unwrap().status == 204);
 }
 
 #[test]

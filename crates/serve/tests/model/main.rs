@@ -17,8 +17,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
 use client::{Client, S3, elements};
+use firstbyte_testkit::until;
 use operations::{KEYS, Shared, Worker};
-use server::{Server, wait_until};
+use server::Server;
 
 const CLIENTS: u64 = 8;
 /// Operations between two kills, at most.
@@ -60,9 +61,7 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let pause = i64::try_from((random >> 33) % PAUSE).unwrap() + 10;
         let next = (shared.left.load(SeqCst) - pause).max(0);
-        while shared.left.load(SeqCst) > next {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        until("operations end", || shared.left.load(SeqCst) <= next);
         shared.server.kill_and_start();
     }
 }
@@ -87,7 +86,7 @@ fn only_objects_are_left(server: &Server) {
         }
     }
     let bucket = server.directory.join("bucket");
-    wait_until("the sweep at the start has removed the rest", || !bucket.join(".firstbyte").exists());
+    until("the sweep at the start has removed the rest", || !bucket.join(".firstbyte").exists());
     let mut found = BTreeSet::new();
     walk(&bucket, "", &mut found);
     let strange: Vec<_> = found.iter().filter(|name| !KEYS.contains(&name.as_str())).collect();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use firstbyte_serve::{Config, Writing};
+use firstbyte_testkit::until;
 
 /// Holds `ADDRESS DIRECTORY` where this program is to be the server.
 const SERVE: &str = "FIRSTBYTE_TEST_SERVE";
@@ -49,7 +50,7 @@ impl Server {
 
     /// Waits until the server was started again after `start`.
     pub(crate) fn wait_for_start_after(&self, start: u64) {
-        wait_until("the server answers, or is killed and started again", || self.starts() > start);
+        until("the server answers, or is killed and started again", || self.starts() > start);
     }
 }
 
@@ -73,20 +74,12 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str) -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the server listens", || {
+    until("the server listens", || {
         assert_eq!(child.try_wait().unwrap(), None, "the server ended by itself");
         // Without a listener, a socket may be given the very port it connects to, and meet itself.
         TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
     });
     child
-}
-
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(3));
-    }
 }
 
 /// Serves until it is killed where [`SERVE`] says so; otherwise starts a server, asks it, and stops

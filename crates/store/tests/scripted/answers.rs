@@ -7,7 +7,7 @@ use firstbyte_location::{ByteRange, Kind, Location, Version};
 use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Store};
 use firstbyte_testkit::{Reply, Scripted};
 
-use crate::server::{DEADLINE, Server, Step, part, refusal, whole};
+use crate::server::{Server, Step, deadline, part, refusal, whole};
 
 fn read(mut body: Body) -> Result<String> {
     let mut bytes = Vec::new();
@@ -120,7 +120,7 @@ fn a_read_from_a_silent_server_fails_after_the_deadline() {
         [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")]
     {
         let error = get(vec![Step::Stall(text)], &Get::default()).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { after, .. } if after == DEADLINE), "{error}");
+        assert!(matches!(error, Error::TimedOut { after, .. } if after == deadline()), "{error}");
     }
 }
 
@@ -206,17 +206,17 @@ fn an_upload_is_retried_if_the_server_is_busy() {
 #[test]
 fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let server = Scripted::start(|_, _| {
-        std::thread::sleep(2 * DEADLINE);
+        std::thread::sleep(2 * deadline());
         Reply::answer("200 OK", &["ETag: \"e\""], b"")
     });
-    let options = Options { read_deadline: DEADLINE, retries: 0, ..Options::default() };
+    let options = Options { read_deadline: deadline(), retries: 0, ..Options::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
     let payload = vec![7; 16 << 20];
     store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
     // Of a few bytes there is nothing to work on.
     let error = store.put(&at, Payload::Bytes(b"few"), &PutOptions::default()).unwrap_err();
-    assert!(matches!(error, Error::TimedOut { after, .. } if after == DEADLINE), "{error}");
+    assert!(matches!(error, Error::TimedOut { after, .. } if after == deadline()), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Signing, Store};
-use firstbyte_testkit::{Reply, Scripted};
+use firstbyte_testkit::{Reply, Scripted, patience};
 
 /// The reaction to one request.
 pub(crate) enum Step {
@@ -20,7 +20,9 @@ pub(crate) enum Step {
 pub(crate) struct Server(Scripted);
 
 /// The read deadline of the clients in these tests.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(300);
+pub(crate) fn deadline() -> Duration {
+    patience(Duration::from_millis(75))
+}
 
 impl Server {
     pub(crate) fn start(script: Vec<Step>) -> Self {
@@ -63,7 +65,7 @@ impl Server {
             endpoint_url: Some(self.0.url().to_owned()),
             region: Some("here-1".to_owned()),
             signing: Signing::Anonymous,
-            read_deadline: DEADLINE,
+            read_deadline: deadline(),
             retries: 2,
             ..Options::default()
         };

@@ -1,16 +1,12 @@
 //! Every call of a scoped store ends when its scope is cancelled, whatever the server does.
 
 use std::sync::mpsc;
-use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{
     Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Signing, Store, Upload,
 };
-use firstbyte_testkit::{Reply, Scripted};
-
-/// Longer than a cancelled call takes on a busy machine, and shorter than a deadline.
-const SOON: Duration = Duration::from_secs(10);
+use firstbyte_testkit::{Reply, Scripted, until, wait_limit};
 
 type Call = fn(&Store, &Location) -> Result<()>;
 
@@ -64,9 +60,9 @@ fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
         std::thread::spawn(move || send.send((name, call(&scoped, &at))));
     }
     drop(send);
-    std::thread::sleep(Duration::from_millis(300));
+    until("every call has asked", || server.count() >= CALLS.len());
     cancel.cancel();
-    let outcome = || receive.recv_timeout(SOON).expect("every call ends");
+    let outcome = || receive.recv_timeout(wait_limit()).expect("every call ends");
     let outcomes = CALLS.map(|_| outcome()).into();
     assert!(matches!(scoped.stat(&at), Err(Error::Cancelled)), "and every later one");
     outcomes

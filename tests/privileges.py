@@ -1,0 +1,23 @@
+"""Tests that need root, marked `needs_root`. Without root they are left out and listed as not run, with the reason.
+
+A `conftest.py` imports the hook. `make test` shows the list at its end.
+"""
+
+import os
+from pathlib import Path
+
+REASON = "needs root"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves them out, and appends their names to the file of `FIRSTBYTE_NOT_RUN`, if there is one."""
+    if os.geteuid() == 0:
+        return
+    left_out = [item for item in items if item.get_closest_marker("needs_root")]
+    if not left_out:
+        return
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+    if place := os.environ.get("FIRSTBYTE_NOT_RUN"):
+        with Path(place).open("a") as file:
+            file.writelines(f"not run: {item.nodeid}: {REASON}\n" for item in left_out)

@@ -1,0 +1,50 @@
+"""How long a test waits: one definition for every test, so that a slow machine is no failure.
+
+Times are stated in seconds of an idle machine of 2026 and multiplied by the slowness of this one, which is measured
+once a run. Every wait has an end: a test that hangs fails, and says what it waited for. crates/testkit/src/wait.rs is the
+same for Rust.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+# Additions, and their time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
+ADDITIONS, AT_REST = 250_000, 0.02
+# Bounds of the factor. The additions see one thread at one moment, while load comes and goes and tests wait for several
+# processes: waits are never shorter than four times those of an idle machine.
+LEAST, MOST = 4.0, 40.0
+# What happens at once on an idle machine: a server starts, a thread reads a message.
+AT_ONCE = 15
+POLL_INTERVAL = 0.01
+
+
+@functools.cache
+def slowness() -> float:
+    """How many times longer than on an idle machine a wait may last here."""
+    began, total = time.perf_counter(), 0
+    for number in range(ADDITIONS):
+        total += number
+    return min(max((time.perf_counter() - began) / AT_REST * LEAST, LEAST), MOST)
+
+
+def patience(at_rest: float) -> float:
+    """The longest that may last here what takes `at_rest` seconds on an idle machine."""
+    return at_rest * slowness()
+
+
+# The limit of waits for what happens at once on an idle machine: a minute, or longer on a slow machine.
+WAIT_LIMIT = patience(AT_ONCE)
+# For a client or script of several steps.
+CLIENT_TIMEOUT = patience(30)
+
+
+def until(what: str, holds: Callable[[], T], at_rest: float = AT_ONCE) -> T:
+    """Waits until a condition holds, and returns its value."""
+    end = time.monotonic() + patience(at_rest)
+    while not (found := holds()):
+        assert time.monotonic() < end, f"not within {patience(at_rest):.0f} s: {what}"
+        time.sleep(POLL_INTERVAL)
+    return found
