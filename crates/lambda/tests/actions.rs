@@ -1,6 +1,6 @@
 //! Each action of the function, on a real store, and what it leaves behind.
 
-mod support;
+use crate::support;
 
 use std::fs;
 

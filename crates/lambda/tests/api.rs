@@ -1,7 +1,7 @@
 //! The example API: its figures are right, it refuses what does not fit with what does, and no
 //! deadline kills it.
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

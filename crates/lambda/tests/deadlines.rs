@@ -1,7 +1,7 @@
 //! Work that the deadline stops, and the calls that continue it: in the same environment, in
 //! another one, and after the object has changed.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! What programs get to see when the store misbehaves: an error that fits, in time, and the truth
 //! as soon as there is one.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::{self, Read};

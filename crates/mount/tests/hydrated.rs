@@ -1,7 +1,7 @@
 //! What is here is read without the store: passed through where it is whole, and described by
 //! attributes.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

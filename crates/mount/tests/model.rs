@@ -2,7 +2,7 @@
 //!
 //! `FIRSTBYTE_OPERATIONS` (1,000,000) makes it the long run.
 
-mod support;
+use crate::support;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};

@@ -1,7 +1,7 @@
 //! Directories: which names are shown, in which order, of which size, and for how long they are
 //! believed.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs;

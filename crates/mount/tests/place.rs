@@ -1,6 +1,6 @@
 //! Where a mount may be made, and how it ends.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,6 @@
 //! What programs see below a mount, of every kind of place.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fs;

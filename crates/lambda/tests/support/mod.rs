@@ -1,8 +1,6 @@
 //! Runs the real programs as Lambda does: with the Runtime API on loopback, one event at a time,
 //! and a kill at the deadline. Objects lie in a real store.
 
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "every test binary uses its own part")]
-
 mod runtime_api;
 
 use std::path::{Path, PathBuf};

@@ -1,12 +1,5 @@
 //! A real mount of a real place, for one test.
 
-#![allow(
-    dead_code,
-    missing_docs,
-    unreachable_pub,
-    reason = "every test binary uses its own part, and no other does"
-)]
-
 pub mod keys;
 
 use std::collections::BTreeMap;

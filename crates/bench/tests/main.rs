@@ -1,0 +1,4 @@
+//! The tests of the crate as one program, which is linked once. Each file is a module.
+
+mod blast;
+mod workloads;

@@ -1,0 +1,7 @@
+//! The tests of the crate as one program, which is linked once. Each file is a module.
+
+mod faults;
+mod hydrating;
+mod ranges;
+mod reading;
+mod small_cache;
