@@ -1,5 +1,7 @@
 //! The program's tests: one test program, so that the world is linked once. Each file is a module.
 
+#![allow(unreachable_pub, reason = "a test program exports nothing; its modules share what is `pub`")]
+
 mod advise;
 mod advise_prices;
 mod archive;

@@ -1,5 +1,7 @@
 //! The tests of the crate as one program, which is linked once. Each file is a module.
 
+#![allow(unreachable_pub, reason = "a test program exports nothing; its modules share what is `pub`")]
+
 mod faults;
 mod hydrated;
 mod model;
