@@ -29,7 +29,7 @@ fn a_killed_download_from_s3_resumes() {
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
-        download_survives(&world, survive(&world, &["s3://bucket/big", "out"], link, seed, 1));
+        download_survives(&world, survive(&world, &["s3://bucket/big", "out"], link, LENGTH, seed, 1));
     }
 }
 
@@ -43,7 +43,7 @@ fn a_killed_download_over_http_resumes() {
         let link = slow_link(&s3, LENGTH);
         let url = format!("http://{}/bucket/big", link.address());
         // Another port is another source, so all runs of one seed go through one link.
-        download_survives(&world, survive(&world, &[&url, "out"], link, seed, 1));
+        download_survives(&world, survive(&world, &[&url, "out"], link, LENGTH, seed, 1));
     }
 }
 
@@ -66,7 +66,7 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
         // apart.
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
-        let survival = survive(&world, &["source", &target], link, seed, 1);
+        let survival = survive(&world, &["source", &target], link, LENGTH, seed, 1);
         survival.assert_bounded(survival.carried.bytes_to_server, &Plan::upload(LENGTH), 0);
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("source"));

@@ -4,9 +4,8 @@
 //! The counts are the link's between client and server, not the client's own: they include the
 //! heads of requests and answers, which is why the bounds leave a little room.
 
-use std::time::Duration;
-
 use firstbyte_link::{CounterSnapshot, Link, LinkConfig, Rate};
+use firstbyte_testkit::until;
 use firstbyte_transfer::Plan;
 
 use super::World;
@@ -47,12 +46,14 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
     Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `cp` with `args`, killing it up to `most` times after seeded delays of up to a second, then
-/// lets it finish.
+/// Runs `cp` with `args`, killing it up to `most` times after a seeded part of the first half has
+/// passed the link, then lets it finish. Before 64 KiB an upload may have begun that the program
+/// has not noted yet: only `--abort-stale` ends that one.
 pub fn survive(
     world: &World,
     args: &[&str],
     link: firstbyte_link::Running,
+    length: u64,
     seed: u64,
     most: u64,
 ) -> Survival {
@@ -60,9 +61,15 @@ pub fn survive(
     let args = &[&["--concurrency", concurrency.as_str(), "cp"][..], args].concat();
     let mut kills = 0;
     for attempt in 0..most {
+        let passed = || {
+            let counters = link.counters();
+            counters.bytes_to_server + counters.bytes_to_client
+        };
+        let (before, draw) = (passed(), firstbyte_testkit::bytes_at(seed, attempt * 2, 2));
+        let share = u64::from(u16::from_le_bytes([draw[0], draw[1]]));
+        let wanted = before + (64 << 10) + length / 2 * share / u64::from(u16::MAX);
         let mut child = world.spawn(args);
-        let delay = firstbyte_testkit::bytes_at(seed, attempt * 2, 2);
-        std::thread::sleep(Duration::from_millis(u64::from(u16::from_le_bytes([delay[0], delay[1]])) % 1000));
+        until("bytes", || passed() >= wanted || child.try_wait().unwrap().is_some());
         if child.try_wait().unwrap().is_some() {
             break;
         }
