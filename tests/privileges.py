@@ -1,4 +1,4 @@
-"""Tests that need root, marked `needs_root`. Without root they are left out and listed as not run, with the reason.
+"""Tests that need root, marked `needs_root`: without root they are left out and listed as not run.
 
 A `conftest.py` imports the hook. `make test` shows the list at its end.
 """
@@ -10,7 +10,7 @@ REASON = "needs root"
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves them out, and appends their names to the file of `FIRSTBYTE_NOT_RUN`, if there is one."""
+    """Leaves them out, and appends their names to the file of `FIRSTBYTE_NOT_RUN`, if given."""
     if os.geteuid() == 0:
         return
     left_out = [item for item in items if item.get_closest_marker("needs_root")]

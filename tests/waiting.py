@@ -1,8 +1,8 @@
 """How long a test waits: one definition for every test, so that a slow machine is no failure.
 
-Times are stated in seconds of an idle machine of 2026 and multiplied by the slowness of this one, which is measured
-once a run. Every wait has an end: a test that hangs fails, and says what it waited for. crates/testkit/src/wait.rs is the
-same for Rust.
+Times are stated in seconds of an idle machine of 2026 and multiplied by the slowness of this one,
+which is measured once a run. Every wait has an end: a test that hangs fails, and says what it
+waited for. crates/testkit/src/wait.rs is the same for Rust.
 """
 
 import functools
@@ -13,8 +13,8 @@ from typing import TypeVar
 T = TypeVar("T")
 # Additions, and their time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
 ADDITIONS, AT_REST = 250_000, 0.02
-# Bounds of the factor. The additions see one thread at one moment, while load comes and goes and tests wait for several
-# processes: waits are never shorter than four times those of an idle machine.
+# Bounds of the factor. The additions see one thread at one moment, while load comes and goes and
+# tests wait for several processes: waits are never shorter than four times those at rest.
 LEAST, MOST = 4.0, 40.0
 # What happens at once on an idle machine: a server starts, a thread reads a message.
 AT_ONCE = 15
@@ -35,7 +35,7 @@ def patience(at_rest: float) -> float:
     return at_rest * slowness()
 
 
-# The limit of waits for what happens at once on an idle machine: a minute, or longer on a slow machine.
+# The limit of waits for what happens at once on an idle machine: a minute, or longer on a slow one.
 WAIT_LIMIT = patience(AT_ONCE)
 # For a client or script of several steps.
 CLIENT_TIMEOUT = patience(30)

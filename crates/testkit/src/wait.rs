@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const ROUNDS: u32 = 560;
 /// Its time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
 const AT_REST: Duration = Duration::from_millis(20);
-/// Bounds of the factor. The spin sees one thread at one moment, while load comes and goes and tests
-/// wait for several processes: waits are never shorter than four times those of an idle machine.
+/// Bounds of the factor. The spin sees one thread at one moment, while load comes and goes and
+/// tests wait for several processes: waits are never shorter than four times those at rest.
 const FACTOR: RangeInclusive<f64> = 4.0..=40.0;
 /// Time for what happens at once on an idle machine: a server starts, a thread reads a message.
 const AT_ONCE: Duration = Duration::from_secs(15);

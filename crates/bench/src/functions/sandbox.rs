@@ -3,8 +3,8 @@
 //!
 //! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a
 //! file system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory
-//! that is mounted for it. Directories below `/tmp` that the runtime is made of stay where they are.
-//! All of it disappears with the process. Called by the launcher.
+//! that is mounted for it. Directories below `/tmp` that the runtime needs stay where they are. All
+//! of it disappears with the process. Called by the launcher.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};

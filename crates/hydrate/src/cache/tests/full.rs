@@ -39,6 +39,9 @@ fn stuff(path: &Path) {
 
 #[test]
 fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
+    if firstbyte_testkit::lacks_root() {
+        return;
+    }
     let small = Small::new("size=4m");
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
@@ -58,6 +61,9 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
 
 #[test]
 fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
+    if firstbyte_testkit::lacks_root() {
+        return;
+    }
     let small = Small::new("size=4m");
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
@@ -83,6 +89,9 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
 
 #[test]
 fn a_disk_without_inodes_refuses_a_version_although_the_count_allows_it() {
+    if firstbyte_testkit::lacks_root() {
+        return;
+    }
     let small = Small::new("size=64m,nr_inodes=12");
     let cache = open_at(&small.path().join("cache"));
     let opened: Vec<_> = (0..10)
@@ -95,6 +104,9 @@ fn a_disk_without_inodes_refuses_a_version_although_the_count_allows_it() {
 
 #[test]
 fn the_reserve_is_left_free() {
+    if firstbyte_testkit::lacks_root() {
+        return;
+    }
     let small = Small::new("size=16m");
     let reserve = 10 << 20;
     let cache = Cache::open(&small.path().join("cache"), Limits { size: None, reserve }).unwrap();
@@ -109,6 +121,9 @@ fn the_reserve_is_left_free() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error() {
+    if firstbyte_testkit::lacks_root() {
+        return;
+    }
     let small = Small::new("size=4m");
     let dir = small.path().join("cache");
     drop(open_at(&dir));
