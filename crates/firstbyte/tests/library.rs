@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::time::Duration;
 
 use firstbyte::hydrate::cache::{Pin, State};
 use firstbyte::store::ListOptions;

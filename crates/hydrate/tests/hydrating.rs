@@ -1,7 +1,6 @@
 //! Hydration in the background: no block is fetched twice, and readers take precedence.
 
 use std::path::Path;
-use std::time::Duration;
 
 use firstbyte_hydrate::cache::{Cache, Exempt, Limits, State, Stored};
 use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};

@@ -1,7 +1,7 @@
 //! Reads of many ranges, reads over several blocks, and hints: right bytes, few requests. Requests
 //! and bytes are counted by the store; nothing depends on timing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, MOST_HINTED, Settings};
 use firstbyte_location::ByteRange;

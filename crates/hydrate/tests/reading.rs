@@ -2,7 +2,6 @@
 //! a block, no unrequested blocks.
 
 use std::sync::mpsc;
-use std::time::Duration;
 
 use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, Settings};
 use firstbyte_location::Location;

@@ -10,7 +10,7 @@ use firstbyte_testkit::{Reply, Scripted, set_credentials};
 
 /// The service; each object's content is its key.
 pub struct Keys {
-    pub server: Scripted,
+    _server: Scripted,
     pub store: Store,
     pub base: Location,
 }
@@ -28,7 +28,7 @@ impl Keys {
             bucket: "bucket".into(),
             key: String::new(),
         });
-        Self { store: Store::new(options).unwrap(), server, base }
+        Self { store: Store::new(options).unwrap(), _server: server, base }
     }
 }
 

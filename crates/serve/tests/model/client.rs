@@ -3,10 +3,6 @@
 use firstbyte_testkit::wait_limit;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
-/// Longer than any answer takes on a busy machine; a server that hangs fails the test.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes a request one of S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";

@@ -6,16 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 use firstbyte_serve::{Config, Writing};
 use firstbyte_testkit::until;
 
 /// Holds `ADDRESS DIRECTORY` where this program is to be the server.
 const SERVE: &str = "FIRSTBYTE_TEST_SERVE";
-
-/// How long a start, or a sweep, may take: far more than either needs, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
