@@ -8,7 +8,7 @@ import sys
 import numpy
 import pytest
 from safetensors.numpy import save
-from test_aio import eventually
+from waiting import until
 
 import firstbyte
 
@@ -78,7 +78,7 @@ def test_a_load_with_a_cache_leaves_the_file_there_for_the_next(place):
     stopped.close()
     check(dict(firstbyte.load_safetensors(location, cache=True)), want)
     # The last request verifies the file after it has brought the last tensor.
-    assert eventually(lambda: [status["state"] for status in firstbyte.status(location)] == ["hydrated"])
+    until("hydrated", lambda: [status["state"] for status in firstbyte.status(location)] == ["hydrated"])
 
 
 def test_a_file_that_changes_meanwhile_is_stale(place):

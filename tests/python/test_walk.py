@@ -134,7 +134,7 @@ def test_onerror_may_end_the_walk():
         list(firstbyte.walk("/nowhere", onerror=stop))
 
 
-@pytest.mark.parametrize("top", [None, 7, 1.5, object()], ids=repr)
+@pytest.mark.parametrize("top", [None, 7, 1.5, object()], ids=["None", "7", "1.5", "object"])
 def test_what_is_no_path_is_refused(top):
     with pytest.raises(TypeError) as theirs:
         list(os.walk(top))
