@@ -1,4 +1,4 @@
-"""The build backend of pyproject.toml: a wheel with the module, the program, man pages and completions.
+"""The build backend of pyproject.toml: a wheel with module, program, man pages and completions.
 
 `pip install .` calls the hooks at the end. One run of cargo compiles the program and the module,
 which share their dependencies; two runs would compile most of them twice, with other features.
@@ -51,8 +51,8 @@ def cargo(*words: str) -> bytes:
 
 
 def compile_into(data: Path, *packages: str) -> Path:
-    """Compiles the program, and other packages beside it. Puts the program and its pages into `data`,
-    in a wheel's layout of scripts and data. Returns cargo's directory of results.
+    """Compiles the program, and other packages beside it. Puts the program and its pages into
+    `data`, in a wheel's layout of scripts and data. Returns cargo's directory of results.
     """
     options = [word for package in ("firstbyte-cli", *packages) for word in ("--package", package)]
     cargo("build", "--release", "--locked", "--bin", "firstbyte", *(["--lib"] if packages else []), *options)

@@ -26,7 +26,7 @@ from runners import Slow, counts, reports, slow_test
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
 
-# Where the built test programs are described, so that running them needs neither cargo nor its lock.
+# Describes the built test programs, so that running them needs neither cargo nor its lock.
 PROGRAMS = "test-programs.json"
 # How many lines of a failed step are repeated.
 REPEATED = 200
@@ -202,7 +202,7 @@ def main() -> int:
     os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "bin")
     groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]
     with tempfile.NamedTemporaryFile(mode="r") as not_run:
-        # Each test that cannot run for lack of a right writes a line here. Other users' tests write too.
+        # Each test that cannot run for lack of a right adds a line, also as another user.
         os.chmod(not_run.name, 0o666)
         os.environ["FIRSTBYTE_NOT_RUN"] = not_run.name
         results = run_groups(groups)

@@ -14,8 +14,8 @@ CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed")
 PYTEST = re.compile(r"^=*\s*(?:\d+ \w+, )*\d+ (?:passed|failed|errors?)\b.* in [\d.]+s")
 NEXTEST = re.compile(r"^\s*Summary \[.*\] .*tests? run: ")
 
-# `PASS [   0.012s] ( 3/12) firstbyte-cli::cli copy::a_copy_ends` (nextest), and `1.02s call tests/x.py::test_y`
-# (pytest).
+# `PASS [   0.012s] ( 3/12) firstbyte-cli::cli copy::a_copy_ends` (nextest), and
+# `1.02s call     tests/x.py::test_y` (pytest).
 NEXTEST_TEST = re.compile(r"^\s+(?:PASS|FAIL|TIMEOUT|LEAK) \[\s*([\d.]+)s\] (?:\([\s\d/]+\) )?(\S.*)$")
 PYTEST_TEST = re.compile(r"^([\d.]+)s (?:call|setup|teardown)\s+(\S.*)$")
 # Shorter ones are not worth a line.

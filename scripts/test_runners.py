@@ -1,8 +1,8 @@
-"""What is repeated of a failed step: the reports of cargo's programs, and pytest's."""
+"""Counts, slow tests and reports of failures, as cargo, nextest and pytest print them."""
 
 import unittest
 
-from check import counts, reports
+from runners import Slow, counts, reports, slow_test
 
 CARGO = """\
 running 2 tests
@@ -31,6 +31,16 @@ FAILED tests/test_it.py::test_it - assert 1 == 2
 1 failed, 1 passed in 0.12s
 """.splitlines()
 
+NEXTEST = """\
+        PASS [   0.012s] (1/3) firstbyte-cli::cli copy::it_holds
+        FAIL [  61.250s] (2/3) firstbyte-cli::cli copy::it_fails
+     TIMEOUT [ 960.000s] (3/3) firstbyte-cli::cli copy::it_hangs
+------------
+     Summary [  62.001s] 3 tests run: 1 passed, 1 failed, 1 timed out, 0 skipped
+        FAIL [  61.250s] firstbyte-cli::cli copy::it_fails
+    left is not right
+""".splitlines()
+
 
 class Reports(unittest.TestCase):
     def test_of_cargo_are_the_blocks_of_failures(self) -> None:
@@ -45,7 +55,17 @@ class Reports(unittest.TestCase):
     def test_counts_are_those_of_the_runners(self) -> None:
         self.assertEqual([c for line in CARGO if (c := counts(line)) != (0, 0)], [(1, 1), (1, 0)])
         self.assertEqual(counts(PYTEST[-1]), (1, 1))
+        self.assertEqual([c for line in NEXTEST if (c := counts(line)) != (0, 0)], [(1, 2)])
         self.assertEqual(counts("10 items passed in review"), (0, 0))
+
+    def test_of_nextest_last_from_its_summary_to_the_end(self) -> None:
+        self.assertEqual(list(reports(NEXTEST)), NEXTEST[4:])
+
+    def test_slow_tests_are_those_of_a_second_or_more(self) -> None:
+        found = [slow for line in NEXTEST[:3] if (slow := slow_test(line))]
+        self.assertEqual([slow.seconds for slow in found], [61.25, 960.0])
+        self.assertEqual(slow_test("1.02s call     tests/a.py::test_b"), Slow(1.02, "tests/a.py::test_b"))
+        self.assertIsNone(slow_test("1.02s is what it took"))
 
 
 if __name__ == "__main__":
