@@ -5,6 +5,7 @@
 //! either side closes it, and ends with the daemon, so a client can wait for the daemon's end. Only
 //! the mount's owner can connect.
 
+mod address;
 mod jobs;
 mod protocol;
 mod server;
@@ -41,7 +42,8 @@ impl Control {
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let socket = PathBuf::from(attribute(path, "control")?);
-        Some(Self { connection: UnixStream::connect(socket).ok()? })
+        let address = address::Address::of(&socket).ok()?;
+        Some(Self { connection: UnixStream::connect(address.path()).ok()? })
     }
 
     /// Sends a request and waits for the answer.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
 
+use super::address::Address;
 use super::jobs::Jobs;
 use super::protocol::{Request, Response};
 use crate::filesystem::FileSystem;
@@ -33,7 +34,8 @@ impl Listening {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        let address = Address::of(path).map_err(failed)?;
+        let listener = UnixListener::bind(address.path()).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let (core, jobs) = (Arc::downgrade(core), Arc::new(Jobs::default()));
         let accept = move || {

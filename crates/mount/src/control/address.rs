@@ -1,0 +1,51 @@
+//! Addresses of control sockets, of any length of path.
+//!
+//! The address of a socket has 108 bytes, fewer than the path of a runtime directory may have. So
+//! both sides open the directory, and name the socket below its descriptor. Called by the daemon
+//! to listen, and by clients to connect.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+
+/// A socket's path below a descriptor of its directory, which it holds open.
+pub(super) struct Address {
+    directory: OwnedFd,
+    name: PathBuf,
+}
+
+impl Address {
+    /// The address of the socket at `path`.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { directory, name: name.into() })
+    }
+
+    /// The path to bind or connect, valid while `self` lives.
+    pub(super) fn path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_in_a_directory_with_a_long_name_is_bound_and_reached() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("d".repeat(200));
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("mount.sock");
+        assert!(UnixListener::bind(&path).is_err(), "short enough without a descriptor");
+        let _listener = UnixListener::bind(Address::of(&path).unwrap().path()).unwrap();
+        assert!(path.exists());
+        UnixStream::connect(Address::of(&path).unwrap().path()).unwrap();
+    }
+}
