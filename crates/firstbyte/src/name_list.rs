@@ -11,7 +11,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use firstbyte_location::{Entry, Kind, Location, shown};
+use firstbyte_location::{Entry, FileIdentity, Kind, Location, shown};
 use firstbyte_store::{Error as StoreError, Listing, STACK, Store};
 
 use crate::{Error, Result};
@@ -117,6 +117,7 @@ fn describe(store: &Store, location: &Location, name: Vec<u8>) -> Entry {
             kind: stat.kind,
             size: stat.size().filter(|_| stat.kind == Kind::File),
             modified: stat.modified,
+            changed: stat.version.file.and_then(FileIdentity::changed),
             etag: stat.version.etag,
             storage_class: stat.storage_class,
             ..unknown

@@ -147,6 +147,8 @@ impl Glob {
     pub fn takes(&self, name: &[u8], depth: Depth) -> bool {
         let name = String::from_utf8_lossy(name);
         match depth {
+            // The root itself lies not below it.
+            _ if name.is_empty() => false,
             Depth::Object => self.pattern.matches(&name),
             Depth::Tree => self.pattern.matches_within(&name),
         }

@@ -55,7 +55,7 @@ pub enum Detail {
     /// Name, inode and type as the directory has them.
     #[default]
     Names,
-    /// Size and modification time too.
+    /// Size, modification and change times too.
     Size,
     /// Size, blocks, links and inode: what disk usage is summed from.
     Usage,
@@ -67,7 +67,7 @@ impl Detail {
     pub(crate) fn mask(self) -> StatxFlags {
         match self {
             Self::Names => StatxFlags::TYPE,
-            Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME,
+            Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME,
             Self::Usage => {
                 StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK | StatxFlags::INO
             }

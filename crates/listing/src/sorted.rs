@@ -342,6 +342,7 @@ pub(crate) fn describe(
         kind,
         size: stat.filter(|_| kind == Kind::File).map(|stat| stat.size),
         modified: stat.and_then(|stat| stat.modified.system()),
+        changed: stat.and_then(|stat| stat.changed.system()),
         etag: None,
         storage_class: None,
         version: None,

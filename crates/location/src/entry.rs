@@ -42,6 +42,9 @@ pub struct Entry {
     pub size: Option<u64>,
     /// Last modification, if the listing includes it.
     pub modified: Option<SystemTime>,
+    /// Change time of a local file's inode, if the listing includes it. Unlike `modified`, programs
+    /// cannot set it back.
+    pub changed: Option<SystemTime>,
     /// `ETag` with its quotes, if the listing includes it.
     pub etag: Option<String>,
     /// S3 storage class; `None` for the standard one.
@@ -55,7 +58,16 @@ impl Entry {
     /// An entry of which only name and kind are known.
     #[must_use]
     pub fn named(name: Vec<u8>, kind: Kind) -> Self {
-        Self { name, kind, size: None, modified: None, etag: None, storage_class: None, version: None }
+        Self {
+            name,
+            kind,
+            size: None,
+            modified: None,
+            changed: None,
+            etag: None,
+            storage_class: None,
+            version: None,
+        }
     }
 
     /// An object of which only the wanted version is known.

@@ -5,6 +5,7 @@
 
 mod checksum;
 mod entry;
+pub mod etag;
 mod location;
 mod range;
 mod secret;

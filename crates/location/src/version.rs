@@ -5,6 +5,9 @@
 //! compared ([`Strength`]). That decides whether a transfer may be parallel, resumed or cached.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::etag;
 
 /// How reliably a version changes when the content does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +52,13 @@ impl FileIdentity {
         Self { device: other.device, ..self } == other
     }
 
+    /// The inode change time; `None` if it is before 1970.
+    #[must_use]
+    pub fn changed(self) -> Option<SystemTime> {
+        let nanoseconds = u64::try_from(self.changed_ns).ok()?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds))
+    }
+
     /// Device, inode, modified and changed as text: JSON numbers are limited to 64 bits.
     #[must_use]
     pub fn to_words(self) -> [String; 4] {
@@ -74,11 +84,11 @@ impl FileIdentity {
 
 /// How a source identifies its content at one instant. Equal versions of sufficient [`Strength`]
 /// mean the same bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Version {
     /// Length in bytes, if known.
     pub size: Option<u64>,
-    /// The `ETag` as sent, with its quotes and `W/`.
+    /// The `ETag` as sent, with its quotes and `W/`; compared by [`etag`].
     pub etag: Option<String>,
     /// S3 version id.
     pub version_id: Option<String>,
@@ -87,6 +97,16 @@ pub struct Version {
     /// Identity of a local file.
     pub file: Option<FileIdentity>,
 }
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.has_etag_of(other)
+            && (self.size, &self.version_id, &self.last_modified, self.file)
+                == (other.size, &other.version_id, &other.last_modified, other.file)
+    }
+}
+
+impl Eq for Version {}
 
 impl Version {
     /// The version that a store knows by this id.
@@ -100,7 +120,7 @@ impl Version {
     pub fn strength(&self) -> Strength {
         match (&self.etag, self.size) {
             _ if self.version_id.is_some() || self.file.is_some() => Strength::Strong,
-            (Some(etag), _) if !etag.starts_with("W/") => Strength::Strong,
+            (Some(etag), _) if !etag::is_weak(etag) => Strength::Strong,
             (Some(_), Some(_)) => Strength::Weak,
             (None, Some(_)) if self.last_modified.is_some() => Strength::Weak,
             _ => Strength::None,
@@ -110,7 +130,16 @@ impl Version {
     /// The value to send as `If-Match`, which must be a strong `ETag` (RFC 9110, 13.1.1).
     #[must_use]
     pub fn if_match(&self) -> Option<&str> {
-        self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+        self.etag.as_deref().filter(|etag| !etag::is_weak(etag))
+    }
+
+    /// True if both have the same `ETag`, or none.
+    #[must_use]
+    pub fn has_etag_of(&self, other: &Self) -> bool {
+        match (&self.etag, &other.etag) {
+            (Some(one), Some(other)) => etag::is_same(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
     }
 
     /// True if a response with the version `other` can be of the same content: all fields that both
@@ -121,7 +150,7 @@ impl Version {
             a.is_none() || b.is_none() || a == b
         }
         same(self.size.as_ref(), other.size.as_ref())
-            && same(self.etag.as_ref(), other.etag.as_ref())
+            && (self.etag.is_none() || other.etag.is_none() || self.has_etag_of(other))
             && same(self.version_id.as_ref(), other.version_id.as_ref())
             && self.file.zip(other.file).is_none_or(|(one, other)| one.agrees_with(other))
             && (self.if_match().is_some() || same(self.last_modified.as_ref(), other.last_modified.as_ref()))
@@ -182,6 +211,16 @@ mod tests {
     fn a_weak_etag_is_never_sent_as_if_match() {
         assert_eq!(etag("W/\"a\"").if_match(), None);
         assert_eq!(etag("\"a\"").if_match(), Some("\"a\""));
+    }
+
+    #[test]
+    fn a_tag_that_a_listing_writes_without_quotes_or_in_capitals_agrees() {
+        let digest = "900150983cd24fb0d6963f7d28e17f72";
+        let sent = etag(&format!("\"{digest}\""));
+        for listed in [etag(digest), etag(&digest.to_uppercase())] {
+            assert!(listed.agrees_with(&sent) && sent.agrees_with(&listed) && listed == sent);
+        }
+        assert!(etag("\"a\"") != etag("\"b\"") && etag("\"a\"") != Version::default());
     }
 
     #[test]

@@ -190,6 +190,16 @@ pub enum Error {
         /// The mistake in it.
         detail: String,
     },
+    /// A listing is not in the order of names that its reader relies on.
+    #[error("{location}: the store lists its names out of order: {name} behind {previous}")]
+    Disordered {
+        /// The listed location.
+        location: String,
+        /// The name before.
+        previous: String,
+        /// The name that belongs before it.
+        name: String,
+    },
     /// The precondition of a write failed: the destination exists already, or has changed.
     #[error("{location}: exists already or has changed")]
     Precondition {
@@ -258,6 +268,7 @@ impl Error {
             | Self::Certificate { .. }
             | Self::Credentials { .. }
             | Self::CredentialsTimedOut { .. }
+            | Self::Disordered { .. }
             | Self::Options { .. } => true,
             _ => false,
         }
@@ -303,6 +314,10 @@ impl Error {
             Self::CredentialsTimedOut { .. } => {
                 "check the address, the network and the proxy variables, or allow a longer wait with \
                  --read-timeout"
+            }
+            Self::Disordered { .. } => {
+                "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
+>>>>>>> 33809ec (Listings are checked for their order, changes within a second are seen, filters protect, and markers are copied)
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",

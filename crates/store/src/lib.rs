@@ -10,6 +10,7 @@ mod answer;
 mod azure;
 mod body;
 mod cancel;
+mod clock;
 mod error;
 mod google;
 mod header_text;
@@ -18,12 +19,14 @@ mod limits;
 mod local;
 mod object;
 mod options;
+mod order;
 mod query;
 mod rest;
 mod retry;
 mod s3;
 mod sftp;
 mod sink;
+mod sorted;
 mod store;
 mod turns;
 mod upload;
@@ -46,7 +49,7 @@ pub use options::{
     AzureConnection, HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing,
     header_value,
 };
-pub use query::{Directories, Get, Links, ListOptions, ListedPage, Unfinished};
+pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, Unfinished};
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };

@@ -82,6 +82,11 @@ pub struct ObjectVersion {
 
 /// The sort key of an entry in a listing: its name, with a `/` after a directory's, so that it
 /// sorts like its contents.
+pub(crate) fn listing_key(entry: &Entry) -> Vec<u8> {
+    in_listing_order(entry).collect()
+}
+
+/// The bytes of [`listing_key`], without an allocation.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
     entry.name.iter().copied().chain((entry.kind == Kind::Directory).then_some(b'/'))
 }

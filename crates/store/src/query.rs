@@ -3,10 +3,11 @@
 use std::num::NonZeroUsize;
 
 use firstbyte_listing::Order;
-use firstbyte_location::{ByteRange, Entry, Version};
+use firstbyte_location::{ByteRange, Entry, Kind, Version};
 use firstbyte_pacing::Throttle;
 
 use crate::Cancel;
+use crate::object::listing_key;
 
 /// Parameters of a read.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,16 @@ pub enum Directories {
     Listed,
 }
 
+/// Whether the listing of a prefix includes the object that marks the prefix itself, `PREFIX/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marker {
+    /// No: nothing in the listing has an empty name.
+    #[default]
+    Omitted,
+    /// Yes, as a file without a name, before all others.
+    Listed,
+}
+
 /// What becomes of unfinished copies in a directory that is removed and holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
@@ -68,6 +79,8 @@ pub struct ListOptions {
     pub links: Links,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,
+    /// Whether the listing of a prefix of an object store includes the prefix's own object.
+    pub marker: Marker,
     /// Most concurrent requests of a large S3 listing; `None`: chosen by measured speed.
     pub requests: Option<NonZeroUsize>,
 }
@@ -86,5 +99,14 @@ impl ListOptions {
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         name.starts_with(self.beginning.as_bytes())
             && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
+    }
+
+    /// True if an entry is to be listed, or is a directory that holds one.
+    pub(crate) fn takes_entry(&self, entry: &Entry) -> bool {
+        let key = listing_key(entry);
+        let after = self.start_after.as_deref().unwrap_or_default().as_bytes();
+        let holds_later = entry.kind == Kind::Directory && after.starts_with(&key);
+        key.starts_with(self.beginning.as_bytes())
+            && (self.start_after.is_none() || key.as_slice() > after || holds_later)
     }
 }

@@ -8,14 +8,16 @@ use firstbyte_location::{ByteRange, Entry, Kind, Location, ObjectLocation, Servi
 use crate::azure::Azure;
 use crate::google::Google;
 use crate::http::Http;
+use crate::order::Ordered;
 use crate::rest::RestStore as _;
 use crate::s3::{self, S3};
 use crate::sftp::Sftp;
+use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part,
-    Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload,
-    Stat, Unfinished, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order,
+    Part, Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest,
+    StaleUpload, Stat, Unfinished, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -241,6 +243,41 @@ impl Store {
     /// # Errors
     /// Failures before the first entries; later ones are items of the listing.
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
+        let entries = self.entries(location, options)?;
+        let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match (options.order, location) {
+            (Order::Any, _) => entries,
+            (Order::Bytes, _) if self.is_unsorted(location) => Box::new(Sorted::new(entries)),
+            (Order::Bytes, Location::Object(object)) => {
+                Box::new(Ordered::of_bucket(entries, object, &self.client.unsorted))
+            }
+            (Order::Bytes, _) => Box::new(Ordered::new(entries, location)),
+        };
+        Ok(Listing { entries })
+    }
+
+    /// True if the store is known not to list `location` in the order of names. An ordered listing
+    /// is then sorted here, so it begins after the last page, wherever it starts.
+    #[must_use]
+    pub fn is_unsorted(&self, location: &Location) -> bool {
+        matches!(location, Location::Object(object) if self.client.unsorted.has(object))
+    }
+
+    /// How many seconds the clock of the store is ahead of this machine's, by its last listing;
+    /// negative if it is behind. 0 if it is right, or not known.
+    #[must_use]
+    pub fn clock_ahead(&self, location: &Location) -> i64 {
+        match location {
+            Location::Object(object) => self.client.clocks.ahead(object.service),
+            _ => 0,
+        }
+    }
+
+    /// The entries of a listing, as the store has them.
+    fn entries(
+        &self,
+        location: &Location,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match location {
             Location::Local(path) => {
                 Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
@@ -249,7 +286,7 @@ impl Store {
             Location::Http(url) => self.http.list(url, options)?,
             Location::Sftp(place) => self.sftp.list(place, options)?,
         };
-        Ok(Listing { entries })
+        Ok(entries)
     }
 
     /// The first page of a listing: from an object store some thousand names by one request, from

@@ -80,7 +80,13 @@ impl QuirkStore {
         let state = State { page: PAGE, quirks: quirks.iter().copied().collect(), ..State::default() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
-        Self { server: Scripted::start_with_bodies(move |received| lock(&shared).answer(received)), state }
+        let answer = move |received: &Received| {
+            let mut state = lock(&shared);
+            // Of the clock by which objects are dated.
+            let date = format!("date: {}", reading::date(state.stated(SystemTime::now())));
+            state.answer(received).with_header(&date)
+        };
+        Self { server: Scripted::start_with_bodies(answer), state }
     }
 
     /// Its URL, without a `/` at the end.
@@ -110,6 +116,13 @@ impl QuirkStore {
     pub fn insert_at(&self, key: &str, content: &[u8], modified: SystemTime) {
         let object = Object { modified, ..Object::new(content.to_vec()) };
         lock(&self.state).objects.insert(named(key), object);
+    }
+
+    /// Dates an object of [`BUCKET`] as if it were written at `modified`.
+    pub fn set_written(&self, key: &str, modified: SystemTime) {
+        if let Some(object) = lock(&self.state).objects.get_mut(&named(key)) {
+            object.modified = modified;
+        }
     }
 
     /// Removes an object of [`BUCKET`].
@@ -235,14 +248,14 @@ impl State {
         Reply::answer("200 OK", &["content-type: application/xml"], text.as_bytes())
     }
 
-    /// The time that the store states for an object.
-    fn stated_time(&self, object: &Object) -> SystemTime {
+    /// A time by the store's clock.
+    fn stated(&self, time: SystemTime) -> SystemTime {
         if self.has(Quirk::ClockAhead) {
-            object.modified + SKEW
+            time + SKEW
         } else if self.has(Quirk::ClockBehind) {
-            object.modified - SKEW
+            time - SKEW
         } else {
-            object.modified
+            time
         }
     }
 }

@@ -52,6 +52,22 @@ impl Reply {
         Self::Send(bytes)
     }
 
+    /// Sends a header line more, behind the status line.
+    pub(crate) fn with_header(self, line: &str) -> Self {
+        let add = |mut bytes: Vec<u8>| {
+            if let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
+                bytes.splice(end + 2..end + 2, format!("{line}\r\n").into_bytes());
+            }
+            bytes
+        };
+        match self {
+            Self::Send(bytes) => Self::Send(add(bytes)),
+            Self::SendAndClose(bytes) => Self::SendAndClose(add(bytes)),
+            Self::Trickle { bytes, step, pause } => Self::Trickle { bytes: add(bytes), step, pause },
+            other => other,
+        }
+    }
+
     /// Sends the same bytes, then closes the connection.
     #[must_use]
     pub fn then_close(self) -> Self {

@@ -5,11 +5,12 @@
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Error as StoreError, ListOptions, Order};
+use firstbyte_location::{Entry, Kind, Location, etag};
+use firstbyte_store::{Error as StoreError, ListOptions, Marker, Order};
 
 use crate::compare::{Comparison, Comparisons, Sameness};
 use crate::context::Scope;
+use crate::deferred::Deferred;
 use crate::job::{Route, is_unfinished};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::{Difference, Error, Failure, Observer, Result, Summary, Verified};
@@ -40,19 +41,25 @@ pub enum Content {
 type Entries = Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>>;
 
 pub(crate) fn check(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
-    let (one, other) = (entries(scope, &check.source)?, entries(scope, &check.destination)?);
+    let is_store = |place: &Location| matches!(place, Location::Object(_));
+    // Where one side has directories, the empty objects that stand for them are no files.
+    let markers = is_store(&check.source) && is_store(&check.destination);
+    let (one, other) =
+        (entries(scope, &check.source, markers)?, entries(scope, &check.destination, markers)?);
     let Some(one) = one else {
         return Err(StoreError::NotFound { location: check.source.to_string() }.into());
     };
     let other = other.unwrap_or_else(nothing);
     let mut walk = Walk::new(scope, check, observer);
+    walk.deferred = (is_store(&check.source) || is_store(&check.destination)).then(Deferred::default);
     walk.all(one, other);
+    walk.report();
     Ok(walk.summary)
 }
 
 /// Compares two objects, which may have different names.
 pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
-    let mut walk = Walk::new(scope, check, observer);
+    let mut walk = Walk { is_single: true, ..Walk::new(scope, check, observer) };
     let size = |location: &Location| match scope.store.stat_object(location) {
         Ok(stat) if stat.kind != Kind::Directory => Ok(Some(stat.size())),
         Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
@@ -61,17 +68,9 @@ pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Obs
     let (one, other) = (size(&check.source)?, size(&check.destination)?);
     match (one, other) {
         (None, _) => return Err(StoreError::NotFound { location: check.source.to_string() }.into()),
-        (Some(_), None) => walk.differs(&Difference::OnlySource(check.source.clone())),
+        (Some(_), None) => walk.differs(b"", Finding::OnlySource),
         (Some(one), Some(other)) => {
-            let entry = |size| Entry {
-                name: Vec::new(),
-                kind: Kind::File,
-                size,
-                modified: None,
-                etag: None,
-                storage_class: None,
-                version: None,
-            };
+            let entry = |size| Entry { size, ..Entry::named(Vec::new(), Kind::File) };
             walk.pair(&check.source, &check.destination, entry(one), &entry(other));
             walk.wait_for_all();
         }
@@ -85,20 +84,25 @@ fn nothing() -> Entries {
 }
 
 /// The files below a location that take part, in byte order. `None` if it does not exist.
-fn entries(scope: &Scope<'_>, location: &Location) -> Result<Option<Entries>> {
-    let requests = Some(scope.settings.listing_requests());
-    let options = ListOptions { recursive: true, order: Order::Bytes, requests, ..ListOptions::default() };
+/// The empty objects that mark prefixes are left out unless `markers` is true.
+fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Option<Entries>> {
+    let options = ListOptions {
+        recursive: true,
+        order: Order::Bytes,
+        marker: Marker::Listed,
+        requests: Some(scope.settings.listing_requests()),
+        ..ListOptions::default()
+    };
     let listing = match scope.store.list(location, &options) {
         // That a bucket is missing is no difference.
         Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
         listing => listing?,
     };
     let listing = ListingPrefetch::start(listing, scope.cancel.clone())?;
-    let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(|entry| {
+    let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {
         entry.as_ref().map_or(true, |entry| {
-            // An object that marks a prefix is no file.
-            let marks = entry.name.ends_with(b"/") && entry.size == Some(0);
-            entry.kind == Kind::File && !marks && !is_unfinished(&entry.name)
+            let marks = (entry.name.ends_with(b"/") || entry.name.is_empty()) && entry.size == Some(0);
+            entry.kind == Kind::File && (markers || !marks) && !is_unfinished(&entry.name)
         })
     }));
     Ok(Some(entries.peekable()))
@@ -111,13 +115,59 @@ struct Walk<'a> {
     observer: &'a dyn Observer,
     comparisons: Comparisons,
     summary: Summary,
+    /// Differences that hold if the listings of stores are in order; `None` if they are reported at
+    /// once.
+    deferred: Option<Deferred>,
+    /// Two objects are compared, and have no names below the places.
+    is_single: bool,
+}
+
+/// How a name differs.
+#[derive(Clone, Copy)]
+enum Finding {
+    OnlySource,
+    OnlyDestination,
+    Size(u64, u64),
+    Content,
+}
+
+impl Finding {
+    /// The finding about a name as the bytes of a record.
+    fn to_record(self, name: &[u8]) -> Vec<u8> {
+        let (tag, one, other) = match self {
+            Self::OnlySource => (0_u8, 0, 0),
+            Self::OnlyDestination => (1, 0, 0),
+            Self::Size(one, other) => (2, one, other),
+            Self::Content => (3, 0, 0),
+        };
+        [&[tag][..], &one.to_le_bytes(), &other.to_le_bytes(), name].concat()
+    }
+
+    fn of_record(record: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, name) = record.split_at_checked(17)?;
+        let number = |at: usize| head[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        Some(match head[0] {
+            0 => (Self::OnlySource, name),
+            1 => (Self::OnlyDestination, name),
+            2 => (Self::Size(number(1)?, number(9)?), name),
+            _ => (Self::Content, name),
+        })
+    }
 }
 
 impl<'a> Walk<'a> {
     fn new(scope: &'a Scope<'a>, check: &'a Check<'a>, observer: &'a dyn Observer) -> Self {
         let route = Route::of(&check.source, &check.destination);
         let comparisons = Comparisons::new(&scope.store, scope.settings.concurrency, route);
-        Self { scope, check, observer, comparisons, summary: Summary::default() }
+        Self {
+            scope,
+            check,
+            observer,
+            comparisons,
+            summary: Summary::default(),
+            deferred: None,
+            is_single: false,
+        }
     }
 
     fn all(&mut self, mut one: Entries, mut other: Entries) {
@@ -143,11 +193,13 @@ impl<'a> Walk<'a> {
             if !(self.check.select)(&name) {
                 continue;
             }
-            let (source, destination) = (self.check.source.join(&name), self.check.destination.join(&name));
             match (left, right) {
-                (Some(left), Some(right)) => self.pair(&source, &destination, left, &right),
-                (Some(_), None) => self.differs(&Difference::OnlySource(source)),
-                (None, _) => self.differs(&Difference::OnlyDestination(destination)),
+                (Some(left), Some(right)) => {
+                    let (source, destination) = self.places(&name);
+                    self.pair(&source, &destination, left, &right);
+                }
+                (Some(_), None) => self.differs(&name, Finding::OnlySource),
+                (None, _) => self.differs(&name, Finding::OnlyDestination),
             }
         }
         self.wait_for_all();
@@ -158,9 +210,51 @@ impl<'a> Walk<'a> {
         self.summary.ended = self.scope.settings.stop.error().or(error);
     }
 
-    fn differs(&mut self, difference: &Difference) {
+    /// Both places of a name.
+    fn places(&self, name: &[u8]) -> (Location, Location) {
+        let place = |root: &Location| if self.is_single { root.clone() } else { root.join(name) };
+        (place(&self.check.source), place(&self.check.destination))
+    }
+
+    fn differs(&mut self, name: &[u8], finding: Finding) {
+        let Some(deferred) = &mut self.deferred else { return self.tell(name, finding) };
+        if let Err(error) = deferred.add(&finding.to_record(name)) {
+            self.summary.ended.get_or_insert(error);
+        }
+    }
+
+    /// Reports what waited for the end of the listings, unless one was out of order.
+    fn report(&mut self) {
+        let Some(deferred) = self.deferred.take() else { return };
+        if matches!(self.summary.ended, Some(Error::Store(StoreError::Disordered { .. }))) {
+            return;
+        }
+        let told = deferred.into_records().and_then(|mut records| {
+            records.try_for_each(|record| {
+                let record = record?;
+                if let Some((finding, name)) = Finding::of_record(&record) {
+                    self.tell(name, finding);
+                }
+                Ok(())
+            })
+        });
+        if let Err(error) = told {
+            self.summary.ended.get_or_insert(error);
+        }
+    }
+
+    fn tell(&mut self, name: &[u8], finding: Finding) {
+        let (source, destination) = self.places(name);
+        let difference = match finding {
+            Finding::OnlySource => Difference::OnlySource(source),
+            Finding::OnlyDestination => Difference::OnlyDestination(destination),
+            Finding::Size(one, other) => {
+                Difference::Size { source: (source, one), destination: (destination, other) }
+            }
+            Finding::Content => Difference::Content(source, destination),
+        };
         self.summary.differences += 1;
-        self.observer.differs(difference);
+        self.observer.differs(&difference);
     }
 
     /// Compares two objects of one name.
@@ -168,11 +262,12 @@ impl<'a> Walk<'a> {
         if let (Some(left), Some(right)) = (one.size, other.size)
             && left != right
         {
-            let (source, destination) = ((source.clone(), left), (destination.clone(), right));
-            return self.differs(&Difference::Size { source, destination });
+            return self.differs(&one.name, Finding::Size(left, right));
         }
-        let strong = |etag: &&String| !etag.starts_with("W/");
-        if one.etag.as_ref().filter(strong).is_some_and(|etag| other.etag.as_ref() == Some(etag)) {
+        let is_one_content = |(one, other): (&String, &String)| {
+            !etag::is_weak(one) && !etag::is_weak(other) && etag::is_same(one, other)
+        };
+        if one.etag.as_ref().zip(other.etag.as_ref()).is_some_and(is_one_content) {
             return self.same(one.size, Verified::Full);
         }
         let with = match self.check.content {
@@ -197,14 +292,11 @@ impl<'a> Walk<'a> {
     /// Takes the next outcome. False if nothing is being compared.
     fn settle(&mut self) -> bool {
         let Some((entry, same)) = self.comparisons.wait() else { return false };
-        let place =
-            |root: &Location| if entry.name.is_empty() { root.clone() } else { root.join(&entry.name) };
-        let (source, destination) = (place(&self.check.source), place(&self.check.destination));
         match same {
             Ok(Sameness::Same) => self.same(entry.size, Verified::Full),
             Ok(Sameness::Unknown) => self.same(entry.size, Verified::Length),
-            Ok(Sameness::Different) => self.differs(&Difference::Content(source, destination)),
-            Err(error) => self.failed(&source, error),
+            Ok(Sameness::Different) => self.differs(&entry.name, Finding::Content),
+            Err(error) => self.failed(&self.places(&entry.name).0, error),
         }
         true
     }

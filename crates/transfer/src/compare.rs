@@ -1,15 +1,20 @@
 //! Decides whether a destination is complete and unchanged: by size and time, or by content.
 //!
-//! **By size and time**: the lengths must be equal. In addition, either the modification times are
-//! equal in whole seconds (all that listings and file systems have in common), or the destination
-//! was *written* after the source was last modified, and not changed since. The time of writing is
-//! `LastModified` for a store, and for a file the inode change time, which programs cannot set
-//! back. If a file was written before its object, as one that was uploaded, the object's metadata
-//! are requested: the modification time in them may be the file's. So a repeated copy finds all
-//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between
-//! files, here or on hosts that are reached by SFTP, times are copied exactly, and only equal ones
-//! count. This misses a source of the
-//! same length that was given a time before the destination was written.
+//! **By size and time**: the lengths must be equal, and the times must show that the destination
+//! was written after the source was last modified. Between files, here or on hosts that are reached
+//! by SFTP, times are copied, and only equal ones count: to the nanosecond, or as far as both sides
+//! have them. A store keeps its own date instead. It proves that nothing changed if
+//!
+//! - the object is at least [`MARGIN`] younger than the file's modification and inode change times,
+//!   for an upload; the latter shows a file that was replaced by one with an older time;
+//! - the file was written at least [`MARGIN`] after the object, by its inode change time, and has
+//!   no later modification time, for a download;
+//! - the copy is at least [`MARGIN`] younger, between stores.
+//!
+//! The clock of a store may be wrong: its `Date` header shows by how much, as far as it does, and a
+//! date in the future proves nothing. Where the listing proves nothing, one HEAD decides: the
+//! modification time that the copy has put into the object's metadata (`x-amz-meta-mtime`) is that
+//! of the file, or not. An object without it is judged by the listing, in whole seconds.
 //!
 //! **By content**: checksums that both stores have are compared. If only one store has a checksum,
 //! the other is computed from the bytes. [`sync`](crate::sync) compares several pairs at a time.
@@ -27,6 +32,9 @@ use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, 
 use crate::job::{Route, as_path};
 use crate::{Concurrency, Error, Result, Tree};
 
+/// Times that are closer prove no order: dates have whole seconds, and clocks differ a little.
+const MARGIN: Duration = Duration::from_secs(2);
+
 /// The result of comparing sizes and times of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
@@ -34,9 +42,27 @@ pub(crate) enum Times {
     Unchanged,
     /// The object is to be copied.
     Changed,
-    /// Unchanged if the metadata of the source, which listings do not have, hold this modification
-    /// time: whole seconds since 1970.
-    UnchangedIfModified(i64),
+    /// The metadata of objects decide, which listings do not have.
+    Ask(Ask),
+}
+
+/// A question to the metadata of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    of: Asked,
+    /// Whether it is unchanged if the metadata have no modification time.
+    otherwise: Sameness,
+}
+
+/// The object that is asked for the modification time of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The source, about the file at the destination.
+    Source(SystemTime),
+    /// The destination, about the file at the source.
+    Destination(SystemTime),
+    /// The destination, about the source: both are objects.
+    Both,
 }
 
 impl Times {
@@ -44,15 +70,19 @@ impl Times {
         if unchanged { Self::Unchanged } else { Self::Changed }
     }
 
+    fn ask(of: Asked, otherwise: bool) -> Self {
+        Self::Ask(Ask { of, otherwise: Sameness::of(otherwise) })
+    }
+
     /// Unchanged if a file is as new as a listed source.
     pub(crate) fn unless_newer(source: &Entry, found: &Found) -> Self {
-        let modified = source.modified.map(whole_seconds);
-        Self::unchanged_if(found.kind == Kind::File && modified.is_some_and(|time| found.modified >= time))
+        Self::unchanged_if(found.kind == Kind::File && is_newer(Some(found.modified), source.modified))
     }
 
     /// Compares two listed entries of equal length.
     pub(crate) fn of_entries(
         tree: &Tree<'_>,
+        store: &Store,
         beneath: Option<&Beneath>,
         source: &Entry,
         destination: &Entry,
@@ -60,61 +90,152 @@ impl Times {
         let (Some(modified), Some(there)) = (source.modified, destination.modified) else {
             return Self::Changed;
         };
-        let (modified, there) = (whole_seconds(modified), whole_seconds(there));
-        match beneath {
+        match (beneath, &tree.source, &tree.destination) {
             _ if source.size.is_none() => Self::Changed,
-            // The time was copied, if not that of the listing then that of the metadata.
-            None if matches!(tree.destination, Location::Sftp(_)) => match tree.source {
-                _ if there == modified => Self::Unchanged,
-                Location::Object(_) => Self::UnchangedIfModified(there),
-                _ => Self::Changed,
-            },
-            None => Self::unchanged_if(there >= modified),
-            Some(_)
-                if there == modified || !matches!(tree.source, Location::Object(_) | Location::Http(_)) =>
-            {
-                Self::unchanged_if(there == modified)
+            (Some(_), Location::Local(_) | Location::Sftp(_), _) => {
+                Self::unchanged_if(is_same(modified, there))
             }
-            // A listing does not have the time of the last write. It matters only if they differ.
-            Some(beneath) => match beneath.find(as_path(&destination.name)) {
-                Ok(Some(found)) => Self::of_file(tree, source, &found),
+            // A listing does not have the time of the last write.
+            (Some(beneath), ..) => match beneath.find(as_path(&destination.name)) {
+                Ok(Some(found)) => Self::of_file(tree, store, source, &found),
                 _ => Self::Changed,
             },
+            // The time was copied, if not that of the listing then that of the metadata.
+            (None, from, Location::Sftp(_)) => match from {
+                _ if is_same(modified, there) => Self::Unchanged,
+                Location::Object(_) => Self::ask(Asked::Source(there), false),
+                _ => Self::Changed,
+            },
+            (None, Location::Object(_), Location::Object(_)) => {
+                let (from, to) =
+                    (Dated::of(store, tree, modified), Dated::of_destination(store, tree, there));
+                let proved = match is_one_service(&tree.source, &tree.destination) {
+                    true => is_after(there, modified),
+                    false => is_after(to.earliest, from.latest) && to.is_past(),
+                };
+                Self::unless_proved(proved, Asked::Both, modified, there)
+            }
+            (None, _, Location::Object(_)) => {
+                let object = Dated::of_destination(store, tree, there);
+                let changed = source.changed.map_or(modified, |changed| changed.max(modified));
+                let proved = is_after(object.earliest, changed) && object.is_past();
+                Self::unless_proved(proved, Asked::Destination(modified), modified, there)
+            }
+            (None, ..) => Self::unchanged_if(whole_seconds(there) >= whole_seconds(modified)),
+        }
+    }
+
+    /// Unchanged if that is proved. Otherwise the metadata decide, or that the destination is not
+    /// older in whole seconds.
+    fn unless_proved(proved: bool, of: Asked, modified: SystemTime, there: SystemTime) -> Self {
+        match proved {
+            true => Self::Unchanged,
+            false => Self::ask(of, whole_seconds(there) >= whole_seconds(modified)),
         }
     }
 
     /// Compares a listed source with a file at a local destination.
-    pub(crate) fn of_file(tree: &Tree<'_>, source: &Entry, found: &Found) -> Self {
-        let Some(modified) = source.modified.map(whole_seconds) else { return Self::Changed };
+    pub(crate) fn of_file(tree: &Tree<'_>, store: &Store, source: &Entry, found: &Found) -> Self {
+        let Some(modified) = source.modified else { return Self::Changed };
         if found.kind != Kind::File || source.size != Some(found.size) {
             return Self::Changed;
         }
-        let written_since = found.modified < modified && found.changed >= modified;
-        match tree.source {
-            _ if found.modified == modified => Self::Unchanged,
-            Location::Local(_) | Location::Sftp(_) => Self::Changed,
-            _ if written_since => Self::Unchanged,
-            Location::Object(_) => Self::UnchangedIfModified(found.modified),
-            Location::Http(_) => Self::Changed,
+        let (there, here) = (whole_seconds(found.modified), whole_seconds(modified));
+        let unchanged = there == here || (there < here && whole_seconds(found.changed) >= here);
+        match &tree.source {
+            Location::Local(_) | Location::Sftp(_) => Self::unchanged_if(is_same(found.modified, modified)),
+            Location::Http(_) => Self::unchanged_if(unchanged),
+            Location::Object(_) => {
+                let written_since = is_after(found.changed, Dated::of(store, tree, modified).latest);
+                match unchanged && written_since {
+                    true => Self::Unchanged,
+                    false => Self::ask(Asked::Source(found.modified), unchanged),
+                }
+            }
         }
     }
 }
 
-/// Whether a destination is at least as new as its source, in whole seconds.
+/// The date of an object by the clock of this machine, as far as the store shows its own clock.
+struct Dated {
+    earliest: SystemTime,
+    latest: SystemTime,
+}
+
+impl Dated {
+    fn of(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
+        Self::at(store.clock_ahead(&tree.source), date)
+    }
+
+    fn of_destination(store: &Store, tree: &Tree<'_>, date: SystemTime) -> Self {
+        Self::at(store.clock_ahead(&tree.destination), date)
+    }
+
+    /// The date of a store whose clock is `ahead` by so many seconds, or behind.
+    fn at(ahead: i64, date: SystemTime) -> Self {
+        let seconds = Duration::from_secs(ahead.unsigned_abs());
+        let (before, after) = (date.checked_sub(seconds), date.checked_add(seconds));
+        Self {
+            earliest: before.filter(|_| ahead > 0).unwrap_or(date),
+            latest: after.filter(|_| ahead < 0).unwrap_or(date),
+        }
+    }
+
+    fn is_past(&self) -> bool {
+        self.earliest <= SystemTime::now() + MARGIN
+    }
+}
+
+/// Whether both are objects of one service, whose dates are of one clock.
+fn is_one_service(one: &Location, other: &Location) -> bool {
+    matches!((one, other), (Location::Object(one), Location::Object(other)) if one.service == other.service)
+}
+
+/// Whether a time is certainly later than another.
+fn is_after(later: SystemTime, earlier: SystemTime) -> bool {
+    earlier.checked_add(MARGIN).is_some_and(|earlier| later >= earlier)
+}
+
+/// Whether a destination is at least as new as its source, as far as both have times.
 pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>) -> bool {
-    destination.zip(source).is_some_and(|(there, here)| whole_seconds(there) >= whole_seconds(here))
+    destination.zip(source).is_some_and(|(there, here)| {
+        let (there, here) = at_common_resolution(there, here);
+        there >= here
+    })
+}
+
+/// Whether two modification times are the same, as far as both have them.
+fn is_same(one: SystemTime, other: SystemTime) -> bool {
+    let (one, other) = at_common_resolution(one, other);
+    one == other
+}
+
+/// Two times as multiples of the larger unit that one of them is kept in: a file system, a protocol
+/// or a header may have cut it.
+fn at_common_resolution(one: SystemTime, other: SystemTime) -> (i128, i128) {
+    let (one, other) = (nanoseconds(one), nanoseconds(other));
+    let unit = resolution(one).max(resolution(other));
+    (one.div_euclid(unit), other.div_euclid(unit))
+}
+
+/// The largest usual unit that a time is a multiple of, in nanoseconds: seconds, 10 ms (exFAT),
+/// milliseconds, microseconds, 100 ns (NTFS), nanoseconds.
+fn resolution(nanoseconds: i128) -> i128 {
+    let units = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
+    units.into_iter().find(|unit| nanoseconds.rem_euclid(*unit) == 0).unwrap_or(1)
+}
+
+/// Nanoseconds since 1970.
+fn nanoseconds(time: SystemTime) -> i128 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => since.as_nanos().cast_signed(),
+        Err(before) => -before.duration().as_nanos().cast_signed(),
+    }
 }
 
 /// Whole seconds since 1970, rounded down.
-fn whole_seconds(time: SystemTime) -> i64 {
-    let whole = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => whole(since),
-        Err(before) => {
-            let before = before.duration();
-            -whole(before) - i64::from(before.subsec_nanos() > 0)
-        }
-    }
+fn whole_seconds(time: SystemTime) -> i128 {
+    nanoseconds(time).div_euclid(1_000_000_000)
 }
 
 /// The comparison to make for a source.
@@ -123,8 +244,52 @@ pub(crate) enum Comparison {
     Content(Location),
     /// The checksums that the stores have, without a look at the bytes.
     Held(Location),
-    /// The modification time of a file of equal length, in whole seconds since 1970.
-    Modified(i64),
+    /// The modification time in the metadata of an object of equal length.
+    Times(Ask, Location),
+}
+
+impl Ask {
+    fn answer(
+        self,
+        store: &Store,
+        source: &Entry,
+        from: &Location,
+        to: &Location,
+    ) -> firstbyte_store::Result<Sameness> {
+        let of_source = || {
+            let stat = store.stat_object(from)?;
+            let is_wanted = source.version.as_ref().is_none_or(|it| it.agrees_with(&stat.version))
+                && source.size == stat.size();
+            Ok::<_, firstbyte_store::Error>((stat, is_wanted))
+        };
+        let (written, modified) = match self.of {
+            Asked::Source(file) => {
+                let (stat, is_wanted) = of_source()?;
+                if !is_wanted {
+                    return Ok(Sameness::Different);
+                }
+                (stat.metadata.modified, Some(file))
+            }
+            Asked::Destination(file) => {
+                let stat = store.stat_object(to)?;
+                if stat.size() != source.size {
+                    return Ok(Sameness::Different);
+                }
+                (stat.metadata.modified, Some(file))
+            }
+            Asked::Both => {
+                let (stat, is_wanted) = of_source()?;
+                if !is_wanted {
+                    return Ok(Sameness::Different);
+                }
+                (store.stat_object(to)?.metadata.modified, stat.modified)
+            }
+        };
+        Ok(match written.zip(modified) {
+            Some((written, modified)) => Sameness::of(is_same(written, modified)),
+            None => self.otherwise,
+        })
+    }
 }
 
 /// Whether two objects have the same content.
@@ -186,10 +351,9 @@ impl Comparisons {
                 Comparison::Content(other) => same(&store, &location, &other, &cancelled).map(Sameness::of),
                 Comparison::Held(other) => held_same(&store, &location, &other),
                 // If the store fails, the copy reports why.
-                Comparison::Modified(modified) => Ok(Sameness::of(store.stat(&location).is_ok_and(|stat| {
-                    let wanted = source.version.as_ref().is_none_or(|it| it.agrees_with(&stat.version));
-                    wanted && stat.modified.is_some_and(|time| whole_seconds(time) == modified)
-                }))),
+                Comparison::Times(ask, other) => {
+                    Ok(ask.answer(&store, &source, &location, &other).unwrap_or(Sameness::Different))
+                }
             };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
             // Fails if the run has ended meanwhile.

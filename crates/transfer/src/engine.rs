@@ -176,7 +176,7 @@ impl Engine {
     /// The listing cannot be started. The summary has the failures of single objects; one that
     /// concerns all of them, as of a missing bucket, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
             if copy.root.is_some() && self.settings.compare != Compare::Checksum {
                 let mut jobs = tree::jobs(scope, &copy, observer)?;
@@ -207,7 +207,7 @@ impl Engine {
     /// # Errors
     /// A listing cannot be started. The summary has the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| {
+        self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
             run_tree(scope, &copy, None, &mut jobs, observer)
@@ -266,7 +266,7 @@ impl Engine {
     /// # Errors
     /// The source does not exist, or a listing cannot be started.
     pub fn check(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| check::check(scope, places, observer))
+        self.in_order(|scope| check::check(scope, places, observer))
     }
 
     /// Compares two objects.
@@ -342,6 +342,19 @@ impl Engine {
     ) -> Result<Summary> {
         let subject = Subject { batch: Batch::One, route: Route::Network, root: None, sources: None };
         self.counted(|scope| Scheduler::of_stream(scope, observer, subject).run_stream(stream))
+    }
+
+    /// Runs a verb that reads listings in order. If one turns out not to be, the verb runs again:
+    /// the store has learnt that, and sorts.
+    fn in_order(&self, verb: impl Fn(&Scope<'_>) -> Result<Summary>) -> Result<Summary> {
+        let first = match self.counted(&verb) {
+            Err(Error::Store(StoreError::Disordered { .. })) => return self.counted(&verb),
+            first => first?,
+        };
+        match first.ended {
+            Some(Error::Store(StoreError::Disordered { .. })) => Ok(self.counted(&verb)?.after(first)),
+            _ => Ok(first),
+        }
     }
 
     /// Counts the requests of a verb, those of its listings included.

@@ -16,6 +16,7 @@ mod bottleneck;
 mod check;
 mod compare;
 mod context;
+mod deferred;
 mod download;
 mod engine;
 mod error;

@@ -7,19 +7,21 @@ use firstbyte_location::shown;
 use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
 
 use crate::job::{as_path, is_unfinished};
-use crate::{Error, Result, Tree};
+use crate::{Error, Limits, Result, Tree};
 
 /// The destination of a tree, if it is local.
 pub(crate) struct LocalRoot<'a> {
     tree: &'a Tree<'a>,
     path: &'a Path,
+    /// The sizes and times of files that may be deleted.
+    limits: Limits,
     pub(crate) beneath: Beneath,
 }
 
 impl<'a> LocalRoot<'a> {
-    pub(crate) fn of(tree: &'a Tree<'a>) -> Option<Self> {
+    pub(crate) fn of(tree: &'a Tree<'a>, limits: Limits) -> Option<Self> {
         let path = tree.destination.as_local()?;
-        Some(Self { tree, path, beneath: Beneath::new(path, tree.source.as_local()) })
+        Some(Self { tree, path, limits, beneath: Beneath::new(path, tree.source.as_local()) })
     }
 
     /// Opens the partial file of `path`. Returns `None` if that is not beneath the root.
@@ -48,7 +50,12 @@ impl<'a> LocalRoot<'a> {
     /// Removes the directory that a complete file replaces. Returns how many files it had.
     pub(crate) fn remove_replaced(&self, path: &Path) -> Result<u64> {
         let Some((beneath, name)) = self.name(path) else { return Ok(0) };
-        let deletable = |name: &[u8]| is_unfinished(name) || self.tree.contains(name);
+        let in_limits = |name: &[u8]| {
+            let found = beneath.find(as_path(name)).ok().flatten();
+            !self.limits.is_any()
+                || found.is_some_and(|found| self.limits.take(Some(found.size), Some(found.modified)))
+        };
+        let deletable = |name: &[u8]| is_unfinished(name) || (self.tree.contains(name) && in_limits(name));
         Ok(beneath.remove_tree(name, &deletable)?)
     }
 }

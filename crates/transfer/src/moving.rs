@@ -48,7 +48,7 @@ impl<'a> Jobs<'a> {
         if !self.copy.selects(&entry) {
             return None;
         }
-        if entry.name.ends_with(b"/") {
+        if entry.name.ends_with(b"/") || entry.name.is_empty() {
             self.directories.store(true, Ordering::Relaxed);
         }
         self.copy.job(entry, Over::File, self.observer)

@@ -201,6 +201,26 @@ impl Summary {
         self.version = done.version.filter(|_| self.objects == 1);
     }
 
+    /// The results of a run and of one before, which it has repeated: it has found unchanged what
+    /// that has copied, and has the same failures.
+    pub(crate) fn after(self, before: Self) -> Self {
+        Self {
+            objects: before.objects + self.objects,
+            bytes: before.bytes + self.bytes,
+            skipped: self.skipped.saturating_sub(before.objects),
+            deleted: before.deleted + self.deleted,
+            seconds: before.seconds + self.seconds,
+            first_byte_seconds: before.first_byte_seconds.or(self.first_byte_seconds),
+            requests: before.requests + self.requests,
+            retries: before.retries + self.retries,
+            hedged: before.hedged + self.hedged,
+            resumed_bytes: before.resumed_bytes + self.resumed_bytes,
+            reread_bytes: before.reread_bytes + self.reread_bytes,
+            verified: [before.verified, self.verified].into_iter().flatten().min(),
+            ..self
+        }
+    }
+
     /// Bytes a second, over the wall time.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {

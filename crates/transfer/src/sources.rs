@@ -97,7 +97,7 @@ impl<'a> Sources<'a> {
 /// Whether an object is the one that was copied. Its time counts too: a bucket may have two names,
 /// and the copy may have replaced its own source by the same content.
 fn is_untouched(found: &Version, copied: &Version) -> bool {
-    found.etag == copied.etag && found.last_modified == copied.last_modified && found.agrees_with(copied)
+    found.has_etag_of(copied) && found.last_modified == copied.last_modified && found.agrees_with(copied)
 }
 
 /// The directory of a path, and the name in it.

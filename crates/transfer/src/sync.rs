@@ -1,6 +1,11 @@
 //! Updates a destination tree: walks two listings in byte order side by side. Memory does not
 //! depend on their length, and an object that both sides list as the same costs no request.
 //!
+//! What only the destination has is deleted at once if the source is a file system. A store may
+//! list out of order, and name later what was missing: then the deletions wait for the end of its
+//! listing. The run starts again where that happens, and the store's names are sorted here
+//! ([`Engine::sync`](crate::Engine::sync)).
+//!
 //! The destination is listed without following links, and files are deleted beneath a local one, so
 //! nothing outside is touched. If a source file has the name of a destination directory, the
 //! decision waits until both listings have passed the directory. If everything in it is to be
@@ -16,6 +21,7 @@ use firstbyte_store::{
 
 use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
+use crate::deferred::{Deferred, Records};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::tree::{self, TreeCopy, with_sort_name};
@@ -52,8 +58,13 @@ pub(crate) fn jobs<'a>(
         kept: 0,
         replacements: Vec::new(),
         directories: Vec::new(),
+        deferred: (extras != Extras::Keep && matches!(tree.source, Location::Object(_)))
+            .then(Deferred::default),
+        obstacles: Vec::new(),
+        decided: None,
         deletions: Vec::new(),
         failures: Vec::new(),
+        disordered: false,
     })
 }
 
@@ -80,7 +91,7 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
 /// Whether a source has no objects. Directories do not count: a tree of files is searched for one.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     if !tree::has_directories(&tree.source) {
-        return Ok(source.entries.peek().is_none());
+        return Ok(source.has_only_marker());
     }
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     for entry in store.list(&tree.source, &options)? {
@@ -93,17 +104,23 @@ fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     Ok(true)
 }
 
+type Entries = Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>;
+
+fn nothing() -> Peekable<Entries> {
+    let nothing: Entries = Box::new(std::iter::empty());
+    nothing.peekable()
+}
+
 /// One listing. The name of a directory ends in `/`, as it sorts.
 struct Side {
-    entries: Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>>,
+    entries: Peekable<Entries>,
     /// It ended in an error: names that it did not show may exist.
     broken: bool,
 }
 
 impl Side {
     fn new(listing: Option<ListingPrefetch>) -> Self {
-        let entries: Box<dyn Iterator<Item = _> + Send> =
-            Box::new(listing.into_iter().flatten().map(|entry| entry.map(with_sort_name)));
+        let entries: Entries = Box::new(listing.into_iter().flatten().map(|entry| entry.map(with_sort_name)));
         Self { entries: entries.peekable(), broken: false }
     }
 
@@ -112,6 +129,19 @@ impl Side {
         let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
         self.broken = true;
         error
+    }
+
+    /// Whether nothing is listed but the object that marks the prefix, without content.
+    fn has_only_marker(&mut self) -> bool {
+        let is_marker = |entry: &firstbyte_store::Result<Entry>| {
+            entry.as_ref().is_ok_and(|entry| entry.name.is_empty() && entry.size == Some(0))
+        };
+        let Some(marker) = self.entries.next_if(is_marker) else { return self.entries.peek().is_none() };
+        let is_alone = self.entries.peek().is_none();
+        let rest = std::mem::replace(&mut self.entries, nothing());
+        let entries: Entries = Box::new(std::iter::once(marker).chain(rest));
+        self.entries = entries.peekable();
+        is_alone
     }
 
     fn name(&mut self) -> Option<&[u8]> {
@@ -156,8 +186,16 @@ pub(crate) struct Join<'a> {
     replacements: Vec<Replacement>,
     /// Directories that only the destination has, outermost first; removed when left.
     directories: Vec<Vec<u8>>,
+    /// The names that are to be deleted, while the source may still name them.
+    deferred: Option<Deferred>,
+    /// Files among them that may be in the place of a directory of the source.
+    obstacles: Vec<Vec<u8>>,
+    /// The names that are deleted now that the source has been listed.
+    decided: Option<Records>,
     deletions: Vec<Location>,
     failures: Vec<Failure>,
+    /// A listing was out of order, so nothing that follows from it is done.
+    disordered: bool,
 }
 
 impl Iterator for Join<'_> {
@@ -168,15 +206,20 @@ impl Iterator for Join<'_> {
             if let Some(failure) = self.failures.pop() {
                 return Some(Err(failure));
             }
+            if self.disordered {
+                return None;
+            }
             let tree = self.copy.tree;
             for (side, place) in
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
                 if let Some(error) = side.error() {
+                    self.disordered = matches!(error, StoreError::Disordered { .. });
                     return Some(Err(Failure { location: place.to_string(), error: error.into() }));
                 }
             }
             self.leave_directories();
+            self.leave_obstacles();
             if let Some(job) = self.replace() {
                 return Some(job);
             }
@@ -188,6 +231,9 @@ impl Iterator for Join<'_> {
                             None => continue,
                             job => return job,
                         }
+                    }
+                    if self.delete_deferred() {
+                        continue;
                     }
                     self.delete();
                     self.report_kept();
@@ -215,6 +261,7 @@ impl Join<'_> {
     fn only_source(&mut self) -> Option<JobResult> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
+        self.clear_way(&entry.name);
         self.copy.selects(&entry).then(|| self.add(entry)).flatten()
     }
 
@@ -261,10 +308,10 @@ impl Join<'_> {
             Compare::Checksum => Comparison::Content(tree.destination.join(&destination.name)),
             Compare::SizeMtime => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
-                match Times::of_entries(tree, beneath, &source, &destination) {
+                match Times::of_entries(tree, &self.scope.store, beneath, &source, &destination) {
                     Times::Unchanged => return self.settle(source, Ok(Sameness::Same)),
                     Times::Changed => return self.add(source),
-                    Times::UnchangedIfModified(modified) => Comparison::Modified(modified),
+                    Times::Ask(ask) => Comparison::Times(ask, tree.destination.join(&destination.name)),
                 }
             }
         };
@@ -302,6 +349,8 @@ impl Join<'_> {
             return;
         }
         if !deletable {
+            // What it lies in stays.
+            self.directories.retain(|directory| !entry.name.starts_with(directory));
             return;
         }
         let tree = self.copy.tree;
@@ -312,12 +361,21 @@ impl Join<'_> {
             }
             return;
         }
-        let location = tree.destination.join(&entry.name);
+        match self.deferred {
+            Some(_) => self.defer(entry.name),
+            None => self.delete_extra(&entry.name),
+        }
+    }
+
+    /// Deletes a file or link that only the destination has, or an object with others.
+    fn delete_extra(&mut self, name: &[u8]) {
+        let tree = self.copy.tree;
+        let location = tree.destination.join(name);
         if tree.effect == Effect::DryRun {
             return self.observer.planned(&Action::Delete { location });
         }
         if let Some(root) = &self.copy.root {
-            match root.beneath.remove_file(as_path(&entry.name)) {
+            match root.beneath.remove_file(as_path(name)) {
                 Ok(()) => add(&self.copy.counts.deleted, 1),
                 Err(error) => {
                     self.failures.push(Failure { location: location.to_string(), error: error.into() });
@@ -331,11 +389,66 @@ impl Join<'_> {
         }
     }
 
+    /// Puts the deletion of a name off.
+    fn defer(&mut self, name: Vec<u8>) {
+        // Before the source has left what is in a directory of this name, the file may be in its
+        // way.
+        if tree::has_directories(&self.copy.tree.destination)
+            && !self.source.has_passed(&[&name[..], b"/"].concat())
+        {
+            return self.obstacles.push(name);
+        }
+        if let Some(Err(error)) = self.deferred.as_mut().map(|deferred| deferred.add(&name)) {
+            self.failures.push(self.copy.tree.failure(&name, error));
+        }
+    }
+
+    /// Puts the deletion of files off that were not in the way of a directory.
+    fn leave_obstacles(&mut self) {
+        let (source, obstacles) = (&mut self.source, &mut self.obstacles);
+        let passed: Vec<_> =
+            obstacles.extract_if(.., |name| source.has_passed(&[&name[..], b"/"].concat())).collect();
+        passed.into_iter().for_each(|name| self.defer(name));
+    }
+
+    /// Deletes the file that is in the place of a directory which `name` needs.
+    fn clear_way(&mut self, name: &[u8]) {
+        let is_above =
+            |file: &Vec<u8>| name.strip_prefix(&file[..]).is_some_and(|rest| rest.starts_with(b"/"));
+        if let Some(at) = self.obstacles.iter().position(is_above) {
+            let file = self.obstacles.swap_remove(at);
+            self.delete_extra(&file);
+        }
+    }
+
+    /// Deletes the next name that was put off, once the source has been listed in order. Returns
+    /// false if there is none.
+    fn delete_deferred(&mut self) -> bool {
+        if let Some(deferred) = self.deferred.take() {
+            if self.source.broken {
+                self.kept += deferred.count();
+                return false;
+            }
+            match deferred.into_records() {
+                Ok(records) => self.decided = Some(records),
+                Err(error) => self.failures.push(self.copy.tree.failure(b"", error)),
+            }
+        }
+        match self.decided.as_mut().and_then(Iterator::next) {
+            Some(Ok(name)) => self.delete_extra(&name),
+            Some(Err(error)) => self.failures.push(self.copy.tree.failure(b"", error)),
+            None => return false,
+        }
+        true
+    }
+
     /// Whether an entry that only the destination has may be deleted.
     fn may_delete(&self, entry: &Entry) -> bool {
         let tree = self.copy.tree;
         match entry.kind {
-            Kind::File | Kind::Symlink => tree.contains(&entry.name),
+            // The directory that is the source is what marks the prefix.
+            Kind::File if entry.name.is_empty() && !matches!(tree.source, Location::Object(_)) => false,
+            Kind::File | Kind::Symlink => self.copy.takes_extra(entry),
             Kind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             Kind::Other => false,
         }
@@ -351,6 +464,10 @@ impl Join<'_> {
             return;
         }
         self.passed = 0;
+        // Without an order nothing can be left out.
+        if self.scope.store.is_unsorted(destination) {
+            return;
+        }
         // A listing starts behind a name, so it starts after a shorter one.
         let before = self.source.name().and_then(|name| std::str::from_utf8(name.split_last()?.1).ok());
         let start_after = before.map(str::to_owned);

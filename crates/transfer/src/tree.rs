@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store, location_below,
+    Directories, Error as StoreError, Links, ListOptions, Listing, Marker, Order, Over, Store, location_below,
 };
 
-use crate::compare::{Comparison, Comparisons, Outcome, Sameness, Times};
+use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
 use crate::job::{JobResult, Route, as_path, keeps_all};
 use crate::leftovers::Leftovers;
@@ -58,7 +58,7 @@ pub(crate) struct TreeCopy<'a> {
 impl<'a> TreeCopy<'a> {
     pub(crate) fn new(tree: &'a Tree<'a>, scope: &Scope<'_>) -> Self {
         let settings = scope.settings;
-        let root = LocalRoot::of(tree);
+        let root = LocalRoot::of(tree, settings.limits);
         let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
         Self {
             tree,
@@ -91,6 +91,12 @@ impl<'a> TreeCopy<'a> {
             Kind::Symlink => selected && self.keeps_links,
             Kind::Other => false,
         }
+    }
+
+    /// Whether the filters take an entry that only the destination has, as they would take it at
+    /// the source.
+    pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
+        self.tree.contains(&entry.name) && self.limits.take(entry.size, entry.modified)
     }
 
     /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a
@@ -142,7 +148,7 @@ impl<'a> TreeCopy<'a> {
         let directory = match entry.kind {
             Kind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
             // A directory's marker in a store.
-            _ if entry.size == Some(0) => entry.name.strip_suffix(b"/"),
+            _ if entry.size == Some(0) => entry.name.strip_suffix(b"/").or(root_marker(&entry.name)),
             _ => None,
         };
         let tree = self.tree;
@@ -158,10 +164,17 @@ impl<'a> TreeCopy<'a> {
             }
             return Ok(Some(tree.destination.join(&entry.name)));
         }
+        if directory.is_none() && entry.name.is_empty() {
+            let why = "marks the prefix and has content, which no file can have; copy it by its name";
+            return Err(Error::invalid(&tree.source.join(b""), why));
+        }
         let Some(directory) = directory else {
             return Ok(Some(location_below(&tree.destination, &entry.name)?));
         };
-        let place = location_below(&tree.destination, directory)?;
+        let place = match directory {
+            b"" => tree.destination.clone(),
+            below => location_below(&tree.destination, below)?,
+        };
         match &self.root {
             _ if tree.effect == Effect::DryRun => {}
             Some(root) => root.beneath.create_directory(as_path(directory))?,
@@ -177,6 +190,11 @@ impl<'a> TreeCopy<'a> {
         let root = self.tree.source.as_local()?;
         Some(std::fs::read_dir(root.join(as_path(name))).is_ok_and(|mut entries| entries.next().is_none()))
     }
+}
+
+/// The name of the root, if it is that of an object which marks it.
+fn root_marker(name: &[u8]) -> Option<&[u8]> {
+    name.is_empty().then_some(name)
 }
 
 /// An entry with the name that listings sort it by: a directory's ends in `/`.
@@ -212,6 +230,7 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
         order,
         requests: Some(settings.listing_requests()),
         directories: Directories::Listed,
+        marker: Marker::Listed,
         links: if keeps_all(settings, &tree.source, &tree.destination) {
             Links::Report
         } else {
@@ -283,7 +302,7 @@ impl Iterator for Jobs<'_> {
                 Some(Ok(entry)) => match self.times(&entry) {
                     Times::Unchanged => copy.skip(&entry, observer).err().map(Err),
                     Times::Changed => copy.job(entry, Over::File, observer),
-                    Times::UnchangedIfModified(modified) => self.ask(entry, modified),
+                    Times::Ask(ask) => self.ask(entry, ask),
                 },
                 Some(Err(error)) => {
                     Some(Err(Failure { location: copy.tree.source.to_string(), error: error.into() }))
@@ -311,7 +330,7 @@ impl Jobs<'_> {
                     Times::unchanged_if(found.kind == Kind::File && entry.size == Some(found.size))
                 }
                 Compare::Newer => Times::unless_newer(entry, &found),
-                _ => Times::of_file(self.copy.tree, entry, &found),
+                _ => Times::of_file(self.copy.tree, &self.copy.store, entry, &found),
             },
             // If the lookup fails, writing the file reports the error.
             _ => Times::Changed,
@@ -319,9 +338,10 @@ impl Jobs<'_> {
     }
 
     /// Asks the store for the modification time of a listed file.
-    fn ask(&mut self, entry: Entry, modified: i64) -> Option<JobResult> {
-        let location = self.copy.tree.source.join(&entry.name);
-        let compared = Comparison::Modified(modified);
+    fn ask(&mut self, entry: Entry, ask: Ask) -> Option<JobResult> {
+        let tree = self.copy.tree;
+        let location = tree.source.join(&entry.name);
+        let compared = Comparison::Times(ask, tree.destination.join(&entry.name));
         if let Err(error) = self.comparisons.start(entry, location.clone(), compared) {
             return Some(Err(Failure { location: location.to_string(), error }));
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use firstbyte_location::{Entry, Kind, Location, Version, shown};
 use firstbyte_store::{
-    Durability, Error as StoreError, ListOptions, LocalFile, Metadata, Order, Privacy, Store,
+    Durability, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, Order, Privacy, Store,
 };
 use firstbyte_transfer::is_unfinished;
 use time::OffsetDateTime;
@@ -211,8 +211,13 @@ impl Listed<'_> {
             Names::Below(glob) => glob.as_ref(),
         };
         let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
-        let options =
-            ListOptions { recursive: true, order: Order::Bytes, beginning, ..ListOptions::default() };
+        let options = ListOptions {
+            recursive: true,
+            order: Order::Bytes,
+            beginning,
+            marker: Marker::Listed,
+            ..ListOptions::default()
+        };
         for entry in self.store.list(&source.root, &options)? {
             let entry = entry?;
             let matches = glob.is_none_or(|glob| glob.takes(&entry.name, Depth::Tree));

@@ -349,13 +349,11 @@ fn entry(row: &Row, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
     let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
     Ok(Entry {
-        name,
-        kind: Kind::File,
         size: Some(row.size),
         modified: row.modified.and_then(time_of),
         etag: version.etag.clone(),
-        storage_class: None,
         version: Some(Box::new(version)),
+        ..Entry::named(name, Kind::File)
     })
 }
 

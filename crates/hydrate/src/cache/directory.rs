@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::{FileIdentity, Location, Strength, Version};
+use firstbyte_location::{FileIdentity, Location, Strength, Version, etag};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -203,7 +203,8 @@ impl Identity {
             file: None,
         };
         if let Some(etag) = version.if_match() {
-            identity.etag = Some(etag.to_owned());
+            // The same however a listing or a header wrote it.
+            identity.etag = etag::quoted(&etag::value(etag));
         } else if version.version_id.is_some() {
             identity.version_id.clone_from(&version.version_id);
         } else if version.strength() == Strength::Strong {

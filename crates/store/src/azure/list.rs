@@ -1,6 +1,6 @@
 //! `List Blobs` and `List Containers`.
 
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, Kind, Service, etag};
 
 use super::xml::{self, Item, Named};
 use super::{Azure, path, protocol};
@@ -25,7 +25,8 @@ impl Azure {
         let most = most.map_or(PAGE, |most| most as usize);
         call.query.push(("maxresults", most.to_string()));
         call.query.retain(|(_, value)| !value.is_empty());
-        let (_, body) = self.call(&call)?;
+        let (head, body) = self.call(&call)?;
+        self.client.clocks.learn(Service::Azure, &head);
         let listing =
             xml::listing(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
         if is_service {
@@ -35,7 +36,7 @@ impl Azure {
             };
             let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
             let next = listing.next_marker.filter(|marker| !marker.is_empty());
-            return Ok(Page { brought_names: !entries.is_empty(), entries, next });
+            return Ok(Page { disorder: None, brought_names: !entries.is_empty(), entries, next });
         }
         let (mut blobs, mut prefixes) = (Vec::new(), Vec::new());
         for item in listing.blobs.items {
@@ -54,8 +55,7 @@ fn entry(blob: Named) -> Entry {
     Entry {
         size: properties.content_length,
         modified: properties.last_modified.as_deref().and_then(answer::http_date),
-        // Listings have it without quotes.
-        etag: properties.etag.map(|etag| format!("\"{}\"", etag.trim_matches('"'))),
+        etag: properties.etag.as_deref().and_then(etag::quoted),
         storage_class: properties.access_tier.filter(|tier| tier != "Hot"),
         ..Entry::named(Vec::new(), Kind::File)
     }

@@ -1,6 +1,6 @@
 //! Pages of objects and of buckets.
 
-use firstbyte_location::{Entry, Kind};
+use firstbyte_location::{Entry, Kind, Service};
 use serde::Deserialize;
 
 use super::{Google, JSON, credentials, json_path};
@@ -58,7 +58,8 @@ impl Google {
             // page if it is asked for pages.
             (None, Some(_)) => {}
         }
-        let (_, body) = self.call(&call)?;
+        let (head, body) = self.call(&call)?;
+        self.client.clocks.learn(Service::Google, &head);
         let list: ObjectList = serde_json::from_slice(&body)
             .map_err(|error| protocol(&call.place(), format!("no listing in the response: {error}")))?;
         let entry = |object: Object| {
@@ -89,6 +90,6 @@ impl Google {
         };
         let entries: Vec<_> = list.items.into_iter().map(entry).collect();
         let next = list.next_page_token.filter(|token| !token.is_empty());
-        Ok(Page { brought_names: !entries.is_empty(), entries, next })
+        Ok(Page { disorder: None, brought_names: !entries.is_empty(), entries, next })
     }
 }

@@ -12,7 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
 
+use firstbyte_listing::Time;
 use firstbyte_location::{FileIdentity, Kind, Version, shown};
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -57,10 +59,10 @@ pub struct Found {
     pub kind: Kind,
     /// Its length.
     pub size: u64,
-    /// Modification time (`st_mtime`), in whole seconds since 1970.
-    pub modified: i64,
-    /// Change time (`st_ctime`), in whole seconds since 1970.
-    pub changed: i64,
+    /// Modification time (`st_mtime`).
+    pub modified: SystemTime,
+    /// Change time of the inode (`st_ctime`), which programs cannot set back.
+    pub changed: SystemTime,
 }
 
 impl Beneath {
@@ -479,9 +481,15 @@ fn found(stat: &Stat) -> Found {
     Found {
         kind,
         size: u64::try_from(stat.st_size).unwrap_or_default(),
-        modified: stat.st_mtime,
-        changed: stat.st_ctime,
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
     }
+}
+
+/// A time of an inode; 1970 if it is out of range.
+fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let time = Time { seconds, nanoseconds: nanoseconds as u32 };
+    time.system().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Sets permission bits; ignores file systems without them.

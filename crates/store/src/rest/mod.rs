@@ -219,6 +219,10 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     /// The first page of a listing.
     fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let page = pages::first(self, &Query::new(object, options))?;
+        if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
+            self.client().unsorted.add(object);
+            return Err(disorder.at(object.to_string()));
+        }
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 

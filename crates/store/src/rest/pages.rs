@@ -9,8 +9,9 @@ use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use super::{RestStore, protocol};
 use crate::object::in_listing_order;
+use crate::order::Disorder;
 use crate::turns::{Brought, Turns};
-use crate::{Error, ListOptions, Order, Result};
+use crate::{Error, ListOptions, Marker, Result};
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone)]
@@ -20,12 +21,16 @@ pub(crate) struct Query {
     /// Empty, or ending in `/`.
     prefix: String,
     options: ListOptions,
+    /// The names come in the order of bytes, so that a listing may begin behind a name.
+    is_sorted: bool,
 }
 
 /// Entries of one page.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
+    /// Names that the service has not put in order.
+    pub(crate) disorder: Option<Disorder>,
     /// What the next page is requested by.
     pub(crate) next: Option<String>,
     /// Whether it named any key, be it only the marker of the prefix itself.
@@ -38,7 +43,7 @@ impl Query {
         if !prefix.is_empty() && !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Self { bucket: object.with_key(""), prefix, options: options.clone() }
+        Self { bucket: object.with_key(""), prefix, options: options.clone(), is_sorted: true }
     }
 
     /// What all keys of the listing begin with.
@@ -53,7 +58,8 @@ impl Query {
 
     /// The key after which the listing begins.
     pub(crate) fn start_after(&self) -> Option<String> {
-        self.options.start_after.as_ref().map(|name| format!("{}{name}", self.prefix))
+        let after = self.options.start_after.as_ref().filter(|_| self.is_sorted);
+        after.map(|name| format!("{}{name}", self.prefix))
     }
 
     /// The location in messages.
@@ -69,26 +75,31 @@ impl Query {
         next: Option<String>,
     ) -> Page {
         let mut brought_names = false;
+        let (marker, narrowed) = (self.options.marker, self.options.start_after.is_some());
         let after = self.options.start_after.as_deref().unwrap_or_default().as_bytes();
         let mut name = |key: &str| {
             brought_names = true;
             // A key equal to the prefix is its directory marker.
             key.strip_prefix(&self.prefix)
-                .filter(|name| !name.is_empty())
+                .filter(|name| marker == Marker::Listed || !name.is_empty())
                 .map(|name| name.as_bytes().to_vec())
         };
         let mut entries: Vec<Entry> = Vec::new();
         for (key, entry) in keys {
             entries.extend(
-                name(&key).filter(|name| name.as_slice() > after).map(|name| Entry { name, ..entry }),
+                name(&key)
+                    .filter(|name| !narrowed || name.as_slice() > after)
+                    .map(|name| Entry { name, ..entry }),
             );
         }
+        let keys = entries.len();
         for prefix in prefixes {
             let below = |name: &Vec<u8>| name.as_slice() > after || after.starts_with(name);
             entries.extend(name(&prefix).filter(below).map(directory_entry));
         }
+        let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
-        Page { entries, next: next.filter(|token| !token.is_empty()), brought_names }
+        Page { entries, disorder, next: next.filter(|token| !token.is_empty()), brought_names }
     }
 }
 
@@ -117,9 +128,14 @@ pub(super) fn list<S: RestStore>(
     object: &ObjectLocation,
     options: &ListOptions,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-    let query = Query::new(object, options);
+    let is_sorted = !service.client().unsorted.has(object);
+    let query = Query { is_sorted, ..Query::new(object, options) };
     let first = first(&*service, &query)?;
-    let mut pages = Pages { service, query, page: Page::default(), turns: Turns::default(), last: None };
+    if is_sorted && first.disorder.is_some() {
+        service.client().unsorted.add(object);
+        return list(service, object, options);
+    }
+    let mut pages = Pages { service, query, page: Page::default(), turns: Turns::default() };
     pages.accept(first)?;
     Ok(Box::new(pages.flatten()))
 }
@@ -130,8 +146,6 @@ struct Pages<S> {
     query: Query,
     page: Page,
     turns: Turns,
-    /// The last entry of the page before, in an ordered listing.
-    last: Option<Entry>,
 }
 
 impl<S> Pages<S> {
@@ -139,15 +153,6 @@ impl<S> Pages<S> {
         if let Some(token) = &page.next {
             let brought = Brought::of(&page.entries);
             self.turns.check(token, brought).map_err(|why| protocol(&self.query.place(), why))?;
-        }
-        if self.query.options.order == Order::Bytes {
-            if let (Some(last), Some(first)) = (&self.last, page.entries.first())
-                && in_listing_order(first).lt(in_listing_order(last))
-            {
-                let why = "a listing that is not in the order of bytes";
-                return Err(protocol(&self.query.place(), why));
-            }
-            self.last = page.entries.last().cloned().or(self.last.take());
         }
         self.page = page;
         Ok(())

@@ -76,7 +76,13 @@ impl S3 {
         match self.send(&call)? {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
-            Err(refusal) if refusal.head.status == 412 => Err(self.changed(object, &place, get)),
+            Err(refusal) if refusal.head.status == 412 => match self.changed(object, &place, get) {
+                Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
+                    let version = Version { etag: found.etag, ..*expected };
+                    self.get(object, &Get { version: Some(version), ..get.clone() })
+                }
+                error => Err(error),
+            },
             Err(refusal) => {
                 let id = get.version.as_ref().and_then(|version| version.version_id.as_deref());
                 Err(of_version(refusal.into_error(&call), id))
@@ -104,4 +110,10 @@ fn of_version(error: Error, version_id: Option<&str>) -> Error {
         }
         (other, _) => other,
     }
+}
+
+/// Whether an object is of the version that was asked for by a tag which its store writes otherwise
+/// in a response than in the listing that had it.
+fn is_respelled(expected: &Version, found: &Version) -> bool {
+    found.etag.is_some() && found.agrees_with(expected) && found.if_match() != expected.if_match()
 }

@@ -2,7 +2,7 @@
 //!
 //! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
 
-use firstbyte_location::{ObjectLocation, Version};
+use firstbyte_location::{ObjectLocation, Version, etag};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
@@ -161,6 +161,7 @@ pub(super) fn changed(error: Error, source: &ObjectLocation, version: &Version) 
 /// The version created by a write.
 pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
     let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
+    let etag = etag.as_deref().and_then(etag::quoted);
     Version { size, etag, version_id, last_modified: None, file: None }
 }
 

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 
+use crate::clock::Clocks;
+use crate::order::Unsorted;
 use crate::{Cancel, Error, Options, Result};
 
 pub(crate) use incoming::Incoming;
@@ -60,6 +62,9 @@ pub(crate) struct Counters {
 pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
     pub(crate) counters: Arc<Counters>,
+    /// The buckets whose listings are not in the order of names.
+    pub(crate) unsorted: Arc<Unsorted>,
+    pub(crate) clocks: Arc<Clocks>,
     pool: Arc<Pool>,
     endpoints: Arc<Mutex<HashMap<pool::Key, Arc<Endpoint>>>>,
     routes: Arc<Routes>,
@@ -75,6 +80,8 @@ impl Client {
     pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Result<Self> {
         Ok(Self {
             counters: Arc::new(Counters::default()),
+            unsorted: Arc::default(),
+            clocks: Arc::default(),
             pool: Arc::new(Pool::default()),
             endpoints: Arc::default(),
             routes: Arc::new(Routes::new(&options.proxies)?),

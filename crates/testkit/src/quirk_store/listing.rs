@@ -131,7 +131,7 @@ impl State {
     }
 
     fn row(&self, name: &str, object: &Object) -> String {
-        let modified = OffsetDateTime::from(self.stated_time(object));
+        let modified = OffsetDateTime::from(self.stated(object.modified));
         let modified = modified.replace_millisecond(0).unwrap_or(modified);
         let tag = if self.has(Quirk::BareTags) {
             object.etag.clone()

@@ -1,6 +1,7 @@
 //! GetObject and HeadObject.
 
 use std::time::Duration;
+use std::time::SystemTime;
 
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -46,11 +47,7 @@ impl State {
     fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let modified = OffsetDateTime::from(self.stated_time(object));
-        let format = format_description!(
-            "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-        );
-        headers.push(format!("last-modified: {}", modified.format(format).expect("a year of four digits")));
+        headers.push(format!("last-modified: {}", date(self.stated(object.modified))));
         if self.has(Quirk::WeakTags) {
             headers.push(format!("etag: W/\"{}\"", object.etag));
         } else if !self.has(Quirk::NoTags) {
@@ -157,4 +154,12 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     }
     bytes.extend_from_slice(b"0\r\n\r\n");
     bytes
+}
+
+/// A time as HTTP has it.
+pub(super) fn date(time: SystemTime) -> String {
+    let format = format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    OffsetDateTime::from(time).format(format).expect("a year of four digits")
 }

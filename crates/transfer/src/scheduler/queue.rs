@@ -191,15 +191,7 @@ mod tests {
 
     fn job(size: Option<u64>) -> Job {
         let place = firstbyte_location::Location::Local("x".into());
-        let entry = size.map(|size| Entry {
-            name: b"x".to_vec(),
-            kind: Kind::File,
-            size: Some(size),
-            modified: None,
-            etag: None,
-            storage_class: None,
-            version: None,
-        });
+        let entry = size.map(|size| Entry { size: Some(size), ..Entry::named(b"x".to_vec(), Kind::File) });
         Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
     }
 

@@ -3,6 +3,7 @@
 //! Other responses have a few elements and are parsed with serde. A listing has thousands; parsing
 //! it this way takes a third of the time.
 
+use firstbyte_location::etag;
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
@@ -99,7 +100,7 @@ impl ObjectPage {
                     b"Key" => object.key = std::mem::take(text),
                     b"Size" => object.size = text.trim().parse().ok()?,
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
-                    b"ETag" => object.etag = Some(std::mem::take(text)),
+                    b"ETag" => object.etag = etag::quoted(text),
                     b"VersionId" => object.version_id = Some(std::mem::take(text)),
                     b"IsLatest" => object.is_latest = text.trim() == "true",
                     b"StorageClass" => object.storage_class = Some(std::mem::take(text)),

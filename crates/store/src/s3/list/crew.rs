@@ -14,7 +14,7 @@ use crate::{Cancel, Error, Order, Result, STACK};
 
 use super::pace::Pace;
 use super::page::{Page, Query};
-use super::plan::{Cutting, NEAR, Next, Plan, Task};
+use super::plan::{Cutting, Fault, NEAR, Next, Plan, Task};
 
 struct Shared {
     s3: Arc<S3>,
@@ -51,7 +51,7 @@ impl Crew {
             Order::Bytes => most.min(NEAR),
         };
         let mut plan = Plan::new(query.grouping, order, waiting);
-        plan.arrived(Plan::WHOLE, first).map_err(|why| protocol(&query.place(), why))?;
+        plan.arrived(Plan::WHOLE, first).map_err(|fault| error(fault, &query))?;
         let state = State { plan, pace: Pace::new(most), cancels: Vec::new(), error: None, stopped: false };
         let shared = Arc::new(Shared {
             s3,
@@ -178,16 +178,16 @@ impl Shared {
         let retries = self.s3.retries();
         let began = Instant::now();
         let page = self.s3.page(&self.query, &task.from, cancel)?;
-        if !page.is_sorted() {
-            return Err(protocol(&self.query.place(), "keys out of order in a listing"));
-        }
         self.deliver(task.range, page, began.elapsed(), self.s3.retries() > retries)
     }
 
     fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Result<()> {
         let full = page.next.is_some();
         let mut state = self.state();
-        state.plan.arrived(range, page).map_err(|why| protocol(&self.query.place(), why))?;
+        state.plan.arrived(range, page).map_err(|fault| error(fault, &self.query))?;
+        if state.plan.is_undivided() {
+            self.s3.client.unsorted.add(&self.query.bucket);
+        }
         if refused {
             state.pace.refused();
         } else if full {
@@ -203,5 +203,13 @@ impl Shared {
         self.work.notify_all();
         self.brought.notify_one();
         Ok(())
+    }
+}
+
+/// The error for pages that cannot be combined.
+fn error(fault: Fault, query: &Query) -> Error {
+    match fault {
+        Fault::Unusable(why) => protocol(&query.place(), why),
+        Fault::Disordered(disorder) => disorder.at(query.place()),
     }
 }

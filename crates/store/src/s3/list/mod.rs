@@ -4,6 +4,9 @@
 //! the key space is split into ranges that are listed concurrently, and split again as needed
 //! ([`plan`] decides when, [`cut`] where).
 //!
+//! This relies on the order of the names. A bucket that is known to list out of order is listed
+//! page after page; where ranges turn out not to fit together, the listing starts over undivided.
+//!
 //! The first page is fetched before the listing is returned, so that a missing bucket or prefix
 //! fails at once.
 
@@ -20,6 +23,7 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Entry, ObjectLocation};
 
+use crate::order::is_directory_bucket;
 use crate::turns::{Brought, Turns};
 use crate::{Cancel, Error, ListOptions, ListedPage, Result};
 
@@ -35,22 +39,72 @@ impl S3 {
         object: &ObjectLocation,
         options: &ListOptions,
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        let entries = self.list_sorted(object, options)?;
+        if options.start_after.is_none() {
+            return Ok(entries);
+        }
+        // A service may take no notice of where the listing is to begin.
+        let options = options.clone();
+        Ok(Box::new(
+            entries.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
+        ))
+    }
+
+    fn list_sorted(
+        self: &Arc<Self>,
+        object: &ObjectLocation,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        if self.client.unsorted.has(object) {
+            return self.list_unsorted(object, options);
+        }
         let query = Query::new(object, options);
         let first = self.first_page(object, &query)?;
+        if first.disorder.is_some() {
+            self.client.unsorted.add(object);
+            return self.list_unsorted(object, options);
+        }
         if first.next.is_none() {
             return Ok(Box::new(first.entries.into_iter().map(Ok)));
         }
-        // Unsorted listings, and those of buckets, are sequential.
-        if query.bucket.bucket.is_empty() || !first.is_sorted() {
+        // Listings of buckets are sequential.
+        if query.bucket.bucket.is_empty() {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
         let most = options.requests.map_or(pace::MOST, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
     }
 
+    /// Lists page after page, and filters here what the service would filter by its order.
+    fn list_unsorted(
+        self: &Arc<Self>,
+        object: &ObjectLocation,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        let beginning = match is_directory_bucket(object) {
+            true => String::new(),
+            false => options.beginning.clone(),
+        };
+        let whole = ListOptions { start_after: None, beginning, ..options.clone() };
+        let query = Query::new(object, &whole);
+        let first = self.first_page(object, &query)?;
+        let pages = Pages::new(Arc::clone(self), query, first)?.flatten();
+        let options = options.clone();
+        Ok(Box::new(
+            pages.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
+        ))
+    }
+
     /// The first page of a listing. One request.
     pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
-        let page = self.first_page(object, &Query::new(object, options))?;
+        let mut page = self.first_page(object, &Query::new(object, options))?;
+        if options.start_after.is_some() {
+            page.entries.retain(|entry| options.takes_entry(entry));
+        }
+        if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
+            self.client.unsorted.add(object);
+            return Err(disorder.at(object.to_string()));
+        }
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 

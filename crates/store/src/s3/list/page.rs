@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use firstbyte_location::{Entry, Kind, ObjectLocation};
+use firstbyte_location::{Entry, Kind, ObjectLocation, Service};
 
 use crate::object::in_listing_order;
+use crate::order::Disorder;
 use crate::s3::operation::Operation;
 use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
-use crate::{Cancel, ListOptions, Result, answer};
+use crate::{Cancel, ListOptions, Marker, Result, answer};
 
 use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;
@@ -24,6 +25,7 @@ pub(super) struct Query {
     pub(super) grouping: Grouping,
     /// The key after which the listing begins.
     start_after: Option<String>,
+    marker: Marker,
     /// Changes since then need not be in the listing.
     began: Instant,
 }
@@ -42,8 +44,10 @@ pub(super) enum From {
 /// Entries of one page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// In listing order, if the service complies with it.
+    /// In listing order, unless there is a disorder.
     pub(super) entries: Vec<Entry>,
+    /// Names that the service has not put in order.
+    pub(super) disorder: Option<Disorder>,
     /// The last key, or common prefix with its `/`; `None` for an empty page.
     pub(super) last: Option<String>,
     /// The continuation token of the next page.
@@ -59,6 +63,7 @@ impl Query {
         Self {
             bucket: object.with_key(""),
             start_after: options.start_after.clone(),
+            marker: options.marker,
             prefix,
             beginning: options.beginning.clone(),
             grouping: if options.recursive { Grouping::Keys } else { Grouping::Prefixes },
@@ -96,13 +101,6 @@ impl Query {
     }
 }
 
-impl Page {
-    /// True if its entries are in listing order.
-    pub(super) fn is_sorted(&self) -> bool {
-        self.entries.is_sorted_by(|a, b| in_listing_order(a).lt(in_listing_order(b)))
-    }
-}
-
 impl S3 {
     /// Requests one page of buckets or keys.
     pub(super) fn page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
@@ -126,17 +124,20 @@ impl S3 {
         let mut entries = Vec::with_capacity(page.contents.len() + page.common_prefixes.len());
         for object in page.contents {
             // A key equal to the prefix is its directory marker.
-            let Some(name) = name(&object.key).filter(|name| !name.is_empty()) else { continue };
+            let listed = |name: &Vec<u8>| query.marker == Marker::Listed || !name.is_empty();
+            let Some(name) = name(&object.key).filter(listed) else { continue };
             entries.push(entry(name, object));
         }
+        let keys = entries.len();
         for prefix in page.common_prefixes {
             entries.extend(name(&prefix).map(common_prefix));
         }
+        let disorder = Disorder::among(&entries[..keys]).or_else(|| Disorder::among(&entries[keys..]));
         if query.grouping == Grouping::Prefixes {
             entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         }
         let next = page.next_continuation_token.filter(|token| page.is_truncated && !token.is_empty());
-        Ok(Page { entries, last, next })
+        Ok(Page { entries, disorder, last, next })
     }
 
     /// Requests a page of keys, at most `most` if given.
@@ -161,7 +162,8 @@ impl S3 {
             }
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
         }
-        let (_, body) = self.call_text(&call)?;
+        let (head, body) = self.call_text(&call)?;
+        self.client.clocks.learn(Service::S3, &head);
         let page =
             ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
         if page.is_truncated && page.next_continuation_token.is_none() {
@@ -183,20 +185,23 @@ impl S3 {
             ..Entry::named(bucket.name.into_bytes(), Kind::Directory)
         };
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
-        Ok(Page { entries, last: None, next: page.continuation_token.filter(|token| !token.is_empty()) })
+        Ok(Page {
+            entries,
+            disorder: None,
+            last: None,
+            next: page.continuation_token.filter(|token| !token.is_empty()),
+        })
     }
 }
 
 /// The entry of an object.
 pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
     Entry {
-        name,
-        kind: Kind::File,
         size: Some(object.size),
         modified: object.last_modified.as_deref().and_then(answer::rfc3339),
         etag: object.etag,
         storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
-        version: None,
+        ..Entry::named(name, Kind::File)
     }
 }
 

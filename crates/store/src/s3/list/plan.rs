@@ -6,17 +6,22 @@
 //! meanwhile at most once. Facts learnt from one range (the end of all keys, the shape of keys) are
 //! used for the others.
 //!
+//! Both are claims of the service that are checked: each page begins after the one before, and the
+//! first key behind the end of a range is the first of the next. If not, an unordered listing
+//! starts over as one range, without what was taken before; an ordered one fails.
+//!
 //! It does no I/O: callers report pages and ask for tasks, so tests can simulate whole listings.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use firstbyte_location::Entry;
 
 use super::cut::{Grouping, Shape};
 use super::page::{From, Page};
 use crate::Order;
-use crate::object::in_listing_order;
+use crate::object::{in_listing_order, listing_key};
+use crate::order::Disorder;
 use crate::turns::{Brought, Turns};
 
 /// Wrong guesses allowed before the first right one. A name of 30 characters may need a guess per
@@ -76,18 +81,92 @@ impl Range {
         }
     }
 
-    /// Removes entries outside this range from a page. False if there were entries after its end.
-    fn keep(&self, entries: &mut Vec<Entry>) -> bool {
-        let whole = entries.len();
-        if let Some(until) = &self.until {
-            entries.truncate(entries.partition_point(|entry| !in_listing_order(entry).gt(until.bytes())));
+    /// The reason why a page does not follow the one before. A page may repeat its last key.
+    fn disorder(&self, page: &Page) -> Option<Disorder> {
+        if let Some(disorder) = &page.disorder {
+            return Some(disorder.clone());
         }
-        let within = entries.len() == whole;
+        let (last, first) = (self.last.as_ref()?, page.entries.first()?);
+        in_listing_order(first)
+            .lt(last.bytes())
+            .then(|| Disorder { previous: last.as_bytes().to_vec(), name: first.name.clone() })
+    }
+
+    /// Removes entries outside this range, and a key that was listed, from a page. Returns the
+    /// first key behind its beginning, and the first behind its end.
+    fn keep(&self, entries: &mut Vec<Entry>) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         // A service without support for `start-after` begins at the first key.
-        if let Some(after) = &self.after {
-            entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(after.bytes())));
+        if let Some(before) = self.last.as_ref().or(self.after.as_ref()) {
+            entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(before.bytes())));
         }
-        within
+        let first = entries.first().map(listing_key);
+        let Some(until) = &self.until else { return (first, None) };
+        let end = entries.partition_point(|entry| !in_listing_order(entry).gt(until.bytes()));
+        let behind = entries.get(end).map(listing_key);
+        entries.truncate(end);
+        (first, behind)
+    }
+}
+
+/// Why pages cannot be combined to a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// They have no end, or not the one they had.
+    Unusable(&'static str),
+    /// They are out of order.
+    Disordered(Disorder),
+}
+
+/// What is known of the keys around the end of a range.
+#[derive(Debug, Default)]
+struct Seam {
+    /// The first key behind the end that the range below has seen. The outer value is `None` until
+    /// that range has ended.
+    seen_below: Option<Option<Vec<u8>>>,
+    /// The first key of the range above; `Some(None)` if it ended without one.
+    seen_above: Option<Option<Vec<u8>>>,
+}
+
+impl Seam {
+    /// Whether both ranges have seen different keys.
+    fn disorder(&self, at: &str) -> Option<Disorder> {
+        let (below, above) = self.seen_below.as_ref().zip(self.seen_above.as_ref())?;
+        let key = |key: &Option<Vec<u8>>| key.clone().unwrap_or_else(|| at.as_bytes().to_vec());
+        (below != above).then(|| Disorder { previous: key(below), name: key(above) })
+    }
+
+    fn is_checked(&self) -> bool {
+        self.seen_below.is_some() && self.seen_above.is_some()
+    }
+}
+
+/// Keys that were taken before a listing started over.
+#[derive(Debug, Default)]
+struct Taken {
+    /// For each range, the first and the last key: the service has listed all between.
+    runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
+    /// The last key of the run that is being passed over.
+    within: Option<Vec<u8>>,
+}
+
+impl Taken {
+    fn add(&mut self, range: u64, page: &[Entry]) {
+        let (Some(first), Some(last)) = (page.first(), page.last()) else { return };
+        let run = self.runs.entry(range).or_insert_with(|| (listing_key(first), Vec::new()));
+        run.1 = listing_key(last);
+    }
+
+    /// Whether an entry of the listing that started over was taken.
+    fn has(&mut self, entry: &Entry) -> bool {
+        let key = listing_key(entry);
+        if self.within.is_none() {
+            self.within = self.runs.values().find(|(first, _)| *first == key).map(|(_, last)| last.clone());
+        }
+        let Some(last) = &self.within else { return false };
+        if *last == key {
+            self.within = None;
+        }
+        true
     }
 }
 
@@ -134,6 +213,11 @@ pub(super) struct Plan {
     next_id: u64,
     worth: u64,
     poor: u64,
+    /// The ends of ranges whose keys are not checked yet.
+    seams: HashMap<String, Seam>,
+    taken: Taken,
+    /// The listing has started over as one range.
+    undivided: bool,
 }
 
 impl Plan {
@@ -152,6 +236,9 @@ impl Plan {
             next_id: Self::WHOLE + 1,
             worth: 0,
             poor: 0,
+            seams: HashMap::new(),
+            taken: Taken::default(),
+            undivided: false,
         }
     }
 
@@ -196,7 +283,7 @@ impl Plan {
     /// Splits one of the first `room` ranges, of `fewest` pages or more, and returns the upper half
     /// as a task. Returns `None` if no guess is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<Task> {
-        if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
+        if self.undivided || self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
         let near = match self.order {
@@ -231,26 +318,44 @@ impl Plan {
     /// Records a page of a range.
     ///
     /// # Errors
-    /// Why the range must not be continued.
-    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), &'static str> {
-        let Page { mut entries, last, next, .. } = page;
+    /// Why the listing must not be continued.
+    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), Fault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
             return Ok(());
         };
-        let range = &mut self.ranges[at];
-        if let Some(token) = &next {
-            range.turns.check(token, Brought::of(&entries))?;
+        if let Some(token) = &page.next {
+            let brought = Brought::of(&page.entries);
+            self.ranges[at].turns.check(token, brought).map_err(Fault::Unusable)?;
         }
+        if self.undivided {
+            return self.add_undivided(page);
+        }
+        match self.ranges[at].disorder(&page).or_else(|| self.add(at, page)) {
+            None => Ok(()),
+            Some(disorder) if self.order == Order::Bytes => Err(Fault::Disordered(disorder)),
+            Some(_) => {
+                self.start_over();
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a page to a range. Returns the reason why ranges do not fit together.
+    fn add(&mut self, at: usize, page: Page) -> Option<Disorder> {
+        let Page { mut entries, last, next, .. } = page;
+        let range = &mut self.ranges[at];
         if let Some(first) = entries.first() {
             range.first = Some(String::from_utf8_lossy(&first.name).into_owned());
         }
-        let within = range.keep(&mut entries);
+        let (first, behind) = range.keep(&mut entries);
+        let within = behind.is_none();
         let worth = entries.len() >= WORTH;
         (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
         for entry in entries.iter().step_by(SAMPLE) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
         }
+        let is_first_of_range = range.last.is_none();
         range.listed = !within || next.is_none();
         range.last =
             last.filter(|last| range.after.as_ref().is_none_or(|after| last > after)).or(range.last.take());
@@ -258,12 +363,72 @@ impl Plan {
             range.pages.push_back(entries);
             self.waiting += 1;
         }
-        if within && next.is_none() {
+        let (listed, after) = (range.listed, range.after.clone());
+        range.idle = next.filter(|_| within).map(From::Token);
+        let mut disorder = None;
+        if let Some(after) = after.filter(|_| is_first_of_range && (first.is_some() || listed)) {
+            disorder = self.check(after, |seam| seam.seen_above = Some(first));
+        }
+        if let Some(until) = self.ranges[at].until.clone().filter(|_| listed) {
+            disorder = disorder.or(self.check(until, |seam| seam.seen_below = Some(behind)));
+        }
+        if within && listed {
             // The service has no keys after these, so all later ranges are empty.
             self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
+            disorder = disorder.or_else(|| self.key_behind(at));
         }
-        self.ranges[at].idle = next.filter(|_| within).map(From::Token);
+        disorder
+    }
+
+    /// Records a key beside the end of a range, and compares it with that of the other side.
+    fn check(&mut self, at: String, record: impl FnOnce(&mut Seam)) -> Option<Disorder> {
+        let seam = self.seams.entry(at.clone()).or_default();
+        record(seam);
+        let disorder = seam.disorder(&at);
+        if seam.is_checked() {
+            self.seams.remove(&at);
+        }
+        disorder
+    }
+
+    /// A key that a range has seen behind the end of all keys, which the range `at` has found.
+    fn key_behind(&self, at: usize) -> Option<Disorder> {
+        let until = self.ranges[at].until.as_ref()?;
+        let seen = |(_, seam): (_, &Seam)| seam.seen_above.clone().flatten();
+        let name = self.seams.iter().filter(|(key, _)| *key >= until).find_map(seen)?;
+        Some(Disorder { previous: until.as_bytes().to_vec(), name })
+    }
+
+    /// Begins again with the whole key space as one range.
+    fn start_over(&mut self) {
+        let whole = Range { idle: Some(From::Start), ..Range::new(self.next_id, None, None) };
+        self.next_id += 1;
+        self.ranges = vec![whole];
+        self.waiting = 0;
+        self.seams.clear();
+        self.undivided = true;
+    }
+
+    /// Adds a page of a listing that started over.
+    fn add_undivided(&mut self, page: Page) -> Result<(), Fault> {
+        let Page { mut entries, next, .. } = page;
+        entries.retain(|entry| !self.taken.has(entry));
+        if next.is_none() && self.taken.within.is_some() {
+            return Err(Fault::Unusable("a listing that is out of order, and changed while it was read"));
+        }
+        let Some(range) = self.ranges.first_mut() else { return Ok(()) };
+        if !entries.is_empty() {
+            range.pages.push_back(entries);
+            self.waiting += 1;
+        }
+        range.listed = next.is_none();
+        range.idle = next.map(From::Token);
         Ok(())
+    }
+
+    /// True if the listing has started over because it is out of order.
+    pub(super) fn is_undivided(&self) -> bool {
+        self.undivided
     }
 
     /// Takes the next page in the requested order.
@@ -280,9 +445,12 @@ impl Plan {
             Order::Any => self.ranges.iter_mut().find(|range| !range.pages.is_empty()),
             Order::Bytes => self.ranges.first_mut(),
         };
-        match ready.and_then(|range| range.pages.pop_front()) {
-            Some(page) => {
-                self.waiting -= 1;
+        match ready.and_then(|range| Some((range.id, range.pages.pop_front()?))) {
+            Some((range, page)) => {
+                self.waiting = self.waiting.saturating_sub(1);
+                if self.order == Order::Any && !self.undivided {
+                    self.taken.add(range, &page);
+                }
                 Next::Page(page)
             }
             None if self.ranges.is_empty() => Next::End,

@@ -1,0 +1,102 @@
+//! Entity tags as values: one rule for every comparison, wherever a tag comes from.
+//!
+//! A header has a tag in quotes, perhaps behind `W/`. Listings have it with quotes or without, and
+//! some stores write the digits of a digest in capitals in one place and not in the other. A tag is
+//! kept as it was written, since a condition (`If-Match`) must repeat that of the header. Stores
+//! and caches call this; [`Version`](crate::Version) compares by it.
+
+use std::borrow::Cow;
+
+/// A tag as a header would have it: in quotes, without blanks around it. `None` if it is empty.
+#[must_use]
+pub fn quoted(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (weak, tag) = parts(text);
+    match (tag.is_empty(), text.ends_with('"')) {
+        (true, _) => None,
+        (false, true) => Some(text.to_owned()),
+        (false, false) => Some(format!("{}\"{tag}\"", if weak { "W/" } else { "" })),
+    }
+}
+
+/// Whether a tag is weak: equal ones need not be of the same bytes.
+#[must_use]
+pub fn is_weak(text: &str) -> bool {
+    parts(text).0
+}
+
+/// Whether two tags have one value: the weak comparison of RFC 9110, 8.8.3.2.
+#[must_use]
+pub fn is_same(one: &str, other: &str) -> bool {
+    one == other || value(one) == value(other)
+}
+
+/// The value of a tag, the same however it was written. A digest is in small letters: MD5, also
+/// that of an upload in parts (`HEX-COUNT`).
+#[must_use]
+pub fn value(text: &str) -> Cow<'_, str> {
+    let tag = parts(text).1;
+    if is_digest(tag) { Cow::Owned(tag.to_ascii_lowercase()) } else { Cow::Borrowed(tag) }
+}
+
+/// Whether a tag is weak, and the tag without quotes.
+fn parts(text: &str) -> (bool, &str) {
+    let text = text.trim();
+    let strong = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
+    let tag = strong.unwrap_or(text);
+    (strong.is_some(), tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag))
+}
+
+fn is_digest(tag: &str) -> bool {
+    let (digest, count) = tag.split_once('-').unwrap_or((tag, "1"));
+    digest.len() == 32
+        && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && !count.is_empty()
+        && count.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "900150983cd24fb0d6963f7d28e17f72";
+
+    #[test]
+    fn a_tag_is_the_same_with_and_without_quotes_and_a_digest_in_capitals() {
+        let capitals = DIGEST.to_uppercase();
+        for other in [
+            DIGEST.to_owned(),
+            format!("\"{DIGEST}\""),
+            format!(" \"{DIGEST}\" "),
+            format!("\"{capitals}\""),
+            capitals.clone(),
+            format!("W/\"{DIGEST}\""),
+        ] {
+            assert!(is_same(&format!("\"{DIGEST}\""), &other), "{other}");
+        }
+        assert!(is_same(&format!("{capitals}-12"), &format!("\"{DIGEST}-12\"")));
+        assert!(!is_same(&format!("{DIGEST}-1"), &format!("{DIGEST}-2")) && !is_same(DIGEST, "\"x\""));
+    }
+
+    #[test]
+    fn other_tags_keep_their_letter_case() {
+        assert!(!is_same("\"abc\"", "\"ABC\"") && !is_same("\"0x8D4B\"", "\"0x8d4b\""));
+        assert_eq!(value("W/\"aB\""), "aB");
+    }
+
+    #[test]
+    fn a_tag_of_a_listing_gets_the_quotes_of_a_header() {
+        let cases = [
+            ("abc", Some("\"abc\"")),
+            ("\"abc\"", Some("\"abc\"")),
+            ("W/abc", Some("W/\"abc\"")),
+            ("W/\"abc\"", Some("W/\"abc\"")),
+            (" ", None),
+            ("\"\"", None),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(quoted(text).as_deref(), wanted, "{text}");
+        }
+        assert!(is_weak("w/\"a\"") && !is_weak("\"W/a\""));
+    }
+}

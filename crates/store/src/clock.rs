@@ -1,0 +1,62 @@
+//! The clocks of stores, as the `Date` of their listings shows them. The date of an object is of
+//! that clock, and is compared with the time of a file.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::Service;
+
+use crate::answer;
+use crate::wire::Head;
+
+/// Seconds that a clock may differ because dates are whole seconds and answers take time.
+const UNNOTICED: i64 = 2;
+
+/// How far the clock of each service is ahead of this machine's, in seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Clocks([AtomicI64; 3]);
+
+impl Clocks {
+    /// Notes the `Date` of an answer that has just come.
+    pub(crate) fn learn(&self, service: Service, head: &Head) {
+        let Some(date) = head.get("date").and_then(answer::http_date) else { return };
+        let ahead = seconds(date) - seconds(SystemTime::now());
+        let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
+        self.of(service).store(noticed, Ordering::Relaxed);
+    }
+
+    /// Negative if the clock is behind; 0 if it is right or not known.
+    pub(crate) fn ahead(&self, service: Service) -> i64 {
+        self.of(service).load(Ordering::Relaxed)
+    }
+
+    fn of(&self, service: Service) -> &AtomicI64 {
+        &self.0[match service {
+            Service::S3 => 0,
+            Service::Google => 1,
+            Service::Azure => 2,
+        }]
+    }
+}
+
+/// Whole seconds since 1970.
+fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_date_says_how_far_a_clock_is_ahead() {
+        let clocks = Clocks::default();
+        let head = |text: &str| Head::from_text(&format!("HTTP/1.1 200 OK\r\n{text}\r\n\r\n"));
+        clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 2099 03:04:05 GMT"));
+        assert!(clocks.ahead(Service::S3) > 1_000_000 && clocks.ahead(Service::Google) == 0);
+        clocks.learn(Service::S3, &head("Date: Fri, 02 Jan 1998 03:04:05 GMT"));
+        assert!(clocks.ahead(Service::S3) < -1_000_000);
+        clocks.learn(Service::S3, &head("Server: x"));
+        assert!(clocks.ahead(Service::S3) < -1_000_000);
+    }
+}

@@ -1,0 +1,199 @@
+//! The order of listings. That a store lists its names in byte order is a claim: some list by
+//! directories, some by a hash. A merge of two listings loses names where it is wrong.
+//!
+//! [`Ordered`] checks every entry of an ordered listing against the one before, across pages and
+//! ranges. [`Unsorted`] remembers the buckets that failed, whose listings are sorted here from then
+//! on ([`Sorted`](crate::sorted::Sorted)). `Store::list` puts one of the two around each listing.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstbyte_location::{Entry, Escaped, Kind, Location, ObjectLocation, Service};
+
+use crate::object::in_listing_order;
+use crate::{Error, Result};
+
+/// The end of the name of a directory bucket of S3 Express One Zone, which lists in no order
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
+const DIRECTORY_BUCKET: &str = "--x-s3";
+
+/// The buckets that are known to list out of order.
+#[derive(Debug, Default)]
+pub(crate) struct Unsorted(Mutex<HashSet<(Service, String)>>);
+
+impl Unsorted {
+    /// Whether a bucket is one of them.
+    pub(crate) fn has(&self, object: &ObjectLocation) -> bool {
+        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        is_directory_bucket(object) || buckets.contains(&(object.service, object.bucket.clone()))
+    }
+
+    pub(crate) fn add(&self, object: &ObjectLocation) {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.insert((object.service, object.bucket.clone()));
+    }
+}
+
+/// Whether a bucket is a directory bucket of S3: it takes no `start-after`, and only prefixes that
+/// end in `/`.
+pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
+    object.service == Service::S3 && object.bucket.ends_with(DIRECTORY_BUCKET)
+}
+
+/// Two neighbouring names of a listing in the wrong order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disorder {
+    pub(crate) previous: Vec<u8>,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Disorder {
+    /// The first disorder among entries. A name may be repeated.
+    pub(crate) fn among(entries: &[Entry]) -> Option<Self> {
+        let wrong =
+            entries.windows(2).find(|pair| in_listing_order(&pair[1]).lt(in_listing_order(&pair[0])))?;
+        Some(Self { previous: wrong[0].name.clone(), name: wrong[1].name.clone() })
+    }
+
+    pub(crate) fn at(&self, location: String) -> Error {
+        let (previous, name) = (Escaped(&self.previous).to_string(), Escaped(&self.name).to_string());
+        Error::Disordered { location, previous, name }
+    }
+}
+
+/// A listing that ends in an error where it is out of order, and in which no entry is repeated.
+pub(crate) struct Ordered {
+    entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
+    location: String,
+    /// The bucket that is listed, and where to say that it is out of order.
+    bucket: Option<(ObjectLocation, Arc<Unsorted>)>,
+    /// The name before, with a `/` after a directory's.
+    last: Vec<u8>,
+    last_kind: Option<Kind>,
+    ended: bool,
+}
+
+impl Ordered {
+    pub(crate) fn new(entries: Box<dyn Iterator<Item = Result<Entry>> + Send>, location: &Location) -> Self {
+        let location = location.to_string();
+        Self { entries, location, bucket: None, last: Vec::new(), last_kind: None, ended: false }
+    }
+
+    pub(crate) fn of_bucket(
+        entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
+        object: &ObjectLocation,
+        unsorted: &Arc<Unsorted>,
+    ) -> Self {
+        let bucket = Some((object.clone(), Arc::clone(unsorted)));
+        Self { bucket, ..Self::new(entries, &Location::Object(object.clone())) }
+    }
+
+    /// How an entry compares with the one before.
+    fn compare(&self, entry: &Entry) -> Ordering {
+        match entry.kind {
+            Kind::Directory => in_listing_order(entry).cmp(self.last.iter().copied()),
+            _ => entry.name.as_slice().cmp(&self.last),
+        }
+    }
+
+    /// Ends the listing, whose order is wrong.
+    fn end(&mut self, error: Error) -> Option<Result<Entry>> {
+        if let Some((object, unsorted)) = &self.bucket {
+            unsorted.add(object);
+        }
+        self.ended = true;
+        Some(Err(error))
+    }
+}
+
+impl Iterator for Ordered {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        loop {
+            let entry = match self.entries.next()? {
+                Ok(entry) => entry,
+                Err(error @ Error::Disordered { .. }) => return self.end(error),
+                Err(error) => return Some(Err(error)),
+            };
+            let Some(last_kind) = self.last_kind else {
+                self.keep(&entry);
+                return Some(Ok(entry));
+            };
+            match self.compare(&entry) {
+                Ordering::Less => {
+                    let disorder = Disorder { previous: self.last.clone(), name: entry.name };
+                    let error = disorder.at(self.location.clone());
+                    return self.end(error);
+                }
+                // A page that begins with the last name of the page before.
+                Ordering::Equal if last_kind == entry.kind => {}
+                Ordering::Equal | Ordering::Greater => {
+                    self.keep(&entry);
+                    return Some(Ok(entry));
+                }
+            }
+        }
+    }
+}
+
+impl Ordered {
+    fn keep(&mut self, entry: &Entry) {
+        self.last.clear();
+        self.last.extend_from_slice(&entry.name);
+        if entry.kind == Kind::Directory {
+            self.last.push(b'/');
+        }
+        self.last_kind = Some(entry.kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(names: &[&str]) -> Vec<std::result::Result<String, String>> {
+        let entry = |name: &&str| {
+            let kind = if name.ends_with('/') { Kind::Directory } else { Kind::File };
+            Ok(Entry::named(name.trim_end_matches('/').as_bytes().to_vec(), kind))
+        };
+        let entries: Vec<Result<Entry>> = names.iter().map(entry).collect();
+        let location = Location::parse("s3://b/p".as_ref()).unwrap();
+        Ordered::new(Box::new(entries.into_iter()), &location)
+            .map(|entry| match entry {
+                Ok(entry) => Ok(String::from_utf8(entry.name).unwrap()),
+                Err(error) => Err(error.to_string()),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_listing_ends_where_a_name_comes_before_the_last() {
+        assert_eq!(listed(&["a", "a-1", "a/", "b"]).len(), 4);
+        let found = listed(&["a", "b/", "b-1", "c"]);
+        assert_eq!(found.len(), 3);
+        assert!(found[2].as_ref().is_err_and(|error| error.contains("b-1 behind b/")), "{found:?}");
+    }
+
+    #[test]
+    fn a_repeated_name_is_listed_once() {
+        assert_eq!(listed(&["a", "b", "b", "c"]), ["a", "b", "c"].map(|name| Ok(name.to_owned())));
+    }
+
+    #[test]
+    fn directory_buckets_are_known_by_their_names() {
+        let object = |text: &str| match Location::parse(text.as_ref()).unwrap() {
+            Location::Object(object) => object,
+            other => panic!("{other}"),
+        };
+        let unsorted = Unsorted::default();
+        assert!(unsorted.has(&object("s3://logs--use1-az4--x-s3/a")));
+        assert!(!unsorted.has(&object("s3://logs/a")) && !unsorted.has(&object("gs://logs--x-s3/a")));
+        unsorted.add(&object("s3://logs/a"));
+        assert!(unsorted.has(&object("s3://logs/b")) && !unsorted.has(&object("az://logs/b")));
+    }
+}

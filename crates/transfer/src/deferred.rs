@@ -1,0 +1,101 @@
+//! Decisions that hold only if a store's listing turns out to be in order: what a sync deletes, and
+//! what a check reports. They wait until the listing has ended, in memory as far as they are few,
+//! then in an unnamed temporary file. [`sync`](crate::sync) and [`check`](crate::check) use it.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+
+use crate::{Error, Result};
+
+/// Bytes that wait in memory.
+const ROOM: usize = 256 << 10;
+
+/// Records in the order in which they were added.
+#[derive(Debug, Default)]
+pub(crate) struct Deferred {
+    /// The last records, each behind its length.
+    waiting: Vec<u8>,
+    file: Option<File>,
+    count: u64,
+}
+
+impl Deferred {
+    /// The number of records.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn add(&mut self, record: &[u8]) -> Result<()> {
+        self.waiting.extend((record.len() as u32).to_le_bytes());
+        self.waiting.extend_from_slice(record);
+        self.count += 1;
+        if self.waiting.len() >= ROOM { self.spill().map_err(Error::io(PLACE)) } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile()?),
+        };
+        file.write_all(&self.waiting)?;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// All records, from the first.
+    pub(crate) fn into_records(self) -> Result<Records> {
+        let mut parts: Box<dyn Read + Send> = Box::new(io::Cursor::new(self.waiting));
+        if let Some(mut file) = self.file {
+            file.seek(SeekFrom::Start(0)).map_err(Error::io(PLACE))?;
+            parts = Box::new(BufReader::new(file).chain(parts));
+        }
+        Ok(Records { parts, left: self.count })
+    }
+}
+
+const PLACE: &str = "a temporary file of what is to be deleted or reported";
+
+/// The records of a [`Deferred`].
+pub(crate) struct Records {
+    parts: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl Records {
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.parts.read_exact(&mut length)?;
+        let mut record = vec![0; u32::from_le_bytes(length) as usize];
+        self.parts.read_exact(&mut record)?;
+        Ok(record)
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let record = self.read().map_err(Error::io(PLACE));
+        if record.is_err() {
+            self.left = 0;
+        }
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_records_come_in_the_order_in_which_they_were_added() {
+        for count in [0_u32, 3, 200_000] {
+            let mut deferred = Deferred::default();
+            (0..count).for_each(|number| deferred.add(number.to_string().as_bytes()).unwrap());
+            assert_eq!((deferred.count(), deferred.file.is_some()), (count.into(), count > 3));
+            let records: Vec<_> = deferred.into_records().unwrap().map(Result::unwrap).collect();
+            assert!(records.into_iter().eq((0..count).map(|number| number.to_string().into_bytes())));
+        }
+    }
+}

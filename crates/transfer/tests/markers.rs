@@ -1,0 +1,139 @@
+//! The object that marks the prefix which is copied, `PREFIX/`: it arrives like every other key, or
+//! is named as failed.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use firstbyte_location::Location;
+use firstbyte_store::{Metadata, Options, Signing, Store};
+use firstbyte_testkit::{QuirkStore, scratch};
+use firstbyte_transfer::{
+    Check, Content, Difference, Effect, Empty, Engine, Extent, Extras, Levels, Move, Names, Observer,
+    Settings, Shard, Silent, Summary, Tree,
+};
+
+fn engine(server: &QuirkStore, settings: Settings) -> Engine {
+    let options = Options {
+        endpoint_url: Some(server.url().to_owned()),
+        region: Some("here-1".to_owned()),
+        signing: Signing::Anonymous,
+        ..Options::default()
+    };
+    Engine::new(Store::new(options).unwrap(), settings)
+}
+
+fn object(name: &str) -> Location {
+    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
+}
+
+fn tree(source: Location, destination: Location) -> Tree<'static> {
+    Tree {
+        source,
+        names: Names::Listed,
+        destination,
+        beginning: String::new(),
+        levels: Levels::All,
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    }
+}
+
+/// A store with a marker of this content and metadata at `p/`, and an object below it.
+fn marked(content: &[u8]) -> QuirkStore {
+    let server = QuirkStore::start(&[]);
+    let file = scratch();
+    let path = file.path().join("marker");
+    std::fs::write(&path, content).unwrap();
+    let metadata = Metadata { user: BTreeMap::from([("owner".into(), "me".into())]), ..Metadata::default() };
+    let settings = Settings { metadata, ..Settings::default() };
+    engine(&server, settings).copy(&Location::Local(path), &object("p/"), &Silent).unwrap();
+    server.insert("p/y", b"1");
+    server
+}
+
+#[derive(Default)]
+struct Differences(Mutex<Vec<Difference>>);
+
+impl Observer for Differences {
+    fn differs(&self, difference: &Difference) {
+        self.0.lock().unwrap().push(difference.clone());
+    }
+}
+
+fn differences(server: &QuirkStore, source: Location, destination: Location) -> Vec<Difference> {
+    let told = Differences::default();
+    let places = Check { source, destination, select: &|_| true, content: Content::Held };
+    engine(server, Settings::default()).check(&places, &told).unwrap();
+    told.0.into_inner().unwrap()
+}
+
+#[test]
+fn from_store_to_store_the_marker_of_the_prefix_is_copied_compared_moved_and_deleted() {
+    for content in [&b"12345"[..], b""] {
+        type Verb = fn(&Engine, Tree<'static>) -> Summary;
+        let verbs: [Verb; 3] = [
+            |engine, tree| engine.copy_tree(&tree, &Silent).unwrap(),
+            |engine, tree| engine.sync(&tree, Extras::Delete(Empty::Refuse), &Silent).unwrap(),
+            |engine, tree| engine.move_tree(&Move { tree, extent: Extent::Whole }, &Silent).unwrap(),
+        ];
+        for (number, verb) in verbs.into_iter().enumerate() {
+            let server = marked(content);
+            server.insert("q/y", b"1");
+            let missing = Difference::OnlySource(object("p/"));
+            assert_eq!(differences(&server, object("p"), object("q")), [missing]);
+            let summary = verb(&engine(&server, Settings::default()), tree(object("p"), object("q")));
+            assert_eq!(summary.failures, 0, "{:?}", summary.failed);
+            let objects = server.objects();
+            assert_eq!(objects.get("q/").map(Vec::as_slice), Some(content), "verb {number}");
+            assert_eq!(server.headers("q/").unwrap()["x-amz-meta-owner"], "me");
+            match number {
+                2 => assert!(!objects.keys().any(|key| key.starts_with("p/")), "{:?}", objects.keys()),
+                _ => assert_eq!(differences(&server, object("p"), object("q")), []),
+            }
+        }
+        let server = marked(content);
+        server.insert("r/y", b"1");
+        let extra = tree(object("r"), object("p"));
+        let summary = engine(&server, Settings::default())
+            .sync(&extra, Extras::Delete(Empty::Refuse), &Silent)
+            .unwrap();
+        assert_eq!(summary.deleted, 1);
+        assert!(!server.objects().contains_key("p/"));
+    }
+}
+
+#[test]
+fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
+    for (content, failures) in [(&b"12345"[..], 1), (b"", 0)] {
+        let server = marked(content);
+        let to = scratch();
+        let places = || tree(object("p"), Location::Local(to.path().join("new")));
+        let engine = engine(&server, Settings::default());
+        for summary in [
+            engine.copy_tree(&places(), &Silent).unwrap(),
+            engine.sync(&places(), Extras::Delete(Empty::Refuse), &Silent).unwrap(),
+            engine.move_tree(&Move { tree: places(), extent: Extent::Whole }, &Silent).unwrap(),
+        ] {
+            assert_eq!(summary.failures, failures, "{:?}", summary.failed);
+            assert!(summary.failed.iter().all(|failure| failure.location == "s3://bucket/p/"));
+        }
+        assert_eq!(std::fs::read(to.path().join("new/y")).unwrap(), b"1");
+        // The move has kept what it could not copy.
+        assert_eq!(server.objects().contains_key("p/"), failures == 1);
+    }
+}
+
+#[test]
+fn a_local_directory_keeps_the_marker_of_its_copy_and_a_prefix_with_a_marker_alone_is_empty() {
+    let server = marked(b"");
+    let from = scratch();
+    std::fs::write(from.path().join("y"), b"22").unwrap();
+    let engine = engine(&server, Settings::default());
+    let up = tree(Location::Local(from.path().to_owned()), object("p"));
+    let summary = engine.sync(&up, Extras::Delete(Empty::Refuse), &Silent).unwrap();
+    assert_eq!((summary.deleted, summary.objects), (0, 1));
+    server.remove("p/y");
+    let refused = engine.sync(&tree(object("p"), object("q")), Extras::Delete(Empty::Refuse), &Silent);
+    assert!(refused.is_err_and(|error| error.to_string().contains("holds no object")));
+}

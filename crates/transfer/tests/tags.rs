@@ -1,0 +1,63 @@
+//! Stores that write the tag of an object otherwise in a listing than in a response.
+
+use firstbyte_location::Location;
+use firstbyte_store::{Options, Signing, Store};
+use firstbyte_testkit::{Quirk, QuirkStore, scratch};
+use firstbyte_transfer::{
+    Check, Content, Effect, Engine, Extent, Levels, Move, Names, Settings, Shard, Silent, Tree,
+};
+
+fn object(name: &str) -> Location {
+    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
+}
+
+fn tree(source: Location, destination: Location) -> Tree<'static> {
+    Tree {
+        source,
+        names: Names::Listed,
+        destination,
+        beginning: String::new(),
+        levels: Levels::All,
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    }
+}
+
+#[test]
+fn objects_are_copied_compared_and_moved_however_a_listing_writes_their_tags() {
+    for quirk in [Quirk::BareTags, Quirk::CapitalTags] {
+        let server = QuirkStore::start(&[quirk]);
+        let options = Options {
+            endpoint_url: Some(server.url().to_owned()),
+            region: Some("here-1".to_owned()),
+            signing: Signing::Anonymous,
+            ..Options::default()
+        };
+        let engine = Engine::new(Store::new(options).unwrap(), Settings::default());
+        for name in ["a", "b", "c"] {
+            server.insert(&format!("t/{name}"), name.as_bytes());
+        }
+        let to = scratch();
+        let down = tree(object("t"), Location::Local(to.path().to_owned()));
+        let summary = engine.copy_tree(&down, &Silent).unwrap();
+        assert_eq!((summary.objects, summary.failures), (3, 0), "{quirk:?}: {:?}", summary.failed);
+        let summary = engine.copy_tree(&tree(object("t"), object("u")), &Silent).unwrap();
+        assert_eq!((summary.objects, summary.failures), (3, 0), "{quirk:?}: {:?}", summary.failed);
+        let places = Check {
+            source: object("t"),
+            destination: object("u"),
+            select: &|_| true,
+            content: Content::Held,
+        };
+        let summary = engine.check(&places, &Silent).unwrap();
+        assert_eq!((summary.objects, summary.differences), (3, 0), "{quirk:?}");
+        let moved = Move { tree: tree(object("t"), object("v")), extent: Extent::Whole };
+        let summary = engine.move_tree(&moved, &Silent).unwrap();
+        assert_eq!((summary.objects, summary.failures), (3, 0), "{quirk:?}: {:?}", summary.failed);
+        assert_eq!(
+            server.objects().into_keys().collect::<Vec<_>>(),
+            ["u/a", "u/b", "u/c", "v/a", "v/b", "v/c"]
+        );
+    }
+}
