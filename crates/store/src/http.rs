@@ -1,6 +1,7 @@
 //! The HTTP backend: any server, with GET, HEAD, PUT and DELETE.
 
 mod listing;
+mod page;
 
 use std::sync::{Arc, OnceLock};
 

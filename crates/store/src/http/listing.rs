@@ -1,24 +1,38 @@
-//! Lists a tree of an HTTP server: reads directory pages, and parses their links into entries.
+//! Lists a tree of an HTTP server: reads directory pages, as lines of `serve` or as HTML.
+//!
+//! A link without a final slash may lead to a file or to a directory, which the server then
+//! redirects to the name with a slash. So each is looked at by HEAD, as rclone does, which also
+//! gives length and time. A page that lists nothing and is no directory page is an error: what lies
+//! below it is not known.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use firstbyte_location::{Entry, HttpUrl, Kind, Location};
-use percent_encoding::percent_decode_str;
+use firstbyte_location::{Entry, HttpUrl, Kind, Location, etag};
 use serde::Deserialize;
 
+use super::page::Page;
 use super::{Call, Http, place, protocol};
 use crate::walk::{Tree, Walk};
 use crate::wire::Method;
-use crate::{Cancel, Error, ListOptions, Result, answer};
+use crate::{Cancel, Error, ListOptions, Result, STACK, answer};
 
 /// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
 /// million entries.
 const LONGEST_PAGE: usize = 128 << 20;
 
+/// Links looked at at once.
+const LOOKS: usize = 16;
+
+/// The mistake of a page from which nothing is known of what lies below it.
+const LISTS_NOTHING: &str =
+    "no link on this page leads to a name below it: no directory page, or an empty one";
+
 /// The directory pages below a URL.
 struct Pages {
     http: Arc<Http>,
     root: HttpUrl,
+    recursive: bool,
 }
 
 impl Pages {
@@ -34,16 +48,58 @@ impl Pages {
     }
 }
 
+impl Pages {
+    /// Finds out which links without a final slash lead to directories.
+    fn look_at(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
+        let files: Vec<_> =
+            entries.iter_mut().filter(|entry| entry.kind == Kind::File).map(Mutex::new).collect();
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let lock = |entry| Mutex::lock(entry).unwrap_or_else(PoisonError::into_inner);
+        let work = || {
+            while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut entry = lock(file);
+                if let Err(error) = self.http.describe(directory, &mut entry) {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    next.store(files.len(), Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
+            // This thread works too, so that a lack of threads is no failure.
+            let others: Vec<_> = (1..LOOKS.min(files.len())).filter_map(start).collect();
+            work();
+            drop(others);
+        });
+        drop(files);
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(entries),
+        }
+    }
+}
+
 impl Tree for Pages {
     const AHEAD: usize = 0;
     const HAS_DIRECTORIES: bool = false;
 
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>> {
-        self.http.page(&self.url(directory))
+        let url = self.url(directory);
+        match self.http.page(&url)? {
+            Listed::Lines(entries) => Ok(entries),
+            // Of a tree that was asked for, nothing would be copied without a word.
+            Listed::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
+                Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
+            }
+            Listed::Html(page) if page.is_vacant() && !page.is_directory => {
+                Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
+            }
+            Listed::Html(page) => self.look_at(&url, page.entries),
+        }
     }
 
-    fn may_skip(&self, _error: &Error) -> bool {
-        false
+    fn may_skip(&self, error: &Error) -> bool {
+        matches!(error, Error::Protocol { detail, .. } if detail == LISTS_NOTHING)
     }
 
     fn place(&self, directory: &[u8]) -> String {
@@ -56,7 +112,10 @@ pub(super) fn list(
     url: &HttpUrl,
     options: &ListOptions,
 ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-    Ok(Box::new(Walk::begin(Arc::new(Pages { http, root: url.clone() }), options)?))
+    Ok(Box::new(Walk::begin(
+        Arc::new(Pages { http, root: url.clone(), recursive: options.recursive }),
+        options,
+    )?))
 }
 
 /// A line of a listing by `serve`.
@@ -87,29 +146,50 @@ enum Time {
     Seconds(f64),
 }
 
+/// What a directory's URL has answered.
+enum Listed {
+    Lines(Vec<Entry>),
+    Html(Page),
+}
+
 impl Http {
-    fn page(&self, url: &HttpUrl) -> Result<Vec<Entry>> {
+    /// Adds to the entry of a link what HEAD says of it. One that is refused stays a file, and
+    /// copying it reports why.
+    fn describe(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
+        let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
+        match self.stat(&url) {
+            Ok(stat) if stat.kind == Kind::Directory => entry.kind = Kind::Directory,
+            Ok(stat) => (entry.size, entry.modified) = (stat.size(), stat.modified),
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) if error.is_transient() || error.concerns_store() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn page(&self, url: &HttpUrl) -> Result<Listed> {
         let cancel = Cancel::new();
         let headers = vec![("accept".to_owned(), "application/x-ndjson, text/html;q=0.5".to_owned())];
         let call = Call { headers, ..Call::new(Method::Get, &cancel) };
         let place = place(url);
-        let (head, body) = self.retrying(&call, || {
-            let (head, incoming) = self.send(url, &call)?.success(&place)?;
-            Ok((head, incoming.collect(LONGEST_PAGE)?))
+        let (head, (body, at)) = self.retrying(&call, || {
+            let reply = self.send(url, &call)?;
+            let at = reply.at.clone();
+            let (head, incoming) = reply.success(&place)?;
+            Ok((head, (incoming.collect(LONGEST_PAGE)?, at)))
         })?;
         let kind = head.get("content-type").unwrap_or_default();
         if kind.starts_with("application/x-ndjson") {
             let lines = body.split(|&b| b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-            return lines
-                .map(|line| {
-                    serde_json::from_slice(line)
-                        .map(entry)
-                        .map_err(|error| protocol(&place, format!("a listing line: {error}")))
-                })
-                .collect();
+            let parsed = lines.map(|line| {
+                serde_json::from_slice(line)
+                    .map(entry)
+                    .map_err(|error| protocol(&place, format!("a listing line: {error}")))
+            });
+            return parsed.collect::<Result<_>>().map(Listed::Lines);
         }
-        if kind.starts_with("text/html") {
-            return Ok(links(&String::from_utf8_lossy(&body), url));
+        if kind.to_ascii_lowercase().starts_with("text/html") {
+            return Ok(Listed::Html(Page::parse(&String::from_utf8_lossy(&body), &at)));
         }
         Err(protocol(&place, "no directory listing in the response".to_owned()))
     }
@@ -129,37 +209,6 @@ fn entry(line: Line) -> Entry {
     let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
     let name =
         line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
-    // The listing has it without the quotes of the header.
-    let etag = line.etag.map(|etag| if etag.ends_with('"') { etag } else { format!("\"{etag}\"") });
-    Entry { name, kind, size: line.size, modified, etag, storage_class: None, version: None }
-}
-
-/// The links of a directory page (nginx, Apache, Python) that lead one level down. Sizes are
-/// omitted: their format differs between servers.
-fn links(page: &str, url: &HttpUrl) -> Vec<Entry> {
-    let base = url.target.split('?').next().unwrap_or("/");
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    for piece in page.split("href=").skip(1) {
-        let Some(quote) = piece.chars().next().filter(|c| matches!(c, '"' | '\'')) else { continue };
-        let Some(link) = piece[1..].split(quote).next() else { continue };
-        let link = link.replace("&amp;", "&").replace("&#39;", "'").replace("&quot;", "\"");
-        let link = link.strip_prefix("./").unwrap_or(&link);
-        let path = link.split(['?', '#']).next().unwrap_or_default();
-        let relative = path.strip_prefix(base).unwrap_or(path);
-        let name = relative.strip_suffix('/').unwrap_or(relative);
-        if name.is_empty()
-            || name.contains('/')
-            || name.contains(':') && !path.starts_with(base)
-            || matches!(name, "." | "..")
-        {
-            continue;
-        }
-        let kind = if relative.ends_with('/') { Kind::Directory } else { Kind::File };
-        let name: Vec<u8> = percent_decode_str(name).collect();
-        if seen.insert(name.clone()) {
-            entries.push(Entry::named(name, kind));
-        }
-    }
-    entries
+    let etag = line.etag.as_deref().and_then(etag::quoted);
+    Entry { size: line.size, modified, etag, ..Entry::named(name, kind) }
 }

@@ -231,16 +231,61 @@ fn the_password_of_a_url_is_sent_and_not_shown() {
 
 #[test]
 fn directory_pages_of_other_servers_are_parsed_by_their_links() {
-    let page = r#"<a href="../">../</a><a href="a%20b">x</a> <a href="sub/">sub/</a><a href="?C=N">n</a><a href="/elsewhere">e</a>
-        <a href="https://example.org/">far</a><a href='q&amp;r'>q</a>"#;
-    let below = r#"<a href="../">../</a><a href="deep">deep</a>"#;
-    let html = |text| Step::Keep(whole("Content-Type: text/html\r\n", text));
-    let server = Server::start(vec![html(page), html(below)]);
+    let page = r#"<a href="../">../</a><A HREF=a%20b>x</A> <a href="sub/">sub/</a><a href="?C=N">n</a><a href="/elsewhere">e</a>
+        <a href="https://example.org/">far</a><a href='q&amp;r'>q</a><a href="dir">dir</a>"#;
+    let below = r#"<a href="/d">up</a><a href="deep">deep</a>"#;
+    let server = Server::answering(move |head| {
+        let html = |text| whole("Content-Type: text/html\r\n", text);
+        match head.split(' ').nth(1).unwrap() {
+            "/d/" => html(page),
+            "/d/sub/" | "/d/dir/" if head.starts_with("GET") => html(below),
+            "/d/dir/" => whole("Content-Type: text/html\r\n", ""),
+            "/d/dir" => refusal("301 Moved Permanently", "Location: dir/\r\n", ""),
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_owned(),
+        }
+    });
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&server.url("/d"), &options).unwrap().collect();
-    let names: Vec<_> =
-        entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
-    assert_eq!(names, ["a b", "q&r", "sub/deep"]);
+    let entries: Vec<_> = entries
+        .unwrap()
+        .into_iter()
+        .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.size))
+        .collect();
+    let wanted = ["a b", "dir/deep", "q&r", "sub/deep"].map(|name| (name.to_owned(), Some(7)));
+    assert_eq!(entries, wanted);
+}
+
+#[test]
+fn a_page_that_lists_nothing_is_no_tree_and_below_one_it_is_an_error_of_its_directory() {
+    let listed = |pages: &'static [(&str, &str)], recursive| {
+        let server = Server::answering(move |head| {
+            let path = head.split(' ').nth(1).unwrap();
+            match pages.iter().find(|(known, _)| *known == path) {
+                Some((_, text)) => whole("Content-Type: text/html\r\n", text),
+                None => whole("", ""),
+            }
+        });
+        let options = ListOptions { recursive, ..ListOptions::default() };
+        match server.store().list(&server.url("/"), &options) {
+            Ok(listing) => listing.map(|entry| entry.map(|entry| entry.name).map_err(drop)).collect(),
+            Err(_) => vec![Err(())],
+        }
+    };
+    let name = |name: &str| Ok(name.as_bytes().to_vec());
+    for recursive in [false, true] {
+        assert_eq!(
+            listed(&[("/", "<h1>Welcome</h1><a href='https://example.org/'>x</a>")], recursive),
+            [Err(())]
+        );
+    }
+    assert_eq!(listed(&[("/", "<title>Index of /</title>")], true), [Err(())]);
+    assert_eq!(listed(&[("/", "<title>Index of /</title>")], false), []);
+    let page = ("/", "<a href=a/></a><a href=b></a><a href=c/></a>");
+    let site = listed(
+        &[page, ("/a/", "<h1>Welcome</h1>"), ("/c/", "<title>Index of /c/</title>")][..].to_vec().leak(),
+        true,
+    );
+    assert_eq!(site, [Err(()), name("b")]);
 }
 
 #[test]

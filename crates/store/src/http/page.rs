@@ -1,0 +1,265 @@
+//! The links of a directory page in HTML. [`listing`](super::listing) reads pages.
+//!
+//! Links are resolved as a browser resolves them: against the page's URL or its `<base>`, whether
+//! they are absolute or relative. A name is listed if its link leads one level below the page, on
+//! the same server.
+
+use std::collections::HashMap;
+
+use firstbyte_location::{Entry, HttpUrl, Kind};
+use html5gum::{Token, Tokenizer};
+use percent_encoding::percent_decode_str;
+
+use crate::wire::Origin;
+
+/// What the titles of directory pages begin with: of nginx, Apache and lighttpd; of Python.
+const TITLES: [&str; 2] = ["index of", "directory listing"];
+
+/// The links of a page.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// A link without a final slash is listed as a file.
+    pub(super) entries: Vec<Entry>,
+    /// Whether it is recognised as a directory's page: by its title, or by links to the directory
+    /// itself, as for another order, or to the one above.
+    pub(super) is_directory: bool,
+}
+
+impl Page {
+    /// Whether it lists nothing.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The links of the page with this final URL.
+    pub(super) fn parse(text: &str, url: &HttpUrl) -> Self {
+        let directory = directory_of(path_of(&url.target));
+        let (mut page, mut base, mut places) = (Self::default(), url.target.clone(), HashMap::new());
+        let mut in_title = false;
+        for token in Tokenizer::new(text).flatten() {
+            match token {
+                Token::StartTag(tag) => {
+                    in_title = tag.name.as_slice() == b"title";
+                    let href = tag.attributes.get(&b"href"[..]);
+                    let Some(href) = href.and_then(|href| std::str::from_utf8(href).ok()) else { continue };
+                    match tag.name.as_slice() {
+                        b"base" => base = target(url, &base, href).unwrap_or(base),
+                        b"a" => page.add(target(url, &base, href).as_deref(), directory, &mut places),
+                        _ => {}
+                    }
+                }
+                Token::String(text) if in_title => {
+                    let text = text.trim_ascii_start().to_ascii_lowercase();
+                    page.is_directory |= TITLES.iter().any(|title| text.starts_with(title.as_bytes()));
+                }
+                Token::EndTag(_) => in_title = false,
+                _ => {}
+            }
+        }
+        page
+    }
+
+    /// Adds the entry that a path leads to, if it lies directly in the directory.
+    fn add(&mut self, path: Option<&str>, directory: &str, places: &mut HashMap<Vec<u8>, usize>) {
+        let Some(path) = path else { return };
+        let decoded = |path: &str| percent_decode_str(path).collect::<Vec<u8>>();
+        let without_slash = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
+        let above = directory_of(directory.strip_suffix('/').unwrap_or(directory));
+        let here = without_slash(&decoded(path));
+        if here == without_slash(&decoded(directory)) || here == without_slash(&decoded(above)) {
+            self.is_directory = true;
+            return;
+        }
+        let Some(name) = below(path, directory) else { return };
+        let (name, kind) = match name.strip_suffix('/') {
+            Some(name) => (name, Kind::Directory),
+            None => (name, Kind::File),
+        };
+        if name.is_empty() || name.contains('/') {
+            return;
+        }
+        let name = decoded(name);
+        match places.get(&name) {
+            Some(place) if kind == Kind::Directory => self.entries[*place].kind = kind,
+            Some(_) => {}
+            None => {
+                places.insert(name.clone(), self.entries.len());
+                self.entries.push(Entry::named(name, kind));
+            }
+        }
+    }
+}
+
+/// The part of a target before its query.
+fn path_of(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// A path up to its last slash.
+fn directory_of(path: &str) -> &str {
+    &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
+}
+
+/// The rest of a path below a directory, part by part: each side may encode other characters.
+fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
+    let mut rest = path;
+    for part in directory.split_inclusive('/') {
+        let end = rest.find('/')? + 1;
+        if !percent_decode_str(&rest[..end]).eq(percent_decode_str(part)) {
+            return None;
+        }
+        rest = &rest[end..];
+    }
+    Some(rest)
+}
+
+/// The path that a link leads to on the server of the page. `base` is what relative links begin at.
+fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
+    let link: String = link.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let link = link.trim_matches(|c: char| c <= ' ');
+    let (scheme, rest) = match link.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme.to_ascii_lowercase()), rest),
+        _ => (None, link),
+    };
+    let tls = match scheme.as_deref() {
+        None => page.tls,
+        Some("http") => false,
+        Some("https") => true,
+        Some(_) => return None,
+    };
+    let path = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+            let host =
+                |tls, authority: &str| Origin::parse(tls, authority.rsplit('@').next().unwrap_or_default());
+            if host(tls, authority)? != host(page.tls, &page.authority)? {
+                return None;
+            }
+            if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+        }
+        None if scheme.is_some() => return None,
+        None if rest.starts_with('/') => rest.to_owned(),
+        // To the page itself, in another order.
+        None if rest.starts_with('?') => path_of(base).to_owned(),
+        None if path_of(rest).is_empty() => return None,
+        None => format!("{}{rest}", directory_of(path_of(base))),
+    };
+    Some(resolved(path_of(&path)))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// A path without `.` and `..`.
+fn resolved(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let mut is_directory = false;
+    for part in path.split('/').skip(1) {
+        is_directory = matches!(part, "" | "." | "..");
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let mut whole = format!("/{}", parts.join("/"));
+    if is_directory && !whole.ends_with('/') {
+        whole.push('/');
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstbyte_location::Location;
+
+    fn page(url: &str, text: &str) -> Page {
+        match Location::parse(url.as_ref()).unwrap() {
+            Location::Http(url) => Page::parse(text, &url),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn names(url: &str, text: &str) -> Vec<String> {
+        let name = |entry: Entry| {
+            let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+            format!("{}{slash}", String::from_utf8(entry.name).unwrap())
+        };
+        page(url, text).entries.into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_link_is_found_however_it_is_written() {
+        for link in [
+            "<A HREF=\"a.txt\">a</A>",
+            "<a href=a.txt>a</a>",
+            "<a href = 'a.txt'>a</a>",
+            "<a class=x\nhref=\"./a.txt\" title='b.txt'>a</a>",
+            "<a href=\" a.txt \">a</a>",
+            "<a href=\"http://h:80/d/a.txt\">a</a>",
+            "<a href=\"HTTP://H/d/a.txt\">a</a>",
+            "<a href=\"//h/d/a.txt\">a</a>",
+            "<a href=\"/d/a.txt\">a</a>",
+            "<a href=\"/%64/a%2Etxt\">a</a>",
+            "<a href=\"../d/./a.txt\">a</a>",
+            "<a href=\"a&#46;txt#top\">a</a>",
+            "<base href=\"/d/\"><a href=\"a.txt\">a</a>",
+            "<base href=\"/\"><a href=\"d/a.txt\">a</a>",
+            "<!-- <a href=\"no\"> --><a href=\"a.txt\"><script>'<a href=\"no\">'</script>",
+        ] {
+            assert_eq!(names("http://h/d/", link), ["a.txt"], "{link}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_elsewhere_are_not_listed() {
+        for link in [
+            "<a href=\"https://h/d/a\">",
+            "<a href=\"http://h:81/d/a\">",
+            "<a href=\"//other/d/a\">",
+            "<a href=\"/a\">",
+            "<a href=\"/dd/a\">",
+            "<a href=\"a/b\">",
+            "<a href=\"..\">",
+            "<a href=\"mailto:a\">",
+            "<a href=\"javascript:a()\">",
+            "<a href=\"#a\">",
+            "<a href=\"?C=N;O=D\">",
+            "<a href=\"\">",
+            "<a>",
+            "<link href=\"a.css\">",
+            "<img src=\"a\">",
+            "href=\"a\"",
+            "<a href=\"http:a\">",
+        ] {
+            assert_eq!(names("http://h/d/", link), [""; 0], "{link}");
+        }
+    }
+
+    #[test]
+    fn directories_are_marked_by_a_slash_and_names_are_decoded_and_listed_once() {
+        let text = "<a href=\"sub/\">sub</a><a href=\"sub\">icon</a><a href=\"x\">x</a><a href=\"x/\">x</a>\
+            <a href='q&amp;r'>q</a><a href=\"a%20b?download\">a b</a>";
+        assert_eq!(names("http://h/d/?C=M", text), ["sub/", "x/", "q&r", "a b"]);
+    }
+
+    #[test]
+    fn a_directory_page_is_recognised_without_a_name_on_it() {
+        for text in [
+            "<title>Index of /d/</title>",
+            "<TITLE>\n Directory listing for /d/</TITLE>",
+            "<a href=\"../\">up</a>",
+            "<a href=\"/\">Parent Directory</a>",
+            "<a href=\"?C=N;O=D\">Name</a>",
+            "<a href=\"..\">up</a>",
+        ] {
+            let page = page("http://h/d/", text);
+            assert!(page.is_directory && page.is_vacant(), "{text}");
+        }
+        let page = page("http://h/d/", "<title>Welcome</title><h1>Index of</h1><a href=\"https://o/\">o</a>");
+        assert!(!page.is_directory && page.is_vacant());
+    }
+}
