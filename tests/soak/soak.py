@@ -262,6 +262,12 @@ def stop_all(_soak: Soak) -> int:
     return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
 
 
+def sync_model(soak: Soak) -> int:
+    """10,000 random trees, synchronised with deletions and interruptions, against a model"""
+    seed = soak.draws.randrange(1 << 32)
+    return tested("firstbyte-transfer", "sync_model", FIRSTBYTE_SYNC_TREES=200 * soak.times, FIRSTBYTE_SEED=seed)
+
+
 def ranges_model(soak: Soak) -> int:
     """1,000,000 random reads of many ranges, against the content"""
     return tested("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
@@ -282,7 +288,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:

@@ -133,11 +133,17 @@ impl FileSystem {
             Known::Wide | Known::Whole(_) => None,
         };
         if let Some(from) = from.filter(|_| self.source.lists_by_page()) {
-            let known = self.list_page(&directory.path, from)?;
-            if (known.is_whole() || known.position(name).is_some())
-                && let Some(found) = self.lookup_in(&known, &directory, name)
-            {
-                return Ok(found);
+            match self.list_page(&directory.path, from) {
+                Ok(known) => {
+                    if (known.is_whole() || known.position(name).is_some())
+                        && let Some(found) = self.lookup_in(&known, &directory, name)
+                    {
+                        return Ok(found);
+                    }
+                }
+                // A page out of order says nothing of a name.
+                Err(error) if self.source.lists_by_page() => return Err(error),
+                Err(_) => {}
             }
         }
         let begun = Instant::now();

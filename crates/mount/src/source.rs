@@ -122,9 +122,11 @@ impl Source {
         }
     }
 
-    /// Whether the store lists a page at a time. Others read everything before they answer.
+    /// Whether the store lists a page at a time, in the order of names. Others read everything
+    /// before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
-        matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory))
+        let is_directory = matches!((&self.root, &self.shape), (Location::Object(_), Shape::Directory));
+        is_directory && !self.store.is_unsorted(&self.root)
     }
 
     /// Looks one name up without a listing. `None` if it does not exist.

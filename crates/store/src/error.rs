@@ -317,7 +317,6 @@ impl Error {
             }
             Self::Disordered { .. } => {
                 "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
->>>>>>> 33809ec (Listings are checked for their order, changes within a second are seen, filters protect, and markers are copied)
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",

@@ -51,12 +51,20 @@ pub struct Planned {
 /// # Errors
 /// Sources that cannot be listed or planned, or hold no object; `out` cannot be written.
 pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
+    match plan_once(store, &plan, out) {
+        // The store has learnt that it has to sort the listing.
+        Err(Error::Store(StoreError::Disordered { .. })) => plan_once(store, &plan, out),
+        planned => planned,
+    }
+}
+
+fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
     if plan.shards == 0 || plan.shards > MOST_SHARDS {
         let why = format!("{} is out of range: from 1 to {MOST_SHARDS}", plan.shards);
         return Err(Error::Option { name: "shards".into(), why });
     }
     let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
-    let sources = parsed(store, &plan)?;
+    let sources = parsed(store, plan)?;
     let partial = LocalFile::open(out, Privacy::Usual)?;
     partial.empty()?;
     let written = (|| {
