@@ -7,6 +7,7 @@ from pathlib import Path
 
 import imports
 import prose
+import tidy
 
 
 def crate(files: dict[str, str]) -> list[list[str]]:
@@ -124,6 +125,14 @@ class Map(unittest.TestCase):
     def test_the_map_itself_has_no_circle(self):
         edges = {Path(one): {Path(other): None for other in others} for one, others in imports.MAY_IMPORT.items()}
         self.assertEqual(imports.components(edges), [])
+
+
+class TestPrograms(unittest.TestCase):
+    def test_a_file_of_tests_that_no_program_names_is_found(self):
+        program = {"crates/a/tests/main.rs": "mod one;\n", "crates/a/tests/one.rs": ""}
+        self.assertEqual(tidy.check_test_programs(program), [])
+        [found] = tidy.check_test_programs(program | {"crates/a/tests/two.rs": "", "crates/a/tests/support/mod.rs": ""})
+        self.assertIn("crates/a/tests/two.rs", found)
 
 
 class Prose(unittest.TestCase):

@@ -104,6 +104,21 @@ def check_circles() -> list[str]:
     return found
 
 
+def check_test_programs(texts: dict[str, str]) -> list[str]:
+    """Files of tests beside a `main.rs` are modules of it; any other would never be compiled."""
+    found = []
+    for name, text in texts.items():
+        if not re.fullmatch(r"crates/\w+/tests/main\.rs", name):
+            continue
+        folder = name.removesuffix("main.rs")
+        for other in texts:
+            stem = other.removeprefix(folder).removesuffix(".rs")
+            if other.startswith(folder) and re.fullmatch(r"\w+", stem) and stem != "main":
+                if not re.search(rf"^mod {stem};$", text, re.MULTILINE):
+                    found.append(f"{other}: is in no test program: add `mod {stem};` to {name}")
+    return found
+
+
 def check_prose(files: dict[str, str]) -> list[str]:
     """Width of comments, and phrases."""
     found = []
@@ -140,7 +155,7 @@ def main() -> int:
             found += check_links(path, text)
         if not name.startswith("peers/") and name not in QUOTES_PHRASES:
             texts[name] = text
-    found += check_prose(texts)
+    found += check_test_programs(texts) + check_prose(texts)
     for entry in LONG.keys() - {str(p.relative_to(ROOT)) for p in tracked()}:
         found.append(f"{entry}: listed in scripts/tidy.py, but gone")
     print("\n".join(found), end="\n" if found else "")

@@ -1,4 +1,9 @@
 //! The tests of the crate as one program, which is linked once. Each file is a module.
 
+mod changes;
 mod downloads;
+mod markers;
+mod orders;
+mod sync_model;
+mod tags;
 mod trees;
