@@ -8,10 +8,15 @@ import select
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+# The long runs are a program of their own, beside the tests.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from waiting import WAIT_LIMIT, until  # noqa: E402
 
 KEY, SECRET = "benchbench", "benchbench-secret"
 # What S3 tools read.
@@ -28,7 +33,6 @@ CLEAN = {
     for name, value in os.environ.items()
     if not name.startswith(("AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT")) and not name.lower().endswith("_proxy")
 }
-START_TIMEOUT = 20
 
 
 @dataclass
@@ -52,12 +56,13 @@ def free_port() -> int:
 
 def wait_for(port: int, process: subprocess.Popen) -> None:
     """Returns once something accepts on `port`."""
-    until = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise RuntimeError(f"{process.args[0]} does not listen on port {port}")
+
+    def accepts() -> bool:
+        assert process.poll() is None, f"{process.args[0]} does not listen on port {port}"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(f"{process.args[0]} listens on port {port}", accepts)
 
 
 class Servers(contextlib.ExitStack):
@@ -129,7 +134,7 @@ class Servers(contextlib.ExitStack):
         log = self.enter_context(open(self.stage / "firstbyte.log", "a"))
         process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN, stdout=subprocess.PIPE, stderr=log, text=True)
         self.callback(stop, process)
-        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+        ready, _, _ = select.select([process.stdout], [], [], WAIT_LIMIT)
         line = process.stdout.readline() if ready else ""
         found = re.search(r"127\.0\.0\.1:(\d+)", line)
         if not found:
@@ -141,7 +146,7 @@ class Servers(contextlib.ExitStack):
         """Ends a link and returns what it counted."""
         process = self.ours[link.pid]
         process.terminate()
-        return json.loads(process.communicate(timeout=START_TIMEOUT)[0])
+        return json.loads(process.communicate(timeout=WAIT_LIMIT)[0])
 
 
 def stop(process: subprocess.Popen) -> None:

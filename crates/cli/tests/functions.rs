@@ -7,6 +7,7 @@ use std::fs;
 use std::process::Output;
 
 use firstbyte_advise::result::{Basis, Outcome, Results};
+use firstbyte_testkit::lacks_root;
 use support::{Ran, World};
 
 /// Runs a plan and reads its results.
@@ -70,6 +71,9 @@ echo "{{\"limit\": $(cat $g/$f), \"group\": $(stat -c %i $g), \"port\": {far.por
 
 #[test]
 fn each_job_has_a_group_and_a_link_of_its_own() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let results = complete(&world, &WITNESS.replace("touch $OUT", "touch {out}"));
     assert_eq!(
@@ -126,6 +130,9 @@ command = ["sh", "-c", "b=$(date +%s%N); sleep 0.05; echo '{{{{\"began\": '$b', 
 
 #[test]
 fn functions_that_do_not_fit_run_in_waves() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let results = complete(&world, &halves(true));
     let run = &results.runs[1];
@@ -143,6 +150,9 @@ fn functions_that_do_not_fit_are_refused_before_anything_runs() {
 
 #[test]
 fn a_function_without_memory_left_says_so() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let plan = r#"
 [[case]]
@@ -179,6 +189,9 @@ fn functions_in_a_plan_that_make_no_sense_are_refused() {
 
 #[test]
 fn targets_are_measured_as_from_functions() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let file = world.write("data/big", &[7; 1 << 20]);
     let out = world.path("results.jsonl");

@@ -340,13 +340,16 @@ fn what_is_no_function_or_no_call_is_refused() {
     let empty = world.path("empty");
     fs::create_dir_all(&empty).unwrap();
     let (text, empty) = (text.to_str().unwrap(), empty.to_str().unwrap());
+    let is_root = rustix::process::geteuid().is_root();
+    let no_mount =
+        if is_root { "/nowhere: not a directory" } else { "--mount need a mount namespace: run as root" };
     for (words, code, part) in [
         (vec![text], 1, "not the code of a function"),
         (vec![empty], 1, "no executable file bootstrap"),
         (vec!["/nowhere"], 1, "No such file"),
         (vec![empty, "--listen", "0.0.0.0:0"], 1, "not an address of this machine alone"),
         (vec![empty, "--environments", "0"], 1, "at least one environment"),
-        (vec![empty, "--mount", "/nowhere"], 1, "/nowhere: not a directory"),
+        (vec![empty, "--mount", "/nowhere"], 1, no_mount),
         (vec![empty, "--handler", "a.b", "--python", "/nowhere/python"], 1, "/nowhere/python: No such file"),
     ] {
         let ran = world.run(&[&["bench", "functions"][..], &words].concat());

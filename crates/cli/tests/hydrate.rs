@@ -190,7 +190,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if !self.world.run(&["unmount", "mnt"]).stderr.is_empty() {
             // Whatever went wrong before is reported already; nothing may stay mounted.
-            let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+            support::place::detach(&self.at);
         }
     }
 }

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, lacks_root, until};
+use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, ends_within, lacks_root, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::place::Place;
@@ -173,6 +174,21 @@ fn a_mount_whose_files_are_open_is_detached_only_with_lazy() {
     assert!(is_running(pid(&receipt)), "it serves open files");
     drop(file);
     until("the daemon ends", || !is_running(pid(&receipt)));
+}
+
+#[test]
+fn a_mount_whose_daemon_does_not_answer_can_be_detached() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let daemon = pid(&place.mount("src", &[]));
+    kill_process(daemon, Signal::STOP).unwrap();
+    support::wait_until_stopped(daemon);
+    let mut child = place.world.spawn(&["unmount", "--lazy", "mnt"]);
+    let ended = ends_within(Duration::from_secs(2), &mut child);
+    kill_process(daemon, Signal::CONT).unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert!(!place.is_mounted());
+    until("the daemon ends", || !is_running(daemon));
 }
 
 /// Runs `firstbyte mount src mnt` by a shell line that takes something away first; `"$@"` is the

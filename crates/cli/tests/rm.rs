@@ -180,6 +180,7 @@ fn a_killed_run_deletes_nothing_beyond_and_the_next_one_ends_it() {
     world.run(&["sync", "tree", "s3://bucket"]).ok();
     for round in 0..4 {
         let mut child = world.spawn(&["rm", "-r", "s3://bucket/run"]);
+        // Any instant will do: the next run ends what this one began.
         std::thread::sleep(std::time::Duration::from_millis(20 + 30 * round));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{count, ends_within, holds_within, patience, until};
+use firstbyte_testkit::{count, ends_within, holds_within, patience};
 use rustix::process::{Pid, Signal, kill_process};
 use support::World;
 use support::place::Place;
@@ -256,7 +256,7 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
     let receipt = place.mount("src", &[]);
     let daemon = Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
-    wait_until_stopped(daemon);
+    support::wait_until_stopped(daemon);
     let alive: Vec<String> = std::thread::scope(|scope| {
         let run = |args: &'static [&'static str], with| {
             let world = &place.world;
@@ -274,17 +274,6 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
     });
     kill_process(daemon, Signal::CONT).unwrap();
     assert!(alive.is_empty(), "still alive: {alive:#?}");
-}
-
-/// Waits until no thread of a process runs. One that still does may take a request from the kernel,
-/// and a caller that waits for its answer cannot even be killed.
-fn wait_until_stopped(process: Pid) {
-    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
-    let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-        stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
-    };
-    until("all threads stop", || std::fs::read_dir(&tasks).unwrap().all(stopped));
 }
 
 /// Ids of the processes whose command lines name `place`.
@@ -338,6 +327,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
         let args = ["mount", "--foreground", "src", directory];
         let mut child =
             place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        // Each instant is one of those that the test is about.
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
         assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use firstbyte_advise::result::{Basis, Outcome, Results};
 use firstbyte_advise::statistics;
 use firstbyte_bench::data;
-use firstbyte_testkit::BUCKET;
+use firstbyte_testkit::{BUCKET, lacks_root};
 use support::World;
 use support::servers::S3;
 
@@ -53,6 +53,9 @@ fn figures(results: &Results, table: usize) -> Vec<(String, String)> {
 
 #[test]
 fn s1_starts_functions_on_stand_ins() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let sets = ["--case", "512MB", "--set", "size=2MiB", "--set", "starts=2"];
     let results = run(&world, "s1", &sets);
@@ -71,6 +74,9 @@ fn s1_starts_functions_on_stand_ins() {
 
 #[test]
 fn s5_reads_large_and_small_on_stand_ins() {
+    if lacks_root() {
+        return;
+    }
     let world = World::new();
     let cases = ["--case", "big-512MB", "--case", "small-3008MB", "--case", "sweep-4"];
     let sets = ["--set", "size=2MiB", "--set", "files=5"];

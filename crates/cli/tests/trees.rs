@@ -478,6 +478,7 @@ fn a_copy_killed_again_and_again_ends_with_the_same_tree_and_nothing_else() {
         };
         for kill in 0..count("FIRSTBYTE_KILLS", 6) {
             let mut child = world_by_link.spawn(&line);
+            // Any instant will do: the last run ends what these began.
             std::thread::sleep(Duration::from_millis(60 + 97 * kill % 700));
             child.kill().unwrap();
             child.wait().unwrap();

@@ -33,9 +33,10 @@ pub struct UnmountArgs {
 /// Runs it.
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    let daemon = Control::of(&args.directory);
+    // A lazy unmount asks the daemon nothing: the daemon may be stopped, or wait for ever.
+    let daemon = if args.lazy { None } else { Control::of(&args.directory) };
     firstbyte_mount::unmount(&args.directory, if args.lazy { Ending::Lazy } else { Ending::Clean })?;
-    if let Some(daemon) = daemon.filter(|_| !args.lazy)
+    if let Some(daemon) = daemon
         && !daemon.wait_for_end(PATIENCE)
     {
         return Err(Error::failed(format!(

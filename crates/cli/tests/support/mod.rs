@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch};
-use rustix::process::Signal;
+use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch, until};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// The program. In a line for a shell, `"$PROGRAM"` of [`shell`]: its path may have blanks.
@@ -45,6 +45,17 @@ pub fn wait_for_handlers(child: &Child) {
         let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
         interrupts.iter().all(|bit| caught & bit != 0)
     });
+}
+
+/// Waits until no thread of a process runs. One that still does may take a request from the kernel,
+/// and a caller that waits for its answer cannot even be killed.
+pub fn wait_until_stopped(process: Pid) {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let stopped = |task: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+    };
+    until("all threads stop", || fs::read_dir(&tasks).unwrap().all(stopped));
 }
 
 /// A directory, and the binary run in it.
