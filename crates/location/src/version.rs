@@ -127,6 +127,16 @@ impl Version {
         }
     }
 
+    /// False if the length is 0 without a sign that the object is empty. Servers that compute no
+    /// length state 0; an empty object has the MD5 of nothing as its `ETag`, except where `ETag`s
+    /// are no MD5s.
+    #[must_use]
+    pub fn has_credible_length(&self) -> bool {
+        const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
+        let is_of_nothing = |tag: &String| tag.trim_matches('"').eq_ignore_ascii_case(MD5_OF_NOTHING);
+        self.size.is_some_and(|size| size > 0 || self.etag.as_ref().is_some_and(is_of_nothing))
+    }
+
     /// The value to send as `If-Match`, which must be a strong `ETag` (RFC 9110, 13.1.1).
     #[must_use]
     pub fn if_match(&self) -> Option<&str> {

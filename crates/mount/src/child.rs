@@ -85,6 +85,8 @@ impl Child {
         let version = Version { size: entry.size, etag: entry.etag, ..Version::default() };
         let pin = match entry.kind {
             Kind::Directory => Pin::Directory,
+            // A length of 0 that is not credible is asked for when the file is looked up.
+            _ if !version.has_credible_length() => Pin::Unknown,
             _ => Some(Pin::of(version)).filter(|pin| matches!(pin, Pin::Tagged(..))).unwrap_or(Pin::Unknown),
         };
         Self { name: entry.name.into(), kind: entry.kind, modified: entry.modified.map(whole_seconds), pin }

@@ -169,6 +169,32 @@ pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
     Err(Error::Protocol { location: place.to_owned(), detail })
 }
 
+/// True if an error to HEAD says nothing about the object: the method may be refused where GET is
+/// not, as by a URL that was signed for GET.
+pub(crate) fn refuses_head(error: &Error) -> bool {
+    match error {
+        Error::Denied { detail, .. } => !detail.starts_with("401") && !detail.starts_with("407"),
+        Error::Unsupported { .. } => true,
+        Error::Server { status, .. } => matches!(status, 400 | 402..=406 | 409 | 411..=428 | 501),
+        _ => false,
+    }
+}
+
+/// The size of the whole object, from the response to a request for its first byte.
+pub(crate) fn size_of_whole(place: &str, head: &Head, incoming: &Incoming) -> Result<Option<u64>> {
+    if head.status != 206 {
+        return Ok(incoming.length());
+    }
+    let text = head.get("content-range").unwrap_or_default();
+    match parse_content_range(text) {
+        Some((range, size)) if range == ByteRange::new(0, 1) => Ok(size),
+        _ => {
+            let detail = format!("Content-Range `{text}` where bytes 0-1 were asked");
+            Err(Error::Protocol { location: place.to_owned(), detail })
+        }
+    }
+}
+
 /// Checks that a response is of the pinned version.
 pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> {
     match &get.version {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use firstbyte_location::{Entry, HttpUrl, Kind, Version, redacted};
+use firstbyte_location::{ByteRange, Entry, HttpUrl, Kind, Version, redacted};
 use firstbyte_pacing::Throttle;
 use percent_encoding::percent_decode_str;
 
@@ -80,19 +80,46 @@ impl Http {
         Ok(given.clone())
     }
 
-    /// `HEAD`.
+    /// Describes what is at a URL: by `HEAD`, or by a `GET` of one byte if that is refused or has
+    /// no length. A length of 0 counts as none: servers that compute no length for HEAD state it.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
+        match self.describe(url, Method::Head) {
+            Ok(stat) if stat.kind == Kind::Directory || stat.size().is_some_and(|size| size > 0) => Ok(stat),
+            Err(error) if !answer::refuses_head(&error) => Err(error),
+            _ => self.describe(url, Method::Get),
+        }
+    }
+
+    /// Describes what is at a URL by one method; `GET` asks for one byte.
+    fn describe(&self, url: &HttpUrl, method: Method) -> Result<Stat> {
         let cancel = Cancel::new();
         // A server that has several forms of a directory's list answers with the page.
-        let headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
-        let call = Call { headers, ..Call::new(Method::Head, &cancel) };
+        let mut headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
+        let whole = headers.clone();
+        if method == Method::Get {
+            headers.push(("range".to_owned(), answer::range_header(ByteRange::new(0, 1))));
+        }
+        let call = Call { headers, ..Call::new(method, &cancel) };
+        let whole = Call { headers: whole, ..Call::new(method, &cancel) };
         let place = place(url);
-        let (head, at) = self.retrying(&call, || {
-            let reply = self.send(url, &call)?;
+        let (mut stat, at) = self.retrying(&call, || {
+            let mut reply = self.send(url, &call)?;
+            // The answer to a range of an empty file describes the error, not the file.
+            if method == Method::Get && reply.head.status == 416 {
+                reply = self.send(url, &whole)?;
+            }
             let at = reply.at.clone();
-            Ok((reply.success(&place)?.0, at))
+            let (head, incoming) = reply.success(&place)?;
+            if method == Method::Head {
+                return Ok((answer::stat(&head, head.content_length(&place)?), at));
+            }
+            let size = answer::size_of_whole(&place, &head, &incoming)?;
+            if head.status == 206 {
+                // One byte, so that the connection can be reused.
+                let _ = incoming.collect(LONGEST_REFUSAL);
+            }
+            Ok((answer::stat(&head, size), at))
         })?;
-        let mut stat = answer::stat(&head, head.content_length(&place)?);
         // Servers redirect from a directory without a final slash to the one with it.
         let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))

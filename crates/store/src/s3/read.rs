@@ -1,12 +1,13 @@
 //! HeadObject and GetObject.
 
-use firstbyte_location::{Kind, ObjectLocation, Version};
+use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
 
 use crate::{Body, Cancel, Error, Get, Result, Stat, answer};
 
 use super::operation::Operation;
 use super::{Call, S3};
 use crate::error::VERSION;
+use crate::retry::Retry;
 
 impl S3 {
     /// Describes an object, or else a prefix with keys below it, which counts as a directory.
@@ -39,20 +40,44 @@ impl S3 {
         self.has_keys_under(&object.with_key(key))
     }
 
-    /// `HeadObject`, of the given version if any.
+    /// `HeadObject`, of the given version if any; or GetObject of one byte if that is refused or
+    /// states a length that is not credible.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
-        let (head, _) = self.call(&call).map_err(|error| of_version(error, version_id))?;
-        let mut stat = answer::stat(&head, head.content_length(&call.place())?);
+        let described = match self.call(&call) {
+            Ok((head, _)) => Some(answer::stat(&head, head.content_length(&call.place())?)),
+            Err(error) if answer::refuses_head(&error) => None,
+            Err(error) => return Err(of_version(error, version_id)),
+        };
+        let mut stat = match described.filter(|stat| stat.version.has_credible_length()) {
+            Some(stat) => stat,
+            None => self.stat_by_get(object, version_id)?,
+        };
         if stat.version.version_id.is_none() {
             stat.version.version_id = version_id.map(ToOwned::to_owned);
         }
         // S3 serves ranges of every object; some compatible services omit the header.
         stat.ranges = Some(true);
         Ok(stat)
+    }
+
+    fn stat_by_get(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
+        let version_id = version_id.map(ToOwned::to_owned);
+        let version = version_id.map(|id| Version { version_id: Some(id), ..Version::default() });
+        let mut get = Get { range: Some(ByteRange::new(0, 1)), version, ..Get::default() };
+        let cancel = get.cancel.clone();
+        let mut retry = Retry::new(&self.client, &cancel);
+        loop {
+            match self.get(object, &get) {
+                // The answer to a range of an empty object describes the error, not the object.
+                Ok(body) if body.stat().size() == Some(0) && get.range.is_some() => get.range = None,
+                Ok(body) => return Ok(body.stat().clone()),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
     }
 
     /// `GetObject`: one attempt.

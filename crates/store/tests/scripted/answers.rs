@@ -293,7 +293,7 @@ fn a_directory_without_a_final_slash_is_recognised_by_its_redirect() {
     let server = Server::start(vec![
         Step::Keep(refusal("301 Moved Permanently", "Location: /dir/\r\n", "")),
         Step::Close(whole("Content-Type: text/html\r\n", "")),
-        Step::Close(whole("Content-Type: text/html\r\n", "")),
+        Step::Close(whole("Content-Type: text/html\r\n", "page")),
     ]);
     assert_eq!(server.store().stat(&server.url("/dir")).unwrap().kind, Kind::Directory);
     // A page without a redirect is a file.
