@@ -1,0 +1,240 @@
+//! AWS's configuration files and variables: each setting is honoured, or refused by name. The bytes
+//! of a private service never go to AWS.
+
+mod support;
+
+use firstbyte_testkit::{Certificate, Made, Quirk, QuirkStore, Reply, Scripted};
+use support::World;
+use support::servers::S3;
+
+const KEYS: &str = "aws_access_key_id = key\naws_secret_access_key = secret\n";
+
+/// A store with one object, `name`.
+fn store_with(name: &str, quirks: &[Quirk]) -> QuirkStore {
+    let store = QuirkStore::start(quirks);
+    store.insert(name, b"content");
+    store
+}
+
+/// A world with this configuration file, of which `p` is the profile.
+fn world_with(config: &str) -> World {
+    let mut world = World::new();
+    let (config, keys) = (world.write("config", config.as_bytes()), format!("[p]\n{KEYS}"));
+    let credentials = world.write("credentials", keys.as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
+    world.set("AWS_PROFILE", "p");
+    world.set("AWS_REGION", "us-east-1");
+    world
+}
+
+/// The names that a listing of the bucket prints.
+#[track_caller]
+fn listed(world: &World) -> String {
+    String::from_utf8(world.run(&["ls", "s3://bucket/"]).ok().stdout).unwrap()
+}
+
+#[test]
+fn the_endpoint_of_a_services_section_comes_before_that_of_the_profile() {
+    let (own, general) = (store_with("own", &[]), store_with("general", &[]));
+    let services = format!("[services mine]\ns3 =\n  endpoint_url = {}\n", own.url());
+    let alone = world_with(&format!("[profile p]\nservices = mine\n{services}"));
+    assert_eq!(listed(&alone), "own\n");
+    let both = format!("[profile p]\nendpoint_url = {}\nservices = mine\n{services}", general.url());
+    let mut both = world_with(&both);
+    both.set("AWS_ENDPOINT_URL_S3", "");
+    both.set("AWS_ENDPOINT_URL", "");
+    assert_eq!(listed(&both), "own\n", "empty variables are unset");
+    let variable = store_with("variable", &[]);
+    both.set("AWS_ENDPOINT_URL", variable.url());
+    assert_eq!(listed(&both), "variable\n", "variables come before files");
+    both.set("AWS_ENDPOINT_URL_S3", general.url());
+    assert_eq!(listed(&both), "general\n", "the service's variable comes before the general one");
+    both.set("FIRSTBYTE_ENDPOINT_URL", own.url());
+    assert_eq!(listed(&both), "own\n", "options come first");
+}
+
+#[test]
+fn a_section_for_other_services_leaves_the_endpoint_of_the_profile() {
+    let store = store_with("general", &[]);
+    let other = "services = mine\n[services mine]\ndynamodb =\n  endpoint_url = http://127.0.0.1:1\n";
+    let world = world_with(&format!("[profile p]\nendpoint_url = {}\n{other}", store.url()));
+    assert_eq!(listed(&world), "general\n");
+}
+
+#[test]
+fn a_services_section_that_does_not_exist_is_named() {
+    let store = store_with("x", &[]);
+    let world = world_with(&format!("[profile p]\nservices = absent\nendpoint_url = {}\n", store.url()));
+    world.run(&["ls", "s3://bucket/"]).fails(2, &["[services absent]", "config"]);
+    assert!(store.requests().is_empty());
+}
+
+#[test]
+fn configured_endpoints_are_ignored_if_the_profile_or_a_variable_demands_it() {
+    let store = store_with("x", &[]);
+    let ignoring = "[profile p]\nignore_configured_endpoint_urls = true\n";
+    let mut world = world_with(&format!("{ignoring}endpoint_url = {}\n", store.url()));
+    // A proxy that cannot be reached keeps the request on this machine.
+    world.set("https_proxy", "http://127.0.0.1:1");
+    world.set("AWS_ENDPOINT_URL_S3", store.url());
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["127.0.0.1:1"]);
+    assert!(store.requests().is_empty());
+    world.set("FIRSTBYTE_ENDPOINT_URL", store.url());
+    assert_eq!(listed(&world), "x\n", "an option is not ignored");
+}
+
+#[test]
+fn the_addressing_style_of_the_profile_puts_the_bucket_into_the_host_name() {
+    let store = store_with("x", &[Quirk::HostStyleOnly]);
+    let at = "[profile p]\nendpoint_url = http://store.test\n";
+    let path = world_through(at, &store);
+    path.run(&["ls", "s3://bucket/"]).fails(1, &["SecondLevelDomainForbidden", "addressing_style = virtual"]);
+    for style in [
+        "s3 =\n  addressing_style = virtual\n",
+        "services = s\n[services s]\ns3 =\n  addressing_style = virtual\n",
+    ] {
+        let world = world_through(&format!("{at}{style}"), &store);
+        assert_eq!(listed(&world), "x\n", "{style}");
+        world.run(&["cp", "s3://bucket/x", "copy"]).ok();
+        assert_eq!(world.read("copy"), b"content");
+    }
+}
+
+/// A world that reaches every host at the store, which is its proxy.
+fn world_through(config: &str, store: &QuirkStore) -> World {
+    let mut world = world_with(config);
+    world.set("http_proxy", store.url());
+    world
+}
+
+#[test]
+fn settings_that_cannot_be_honoured_are_refused_by_name() {
+    let store = store_with("x", &[]);
+    let at = format!("[profile p]\nendpoint_url = {}\n", store.url());
+    for (setting, facts) in [
+        ("use_fips_endpoint = true\n", ["use_fips_endpoint", "another endpoint"]),
+        ("use_dualstack_endpoint = true\n", ["use_dualstack_endpoint", "another endpoint"]),
+        ("s3 =\n  use_dualstack_endpoint = true\n", ["use_dualstack_endpoint", "another endpoint"]),
+        ("s3 =\n  use_accelerate_endpoint = true\n", ["use_accelerate_endpoint", "not supported"]),
+        ("s3 =\n  signature_version = s3\n", ["signature_version s3", "s3v4"]),
+        ("s3 =\n  addressing_style = sideways\n", ["addressing_style sideways", "path or virtual"]),
+        ("use_fips_endpoint = maybe\n", ["use_fips_endpoint maybe", "true or false"]),
+    ] {
+        let world = world_with(&format!("{at}{setting}"));
+        world.run(&["ls", "s3://bucket/"]).fails(2, &facts);
+        assert!(store.requests().is_empty(), "{setting}");
+    }
+    let mut world = world_with(&at);
+    world.set("AWS_USE_FIPS_ENDPOINT", "true");
+    world.run(&["ls", "s3://bucket/"]).fails(2, &["use_fips_endpoint"]);
+    let other =
+        "s3 =\n  signature_version = s3v4\n  max_concurrent_requests = 5\n  addressing_style = path\n";
+    assert_eq!(listed(&world_with(&format!("{at}{other}"))), "x\n", "settings without effect are accepted");
+}
+
+#[test]
+fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
+    let sent = |config: &str| {
+        // It refuses the tunnel, and has seen where it leads.
+        let proxy = Scripted::start(|_, _| Reply::answer("403 Forbidden", &[], b"").then_close());
+        let mut world = world_with(config);
+        world.set("https_proxy", proxy.url());
+        assert_ne!(world.run(&["ls", "s3://bucket/"]).code, Some(0));
+        proxy.heads()[0].lines().next().unwrap().to_owned()
+    };
+    let fips = sent("[profile p]\nuse_fips_endpoint = true\n");
+    assert!(fips.starts_with("CONNECT bucket.s3-fips.us-east-1.amazonaws.com:443 "), "{fips}");
+    let dual_stack = sent("[profile p]\ns3 =\n  use_dualstack_endpoint = true\n");
+    assert!(
+        dual_stack.starts_with("CONNECT bucket.s3.dualstack.us-east-1.amazonaws.com:443 "),
+        "{dual_stack}"
+    );
+}
+
+#[test]
+fn the_certificates_of_the_profile_are_trusted() {
+    let certificate = Certificate::make(Made::Authority);
+    let (chain, key) = (certificate.certificate(), certificate.key());
+    let options = ["--write", "--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let s3 = S3::ours_with(&options);
+    let mut world = World::with_s3(&s3);
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["not signed by an authority"]);
+    let config = world.write("config", format!("[default]\nca_bundle = {}\n", chain.display()).as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.run(&["ls", "s3://bucket/"]).ok();
+}
+
+/// A world whose credentials come from a role at this STS.
+fn world_with_role(sts: &str, store: &QuirkStore) -> World {
+    let mut world = World::new();
+    let config = "[profile r]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n[profile base]\n";
+    let config = world.write("config", config.as_bytes());
+    let credentials = world.write("credentials", format!("[base]\n{KEYS}").as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
+    world.set("AWS_PROFILE", "r");
+    world.set("AWS_REGION", "us-east-1");
+    world.set("AWS_ENDPOINT_URL_STS", sts);
+    world.set("FIRSTBYTE_ENDPOINT_URL", store.url());
+    world
+}
+
+/// Host and port of a URL.
+fn host(url: &str) -> &str {
+    url.split_once("://").unwrap().1
+}
+
+const ROLE: &str = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>a</AccessKeyId>\
+    <SecretAccessKey>b</SecretAccessKey><SessionToken>t</SessionToken>\
+    <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>";
+
+#[test]
+fn a_role_is_assumed_by_our_own_client() {
+    let store = store_with("x", &[]);
+    let sts = Scripted::start(|_, _| Reply::answer("200 OK", &["content-type: text/xml"], ROLE.as_bytes()));
+    assert_eq!(listed(&world_with_role(sts.url(), &store)), "x\n");
+    assert!(sts.requests().iter().any(|request| request.body.starts_with(b"Action=AssumeRole")));
+}
+
+#[test]
+fn a_silent_sts_is_named_after_the_deadline() {
+    let store = store_with("x", &[]);
+    let sts = Scripted::start(|_, _| Reply::Silence);
+    let mut world = world_with_role(sts.url(), &store);
+    world.set("FIRSTBYTE_READ_TIMEOUT", "1s");
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["STS at", host(sts.url()), "has not answered for 1s"]);
+    world.write("file", b"x");
+    world.run(&["cp", "file", "s3://bucket/new"]).fails(1, &["STS at", host(sts.url())]);
+    assert_eq!(sts.requests().len(), 2, "one request a run");
+}
+
+#[test]
+fn a_silent_metadata_service_is_named_after_the_deadline() {
+    let store = store_with("x", &[]);
+    let metadata = Scripted::start(|_, _| Reply::Silence);
+    for variable in ["AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_EC2_METADATA_SERVICE_ENDPOINT"] {
+        let mut world = World::new();
+        world.set("AWS_REGION", "us-east-1");
+        world.set("AWS_EC2_METADATA_DISABLED", "false");
+        world.set(variable, metadata.url());
+        world.set("FIRSTBYTE_ENDPOINT_URL", store.url());
+        world.set("FIRSTBYTE_READ_TIMEOUT", "1s");
+        world
+            .run(&["ls", "s3://bucket/"])
+            .fails(1, &["credentials", host(metadata.url()), "has not answered"]);
+    }
+}
+
+#[test]
+fn the_bundle_of_the_options_holds_for_sts() {
+    let store = store_with("x", &[]);
+    let certificate = Certificate::make(Made::Authority);
+    let unusual = firstbyte_testkit::Unusual::default();
+    let sts = firstbyte_testkit::TlsPeer::start(&certificate, unusual, ROLE.as_bytes().to_vec());
+    let mut world = world_with_role(&sts.url(), &store);
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials", "not signed by an authority"]);
+    let bundle = certificate.certificate();
+    world.set("FIRSTBYTE_CA_BUNDLE", bundle.to_str().unwrap());
+    assert_eq!(listed(&world), "x\n");
+}
