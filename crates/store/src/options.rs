@@ -192,6 +192,35 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The options that shape an object that is written with them, or decide who owns it.
+    pub(crate) fn of_writes(&self) -> impl fmt::Debug + '_ {
+        // Every option is named, so that a new one is counted in or left out on purpose.
+        let Self {
+            profile,
+            encryption,
+            storage_class,
+            acl,
+            tags,
+            // They decide where and how requests are sent.
+            http_headers: _,
+            endpoint_url: _,
+            google_endpoint: _,
+            azure_connection: _,
+            region: _,
+            signing: _,
+            request_payer: _,
+            ca_bundle: _,
+            redirects: _,
+            proxies: _,
+            ssh: _,
+            read_deadline: _,
+            connect_deadline: _,
+            retries: _,
+            outages: _,
+        } = self;
+        (profile, encryption, storage_class, acl, tags)
+    }
+
     /// Checks that texts are legal in host names, headers and signatures.
     pub(crate) fn check(&self) -> Result<()> {
         let key = match &self.encryption {

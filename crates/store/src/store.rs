@@ -15,8 +15,8 @@ use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order,
-    Part, Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest,
+    Algorithm, BRIEFLY, Body, Cancel, Endpoint, Error, Get, Hasher, ListOptions, ListedPage, ObjectVersion,
+    Options, Order, Part, Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest,
     StaleUpload, Stat, Unfinished, Upload, Written, local,
 };
 
@@ -126,6 +126,29 @@ impl Store {
     /// A profile that is missing or cannot be used; a region that is not a valid name.
     pub fn s3_endpoint(&self) -> Result<Endpoint> {
         self.s3.endpoint()
+    }
+
+    /// The service that holds the objects of a location, as far as the location does not say it:
+    /// the endpoint that the options or the configuration name. Empty for the scheme's own service.
+    #[must_use]
+    pub fn service_of(&self, location: &Location) -> String {
+        match location {
+            Location::Object(object) => match object.service {
+                Service::S3 => self.s3.configured_url(),
+                Service::Google => self.google.emulator(),
+                Service::Azure => self.azure.account_url(),
+            },
+            Location::Local(_) | Location::Http(_) | Location::Sftp(_) => String::new(),
+        }
+    }
+
+    /// A digest of all options that shape an object written with them. An upload that was begun
+    /// with others must not be continued.
+    #[must_use]
+    pub fn digest_of_writes(&self, options: &PutOptions) -> String {
+        let PutOptions { metadata, precondition, sending: _ } = options;
+        let text = format!("{:?} {metadata:?} {precondition:?}", self.client.options.of_writes());
+        Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 
     /// Sends one signed request to another service of AWS, and returns its whole answer, whatever

@@ -33,11 +33,21 @@ const SUFFIX: &[u8] = b".firstbyte-journal";
 /// Longest file name on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
+/// A source and the service that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin<'a> {
+    pub(crate) source: &'a str,
+    pub(crate) service: &'a str,
+}
+
 /// The object that the partial file is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     format: u32,
     source: String,
+    /// [`Store::service_of`](firstbyte_store::Store::service_of) the source.
+    #[serde(default)]
+    service: String,
     size: u64,
     chunk: u64,
     etag: Option<String>,
@@ -49,10 +59,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) fn new(source: &str, version: &Version, size: u64, chunk: u64) -> Self {
+    pub(crate) fn new(origin: Origin<'_>, version: &Version, size: u64, chunk: u64) -> Self {
         Self {
             format: FORMAT,
-            source: source.to_owned(),
+            source: origin.source.to_owned(),
+            service: origin.service.to_owned(),
             size,
             chunk,
             etag: version.etag.clone(),
@@ -74,12 +85,12 @@ impl Header {
         }
     }
 
-    pub(crate) fn is_of(&self, source: &str) -> bool {
-        self.format == FORMAT && self.source == source
+    pub(crate) fn is_of(&self, origin: Origin<'_>) -> bool {
+        self.format == FORMAT && self.origin() == origin
     }
 
-    pub(crate) fn source(&self) -> &str {
-        &self.source
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        Origin { source: &self.source, service: &self.service }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -231,11 +242,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const ORIGIN: Origin<'_> = Origin { source: "s3://b/a\nb", service: "http://h" };
+
     fn header() -> Header {
         let file = FileIdentity { device: 1, inode: 2, modified_ns: -3, changed_ns: i128::MAX };
         let version =
             Version { size: Some(99), etag: Some("\"a\nb\"".into()), file: Some(file), ..Version::default() };
-        Header::new("s3://b/a\nb", &version, 99, 8)
+        Header::new(ORIGIN, &version, 99, 8)
     }
 
     #[test]
@@ -247,7 +260,8 @@ mod tests {
         let (_, found, records) = Journal::load(place.as_fd(), path).unwrap().unwrap();
         assert_eq!((found.clone(), records.len()), (header(), 0));
         assert_eq!(found.version(), header().version());
-        assert!(found.is_of("s3://b/a\nb") && found.is_of_this_boot());
+        assert!(found.is_of(ORIGIN) && found.is_of_this_boot());
+        assert!(!found.is_of(Origin { service: "", ..ORIGIN }));
     }
 
     proptest! {

@@ -52,6 +52,12 @@ impl Azure {
         self.open(&call, get, described)
     }
 
+    /// The account and its address; empty if the configuration is unusable, which every request
+    /// reports.
+    pub(crate) fn account_url(&self) -> String {
+        self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
+    }
+
     fn account(&self, place: &str) -> Result<&Account> {
         let found = self.account.get_or_init(|| Account::find(&self.client.options));
         found

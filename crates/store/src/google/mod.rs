@@ -70,6 +70,15 @@ impl Google {
     }
 }
 
+impl Google {
+    /// The address of the emulator; empty for the service itself, and if the configuration is
+    /// unusable, which every request reports.
+    pub(crate) fn emulator(&self) -> String {
+        let place = self.identity.place(&self.client.options).ok();
+        place.filter(|place| place.is_emulator).map_or_else(String::new, |place| place.origin.to_string())
+    }
+}
+
 impl RestStore for Google {
     fn client(&self) -> &Arc<Client> {
         &self.client

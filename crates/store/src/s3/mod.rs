@@ -27,7 +27,7 @@ pub(crate) mod xml;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::ObjectLocation;
@@ -59,6 +59,16 @@ pub(crate) struct S3 {
     regions: Arc<Mutex<HashMap<String, String>>>,
     /// True after the service has refused checksum headers: they are no longer sent.
     without_checksums: Arc<AtomicBool>,
+    /// Whether listings encode names as they state; unset until a name shows it.
+    names: Arc<OnceLock<NameEncoding>>,
+}
+
+/// Names in listings that state to be URL-encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameEncoding {
+    Encoded,
+    /// Sent as they are.
+    Literal,
 }
 
 /// One request to S3, before it has an address and a signature.
@@ -110,6 +120,7 @@ impl S3 {
             client,
             regions: Arc::default(),
             without_checksums: Arc::default(),
+            names: Arc::default(),
         }
     }
 
@@ -120,6 +131,7 @@ impl S3 {
             identity: Arc::clone(&self.identity),
             regions: Arc::clone(&self.regions),
             without_checksums: Arc::clone(&self.without_checksums),
+            names: Arc::clone(&self.names),
         }
     }
 
@@ -131,6 +143,13 @@ impl S3 {
             region: settings.region.clone(),
             source: settings.endpoint_source,
         })
+    }
+
+    /// The configured URL of the service; empty for AWS, and if the configuration is unusable,
+    /// which every request reports.
+    pub(crate) fn configured_url(&self) -> String {
+        let settings = self.identity.settings(&self.client.options).ok();
+        settings.and_then(|settings| settings.endpoint_url.clone()).unwrap_or_default()
     }
 
     /// Sends a call, and retries after transient failures.
@@ -231,8 +250,10 @@ impl S3 {
 
     /// Runs a write with checksum headers, and again without them if the service refuses those.
     fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        match write(self.uses_checksums()) {
-            Err(error) if self.uses_checksums() && errors::refuses_checksums(&error) => {
+        // Other threads may learn meanwhile that the service refuses them.
+        let checked = self.uses_checksums();
+        match write(checked) {
+            Err(error) if checked && errors::refuses_checksums(&error) => {
                 tracing::debug!(%error, "the service does not support checksums; continuing without them");
                 self.without_checksums.store(true, Ordering::Relaxed);
                 write(false)

@@ -18,7 +18,7 @@ use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat};
 
 use crate::context::Context;
-use crate::journal::{Header, Journal};
+use crate::journal::{Header, Journal, Origin};
 use crate::pieces::Started;
 use crate::plan::{OPENING, Plan};
 use crate::request::{Opened, Requester};
@@ -144,7 +144,9 @@ fn open_files(
         }
         None => {
             let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
-            let header = Header::new(&job.source.to_string(), &stat.version, plan.size(), plan.chunk());
+            let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
+            let origin = Origin { source: &source, service: &service };
+            let header = Header::new(origin, &stat.version, plan.size(), plan.chunk());
             let place = Journal::path_for(path);
             let journal = Journal::create(partial.directory(), place.clone(), &header)
                 .map_err(Error::io(shown(&place)))?;

@@ -7,7 +7,7 @@ use firstbyte_location::{ByteRange, Strength, shown};
 use firstbyte_store::{LocalFile, Privacy};
 
 use crate::context::Context;
-use crate::journal::{Header, Journal, Record};
+use crate::journal::{Header, Journal, Origin, Record};
 use crate::plan::Plan;
 use crate::{Error, Job, Result, verify};
 
@@ -37,7 +37,8 @@ pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Opti
     let mut found = Resumable { header, records, journal, partial };
     let length = found.partial.file().metadata().map_err(Error::io(shown(path)))?.len();
     let plan = Plan::download(found.header.size());
-    let usable = found.header.is_of(&job.source.to_string())
+    let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
+    let usable = found.header.is_of(Origin { source: &source, service: &service })
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size()
@@ -89,7 +90,7 @@ impl Resumable {
                 intact.push(record);
             }
         }
-        let header = Header::new(self.header.source(), &self.header.version(), plan.size(), plan.chunk());
+        let header = Header::new(self.header.origin(), &self.header.version(), plan.size(), plan.chunk());
         let place = self.journal.path().to_owned();
         self.journal = Journal::create(self.partial.directory(), place.clone(), &header)
             .map_err(Error::io(shown(&place)))?;

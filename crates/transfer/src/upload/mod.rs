@@ -60,16 +60,19 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     }
     let plan = Plan::upload(size);
     let directory = context.settings.state_dir.as_deref();
-    let journal =
-        directory.and_then(|directory| UploadJournal::open(directory, &job.source, &job.destination));
-    let resumed =
-        journal.as_ref().and_then(|journal| journal.resume(context.store, &job.destination, &stat, &plan));
+    let service = context.store.service_of(&job.destination);
+    let digest = context.store.digest_of_writes(&options);
+    let journal = directory
+        .and_then(|directory| UploadJournal::open(directory, &job.source, &job.destination, &service));
+    let resumed = journal
+        .as_ref()
+        .and_then(|journal| journal.resume(context.store, &job.destination, &stat, &plan, &digest));
     let (upload, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
             let upload = context.store.begin_upload(&job.destination, &options)?;
             if let Some(journal) = &journal {
-                journal.write(&upload, &stat, &plan)?;
+                journal.write(&upload, &stat, &plan, &digest)?;
             }
             (upload, Vec::new())
         }

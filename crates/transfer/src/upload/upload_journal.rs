@@ -1,9 +1,11 @@
 //! Remembers multipart uploads in progress, so that the next run can resume them.
 //!
 //! One small file per (source, destination) in the state directory; nothing is written beside the
-//! source, which may be read-only or watched. It names the upload and the version of the source. If
-//! that has changed, the old upload is aborted. A run locks the file; a second run at the same time
-//! does not resume.
+//! source, which may be read-only or watched. It names the upload, the version of the source and a
+//! digest of the options that the upload was begun with. If the version or the options differ now,
+//! the old upload is aborted, and a new one begins. The endpoint is part of the file's name: an
+//! upload at another service is neither continued nor aborted. A run locks the file; a second run
+//! at the same time does not resume.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -30,13 +32,21 @@ struct Record {
     /// The source's version, as text: it is only compared.
     source_version: String,
     part_size: u64,
+    /// [`Store::digest_of_writes`]. Empty in the journals of older builds, which had none.
+    #[serde(default)]
+    options: String,
 }
 
 impl UploadJournal {
     /// Opens or creates the journal. `None` if that fails: the upload works, but does not resume.
-    pub(super) fn open(directory: &Path, source: &Location, destination: &Location) -> Option<Self> {
+    pub(super) fn open(
+        directory: &Path,
+        source: &Location,
+        destination: &Location,
+        service: &str,
+    ) -> Option<Self> {
         let source = source.as_local().and_then(|path| std::fs::canonicalize(path).ok())?;
-        let key = format!("{}\0{destination}", shown(&source));
+        let key = format!("{}\0{destination}\0{service}", shown(&source));
         let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
         let path = directory.join(format!("upload-{}.json", &name[..32]));
         let open = || {
@@ -62,6 +72,7 @@ impl UploadJournal {
         destination: &Location,
         stat: &Stat,
         plan: &Plan,
+        options: &str,
     ) -> Option<(Upload, Vec<Part>)> {
         let mut text = String::new();
         (&self.file).rewind().ok()?;
@@ -70,9 +81,10 @@ impl UploadJournal {
         let upload = Upload { location: destination.clone(), id: record.upload_id };
         if record.source_version != stat.version.to_string()
             || record.part_size != plan.chunk()
+            || record.options != options
             || record.destination != destination.to_string()
         {
-            tracing::info!(%destination, "the source has changed: aborting its old upload");
+            tracing::info!(%destination, "the source or the options have changed: aborting the old upload");
             if let Err(error) = store.abort_upload(&upload) {
                 tracing::warn!(%error, "the old upload could not be aborted");
             }
@@ -85,12 +97,13 @@ impl UploadJournal {
     }
 
     /// Records a new upload.
-    pub(super) fn write(&self, upload: &Upload, stat: &Stat, plan: &Plan) -> Result<()> {
+    pub(super) fn write(&self, upload: &Upload, stat: &Stat, plan: &Plan, options: &str) -> Result<()> {
         let record = Record {
             destination: upload.location.to_string(),
             upload_id: upload.id.clone(),
             source_version: stat.version.to_string(),
             part_size: plan.chunk(),
+            options: options.to_owned(),
         };
         let write = || {
             let text = serde_json::to_vec(&record)?;
