@@ -203,6 +203,12 @@ def kill_layout(soak: Soak) -> int:
     return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
+def kill_move(soak: Soak) -> int:
+    """kill -9 of `mv` between all pairs of stores, and onto other names of one place"""
+    counts = {"FIRSTBYTE_MOVE_KILLS": 4 * soak.times, "FIRSTBYTE_MOVE_ALIAS_KILLS": 4 * soak.times}
+    return tested("firstbyte-cli", "mv", **counts)
+
+
 def serve_model(soak: Soak) -> int:
     """100,000 operations of 8 clients of `serve` under kill -9, against a model"""
     return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
@@ -288,7 +294,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:

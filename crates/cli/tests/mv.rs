@@ -240,3 +240,8 @@ fn killed_at_random_instants_it_loses_nothing_and_deletes_nothing_beyond() {
     }
     moves::survive(count("FIRSTBYTE_MOVE_KILLS", 8));
 }
+
+#[test]
+fn killed_on_the_way_to_another_name_of_the_same_place_it_loses_nothing() {
+    moves::survive_aliases(count("FIRSTBYTE_MOVE_ALIAS_KILLS", 14));
+}

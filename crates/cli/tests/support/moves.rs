@@ -1,12 +1,15 @@
 //! Kills `mv` and `rm` at seeded moments. After each kill every object is whole at its source or at
 //! its destination, and what was not named is as it was.
 //!
-//! The store is our own server, whose objects are files: they are looked at without its help.
+//! The stores are file systems, our own server and an SSH server, whose objects are files: they are
+//! looked at without the help of the stores.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{bytes, bytes_at};
+use firstbyte_testkit::{Client, Sshd, bytes, bytes_at, scratch};
+use tempfile::TempDir;
 
 use super::disk::SmallDisk;
 use super::servers::S3;
@@ -29,50 +32,159 @@ fn content(number: u64) -> Vec<u8> {
     bytes(number, if number % 60 == 7 { 9 << 20 } else { 1000 + usize::try_from(number).unwrap() })
 }
 
-/// Moves a tree from place to place, and removes a part of it, until `kills` runs were killed.
-pub fn survive(kills: u64) {
-    let s3 = S3::ours();
-    let world = World::with_s3(&s3);
-    let disk = SmallDisk::new("size=256m");
-    let bucket = s3.root.join("bucket");
-    let local = |path: PathBuf| Place { location: path.to_str().unwrap().to_owned(), path };
-    let keys = |key: &str| Place { location: format!("s3://bucket/{key}"), path: bucket.join(key) };
-    let places = [local(world.path("here")), keys("a"), keys("b"), local(disk.path().join("there"))];
-    let (mut killed, mut cycle) = (0, 0);
-    while killed < kills {
-        assert!(cycle < kills, "most runs end before they can be killed");
-        for number in 0..OBJECTS {
-            world.write(&format!("here/{}", name(number)), &content(number));
-        }
-        killed += cycle_through(&world, &places, 10 * cycle);
-        cycle += 1;
-        for place in &places {
-            let _ = std::fs::remove_dir_all(&place.path);
-        }
-    }
-    println!("{killed} runs killed");
+/// The kinds of places, each of which keeps its objects as files.
+struct Places {
+    world: World,
+    all: Vec<Place>,
+    s3: S3,
+    sshd: Sshd,
+    _disk: SmallDisk,
+    _scratch: TempDir,
 }
 
-/// Moves a tree through all places, each move killed until it gets through. Returns how many were.
-fn cycle_through(world: &World, places: &[Place], seed: u64) -> u64 {
-    // Beside every place, and what the filter leaves.
+impl Places {
+    fn start() -> Self {
+        let (s3, scratch) = (S3::ours(), scratch());
+        let (sshd, disk) = (Sshd::start(scratch.path()), SmallDisk::new("size=256m"));
+        let mut world = World::with_s3(&s3);
+        world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+        let mut places = Self { world, all: Vec::new(), s3, sshd, _disk: disk, _scratch: scratch };
+        places.all = vec![
+            places.local(places.world.path("here")),
+            places.local(places._disk.path().join("there")),
+            places.by_s3(&places.bucket().join("a")),
+            places.by_http(&places.bucket().join("b")),
+            places.by_sftp(&places._scratch.path().join("host/c")),
+        ];
+        places
+    }
+
+    fn bucket(&self) -> PathBuf {
+        self.s3.root.join("bucket")
+    }
+
+    fn local(&self, path: PathBuf) -> Place {
+        Place { location: path.to_str().unwrap().to_owned(), path }
+    }
+
+    fn by_s3(&self, path: &Path) -> Place {
+        let key = path.strip_prefix(self.bucket()).unwrap().display();
+        Place { location: format!("s3://bucket/{key}"), path: path.to_owned() }
+    }
+
+    fn by_http(&self, path: &Path) -> Place {
+        let key = path.strip_prefix(&self.s3.root).unwrap().display();
+        Place { location: format!("{}/{key}/", self.s3.url), path: path.to_owned() }
+    }
+
+    fn by_sftp(&self, path: &Path) -> Place {
+        Place { location: format!("{}{}", self.sshd.url(), path.display()), path: path.to_owned() }
+    }
+}
+
+/// Writes the tree to a place, without the help of its store.
+fn plant(place: &Place) {
+    for number in 0..OBJECTS {
+        let path = place.path.join(name(number));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content(number)).unwrap();
+    }
+}
+
+/// Moves a tree between all pairs of places, each move killed until it gets through, and removes a
+/// part of it, until `kills` runs were killed.
+pub fn survive(kills: u64) {
+    let places = Places::start();
+    let count = places.all.len();
+    let pairs: Vec<(usize, usize)> =
+        (0..count).flat_map(|from| (1..count).map(move |step| (from, (from + step) % count))).collect();
+    let (mut killed, mut seed) = (0, 0);
+    while killed < kills {
+        assert!(seed < 10 * kills, "most runs end before they can be killed");
+        // Steps over the pairs so that few kills meet different kinds of places.
+        let (from, to) = pairs[(seed as usize * 7) % pairs.len()];
+        killed += move_once(&places, &places.all[from], &places.all[to], 10 * seed);
+        seed += 1;
+    }
+    killed += removals(&places.world, &places.all[seed as usize % 2], seed);
+    println!("{killed} runs killed, {seed} moves");
+}
+
+/// Moves a tree, killed until it gets through. Returns how many runs were killed.
+fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     let beside = |place: &Place| place.path.with_file_name("beside");
-    for place in places {
+    plant(from);
+    for place in [from, to] {
+        std::fs::create_dir_all(place.path.parent().unwrap()).unwrap();
         std::fs::write(beside(place), b"kept").unwrap();
     }
-    let mut killed = 0;
-    for (way, pair) in (0..).zip(places.windows(2)) {
-        let (from, to) = (&pair[0], &pair[1]);
-        std::fs::create_dir_all(&from.path).unwrap();
-        std::fs::write(from.path.join("excluded"), b"kept").unwrap();
-        let args = ["mv", "-r", from.location.as_str(), to.location.as_str(), "--exclude", "excluded"];
-        killed += rounds(world, &args, seed + way, || check(&from.path, &to.path));
-        world.run(&args).ok();
-        assert_eq!(names_below(&from.path), ["excluded"], "{args:?}");
-        check(&from.path, &to.path);
-        places.iter().for_each(|place| assert_eq!(std::fs::read(beside(place)).unwrap(), b"kept"));
+    std::fs::write(from.path.join("excluded"), b"kept").unwrap();
+    // A source that ends in a slash is its contents.
+    let source = format!("{}/", from.location.trim_end_matches('/'));
+    let args = ["mv", "-r", source.as_str(), to.location.as_str(), "--exclude", "excluded"];
+    let killed = rounds(&places.world, &args, seed, || check(&from.path, &to.path));
+    places.world.run(&args).ok();
+    assert_eq!(names_below(&from.path), ["excluded"], "{args:?}");
+    check(&from.path, &to.path);
+    for place in [from, to] {
+        assert_eq!(std::fs::read(beside(place)).unwrap(), b"kept");
+        std::fs::remove_dir_all(&place.path).unwrap();
     }
-    killed + removals(world, &places[places.len() - 1], seed)
+    killed
+}
+
+/// Moves trees onto themselves by another name, killed and to the end: each is whole afterwards,
+/// whether the move was refused or had nothing to do.
+pub fn survive_aliases(kills: u64) {
+    let places = Places::start();
+    let (key, file) = (places.bucket().join("a"), places.world.path("here"));
+    let link = places.world.path("link");
+    std::fs::create_dir_all(&file).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let names = [
+        [places.local(file.clone()), places.by_sftp(&file)],
+        [places.local(file.clone()), places.local(link.clone())],
+        [places.by_sftp(&file), places.by_sftp(&link)],
+        [places.by_s3(&key), places.by_http(&key)],
+        [places.local(key.clone()), places.by_s3(&key)],
+        [places.local(key.clone()), places.by_http(&key)],
+        [places.by_sftp(&key), places.by_s3(&key)],
+    ];
+    let pairs = names.iter().flat_map(|[first, second]| [(first, second), (second, first)]);
+    let each = kills.div_ceil(14);
+    for (seed, (from, to)) in (0..).zip(pairs) {
+        plant(from);
+        let source = format!("{}/", from.location.trim_end_matches('/'));
+        let args = ["mv", "-r", source.as_str(), to.location.as_str()];
+        for round in 0..each {
+            kill_after(&places.world, &args, bytes_at(700 + seed, round, 1)[0].into());
+            check_whole(&from.path, &args);
+        }
+        // To the end: refused, or without anything to do.
+        places.world.run(&args);
+        check_whole(&from.path, &args);
+    }
+}
+
+/// Every object is whole.
+fn check_whole(root: &Path, args: &[&str]) {
+    for number in 0..OBJECTS {
+        let found = std::fs::read(root.join(name(number))).ok();
+        assert!(found == Some(content(number)), "{} is lost or torn by {args:?}", name(number));
+    }
+}
+
+/// Starts a run and kills it after some milliseconds. Returns its status if it had ended before.
+fn kill_after(world: &World, args: &[&str], milliseconds: u64) -> Option<ExitStatus> {
+    let mut child = world.spawn(args);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(milliseconds) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    ended
 }
 
 /// Runs and kills at seeded moments, sooner each time, until a run gets through.
@@ -82,14 +194,7 @@ fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
         let random = bytes_at(900 + seed, round * 2, 2);
         let most = 60 / (1 + round / 2);
         let after = u64::from(u16::from_le_bytes([random[0], random[1]])) % most;
-        let mut child = world.spawn(args);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(after) && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let ended = child.try_wait().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let ended = kill_after(world, args, after);
         check();
         match ended {
             Some(status) => {
@@ -121,6 +226,7 @@ fn check(from: &Path, to: &Path) {
 
 /// Kills rm of a part of a tree: the rest stays.
 fn removals(world: &World, place: &Place, seed: u64) -> u64 {
+    plant(place);
     let doomed = place.path.join("doomed");
     for number in 0..2_000_u64 {
         let directory = doomed.join((number % 20).to_string());
