@@ -23,11 +23,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_pacing::START;
-use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, STACK, Store};
+use firstbyte_pacing::{RETRIES, START, backoff};
+use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, LOOK, STACK, Store};
 
 use crate::job::{Route, as_path};
 use crate::{Concurrency, Error, Result, Tree};
@@ -413,8 +413,30 @@ fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     }
 }
 
-/// The checksum of an object, read whole.
+/// The checksum of an object, read whole, again after transient failures.
 fn content(
+    store: &Store,
+    location: &Location,
+    algorithm: Algorithm,
+    cancelled: &AtomicBool,
+) -> Result<Checksum> {
+    let mut failures = 0;
+    loop {
+        match read_whole(store, location, algorithm, cancelled) {
+            Err(Error::Store(error)) if error.is_transient() && failures < RETRIES => {
+                failures += 1;
+                tracing::debug!(%error, failures, "reading it again");
+                let (began, pause) = (Instant::now(), backoff(failures, None));
+                while began.elapsed() < pause && !cancelled.load(Ordering::Relaxed) {
+                    std::thread::sleep(LOOK);
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+fn read_whole(
     store: &Store,
     location: &Location,
     algorithm: Algorithm,

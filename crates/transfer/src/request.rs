@@ -31,7 +31,18 @@ pub(crate) struct Attempt<'a> {
     /// Ends the request; to be passed to the store.
     pub(crate) cancel: Cancel,
     in_flight: InFlightRequest<'a, Cancel>,
-    progressed: bool,
+    /// Bytes moved by this attempt.
+    bytes: u64,
+    start: Start,
+}
+
+/// The first byte that an attempt moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// The first that is missing, so that every byte is progress.
+    Missing,
+    /// The first of all, so that only bytes beyond those of earlier attempts are progress.
+    Beginning,
 }
 
 /// An answer whose body is still to be read, and the handle that ends it.
@@ -55,10 +66,15 @@ impl Attempt<'_> {
 
     /// Bytes arrived, or were accepted by the server.
     pub(crate) fn moved(&mut self, bytes: u64) {
-        self.progressed |= bytes > 0;
+        self.bytes += bytes;
         self.context.moved(bytes);
         self.in_flight.bytes_arrived(Instant::now());
         self.keep_to_rate();
+    }
+
+    /// The attempt moves all bytes, those of earlier attempts again.
+    pub(crate) fn starts_over(&mut self) {
+        self.start = Start::Beginning;
     }
 
     /// Under a rate limit a silence is our own pause: only the store's deadlines end the request.
@@ -164,16 +180,22 @@ impl<'a> Requester<'a> {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
             self.buffer = vec![0; buffer_size(context.subject.batch)];
         }
-        let (mut cuts, mut failures) = (0, 0);
+        let (mut cuts, mut failures, mut most) = (0, 0, 0);
         loop {
             if context.is_ended() {
                 return Err(Error::Interrupted);
             }
             let cancel = cancel.take().unwrap_or_default();
             let in_flight = context.tracker.begin(self.slot, wait, cancel.clone(), cuts, Instant::now());
-            let mut attempt = Attempt { context, cancel, in_flight, progressed: false };
+            let mut attempt = Attempt { context, cancel, in_flight, bytes: 0, start: Start::Missing };
             let result = once(&mut attempt, &mut self.buffer);
-            let Attempt { in_flight, progressed, .. } = attempt;
+            let Attempt { in_flight, bytes, start, .. } = attempt;
+            // A server that ends every body at the same byte must not be asked for ever.
+            let progressed = match start {
+                Start::Missing => bytes > 0,
+                Start::Beginning => bytes > most,
+            };
+            most = most.max(bytes);
             let cut = in_flight.end(result.is_ok(), Instant::now());
             match result {
                 Ok(value) => return Ok(value),

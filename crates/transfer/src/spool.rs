@@ -23,6 +23,7 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let mut body = Some(body);
     let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {
+        attempt.starts_over();
         let mut body = match body.take() {
             Some(body) => body,
             None => attempt.open(&job.source, &Get { version: job.wanted_version(), ..attempt.get() })?,

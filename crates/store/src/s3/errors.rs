@@ -47,9 +47,9 @@ impl Refusal {
         Ok(Self { code, message, region, class, request, head })
     }
 
-    /// An error in the body of a 200, which Complete and Copy may send.
-    /// It has the status that it would have had before the head was sent, so that it is retried like
-    /// any other (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html>).
+    /// An error in the body of a 200, which Complete and Copy may send. It gets the status that it
+    /// has elsewhere, so that it is retried like any other, as the documentation of
+    /// CompleteMultipartUpload demands.
     pub(super) fn in_success(mut head: Head, body: &[u8]) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
         let ErrorBody { code, message, .. } = body;

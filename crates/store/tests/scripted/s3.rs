@@ -3,7 +3,10 @@
 use std::num::NonZeroUsize;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Algorithm, Error, Get, Hasher, ListOptions, Payload, PutOptions, Result};
+use firstbyte_store::{
+    Algorithm, Error, Get, Hasher, ListOptions, Options, Payload, PutOptions, Result, Signing, Store,
+};
+use firstbyte_testkit::{Quirk, QuirkStore};
 
 use crate::server::{Server, Step, part, refusal, whole};
 
@@ -181,4 +184,27 @@ fn an_error_in_the_body_of_a_success_is_an_error() {
     let version = firstbyte_location::Version::default();
     let copied = server.store().copy(&object("a"), &version, &object("b"), &PutOptions::default());
     assert!(copied.is_err_and(|error| error.to_string().contains("InternalError")));
+}
+
+#[test]
+fn a_plus_in_a_listing_is_a_space_only_if_the_server_encodes_names() {
+    for (quirks, keys) in [
+        (&[][..], &["a b", "a+b"][..]),
+        (&[Quirk::PlusForSpace], &["a b"]),
+        (&[Quirk::PlusForSpace], &["a b", "a+b"]),
+        (&[Quirk::UnencodedNames], &["a+b"]),
+        (&[Quirk::UnencodedNames], &["a b", "a+b"]),
+    ] {
+        let server = QuirkStore::start(quirks);
+        keys.iter().for_each(|key| server.insert(key, b"x"));
+        let options = Options {
+            endpoint_url: Some(server.url().to_owned()),
+            signing: Signing::Anonymous,
+            ..Options::default()
+        };
+        let store = Store::new(options).unwrap();
+        let entries = store.list(&object(""), &ListOptions::default()).unwrap();
+        let names: Vec<_> = entries.map(|entry| String::from_utf8(entry.unwrap().name).unwrap()).collect();
+        assert_eq!(names, keys, "{quirks:?}");
+    }
 }

@@ -102,6 +102,7 @@ fn move_all(
     let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
     let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
     requester.request(wait, cancel, |attempt, buffer| {
+        attempt.starts_over();
         partial.empty()?;
         let mut body = match body.take() {
             Some(body) => body,

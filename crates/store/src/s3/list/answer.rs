@@ -35,6 +35,12 @@ pub(super) struct Object {
 }
 
 impl ObjectPage {
+    /// All keys and common prefixes, as they are in the page.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let keys = self.contents.iter().map(|object| object.key.as_str());
+        keys.chain(self.common_prefixes.iter().map(String::as_str))
+    }
+
     /// Parses a response. Returns `None` if it is not a complete listing of objects.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         Self::parse_root(b"ListBucketResult", body)

@@ -8,11 +8,14 @@ use crate::object::in_listing_order;
 use crate::order::Disorder;
 use crate::s3::operation::Operation;
 use crate::s3::xml::{self, BucketPage};
-use crate::s3::{Call, S3, protocol};
+use crate::s3::{Call, NameEncoding, S3, protocol};
 use crate::{Cancel, ListOptions, Marker, Result, answer};
 
 use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;
+
+/// Parameter for URL-encoded names, since keys may have characters that XML cannot.
+const ENCODING: &str = "encoding-type";
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone, Debug)]
@@ -81,7 +84,7 @@ impl Query {
 
     /// Adds the parameters of every page of keys to a request.
     pub(super) fn add_to(&self, call: &mut Call<'_>) {
-        call.query.push(("encoding-type", "url".to_owned()));
+        call.query.push((ENCODING, "url".to_owned()));
         call.query.push(("prefix", format!("{}{}", self.prefix, self.beginning)));
         if self.grouping == Grouping::Prefixes {
             call.query.push(("delimiter", "/".to_owned()));
@@ -164,12 +167,49 @@ impl S3 {
         }
         let (head, body) = self.call_text(&call)?;
         self.client.clocks.learn(Service::S3, &head);
-        let page =
+        let mut page =
             ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
+        if self.name_encoding(&mut call, &page, ObjectPage::parse)? == NameEncoding::Literal {
+            page.encoding_type = None;
+        }
         if page.is_truncated && page.next_continuation_token.is_none() {
             return Err(protocol(&call.place(), "a listing with further pages and no continuation token"));
         }
         Ok(page)
+    }
+
+    /// Whether the names of a page are encoded as it states. Some services state it and send names
+    /// as they are; there a `+` is a `+`. The first name with one is looked at in the same page
+    /// without encoding.
+    pub(super) fn name_encoding(
+        &self,
+        call: &mut Call<'_>,
+        page: &ObjectPage,
+        parse: fn(&[u8]) -> Option<ObjectPage>,
+    ) -> Result<NameEncoding> {
+        if page.encoding_type.as_deref() != Some("url") {
+            return Ok(NameEncoding::Encoded);
+        }
+        if let Some(known) = self.names.get() {
+            return Ok(*known);
+        }
+        // No encoding leaves a space, and names as they are seldom have a `%` before two digits.
+        let found = if page.names().any(|name| name.contains(' ')) {
+            NameEncoding::Literal
+        } else if page.names().any(has_escape) {
+            NameEncoding::Encoded
+        } else if let Some(name) = page.names().find(|name| name.contains('+')) {
+            call.query.retain(|parameter| parameter.0 != ENCODING);
+            let (_, body) = self.call_text(call)?;
+            let decoded = xml::key(name, Some("url"));
+            // Names that XML cannot have make the page unusable without encoding.
+            let plain = parse(&body).unwrap_or_default();
+            let has = |wanted: &str| plain.names().any(|name| name == wanted);
+            if has(name) && !has(&decoded) { NameEncoding::Literal } else { NameEncoding::Encoded }
+        } else {
+            return Ok(NameEncoding::Encoded);
+        };
+        Ok(*self.names.get_or_init(|| found))
     }
 
     fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
@@ -192,6 +232,14 @@ impl S3 {
             next: page.continuation_token.filter(|token| !token.is_empty()),
         })
     }
+}
+
+/// True if a name has a percent-encoded byte.
+fn has_escape(name: &str) -> bool {
+    let digits = |pair: &[u8]| pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
+    name.bytes()
+        .enumerate()
+        .any(|(at, byte)| byte == b'%' && name.as_bytes().get(at + 1..at + 3).is_some_and(digits))
 }
 
 /// The entry of an object.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use firstbyte_location::ObjectLocation;
 
 use crate::s3::operation::Operation;
-use crate::s3::{Call, S3, protocol, xml};
+use crate::s3::{Call, NameEncoding, S3, protocol, xml};
 use crate::{Cancel, Error, ListOptions, ObjectVersion, Result};
 
 use super::answer::{Object, ObjectPage};
@@ -73,8 +73,11 @@ impl Versions {
             call.query.extend(version.iter().map(|id| ("version-id-marker", id.clone())));
         }
         let (_, body) = self.s3.call_text(&call)?;
-        let page = ObjectPage::parse_versions(&body)
+        let mut page = ObjectPage::parse_versions(&body)
             .ok_or_else(|| protocol(&call.place(), "no listing of versions in the response"))?;
+        if self.s3.name_encoding(&mut call, &page, ObjectPage::parse_versions)? == NameEncoding::Literal {
+            page.encoding_type = None;
+        }
         let encoding = page.encoding_type.as_deref();
         let next = match (page.is_truncated, page.next_key_marker) {
             (false, _) => None,
