@@ -1,7 +1,7 @@
 //! AWS's configuration files and variables: each setting is honoured, or refused by name. The bytes
 //! of a private service never go to AWS.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::{Certificate, Made, Quirk, QuirkStore, Reply, Scripted};
 use support::World;

@@ -1,7 +1,7 @@
 //! Web servers and URLs that can be read by GET and not by HEAD: every verb works, and none shows
 //! another length than GET delivers.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::World;

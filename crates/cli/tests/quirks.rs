@@ -2,7 +2,7 @@
 //! failed, and nothing is lost. `docs/quirks.md` has the table of results, which this test checks,
 //! and writes with `FIRSTBYTE_WRITE_QUIRKS=1`.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! A killed copy is continued only towards the same result: with the same options, at the same
 //! service.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::time::SystemTime;
