@@ -6,8 +6,8 @@ use crate::support;
 use std::fs;
 use std::time::SystemTime;
 
-use firstbyte_testkit::{Quirk, QuirkStore, bytes};
-use support::{World, until};
+use firstbyte_testkit::{bytes, Quirk, QuirkStore, until};
+use support::World;
 
 /// Several parts, of which a killed run has sent some.
 const LEN: usize = 24 << 20;

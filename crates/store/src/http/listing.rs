@@ -58,7 +58,7 @@ impl Pages {
         let work = || {
             while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let mut entry = lock(file);
-                if let Err(error) = self.http.describe(directory, &mut entry) {
+                if let Err(error) = self.http.look_at_link(directory, &mut entry) {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     next.store(files.len(), Ordering::Relaxed);
                 }
@@ -155,7 +155,7 @@ enum Listed {
 impl Http {
     /// Adds to the entry of a link what HEAD says of it. One that is refused stays a file, and
     /// copying it reports why.
-    fn describe(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
+    fn look_at_link(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
         let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
         match self.stat(&url) {
             Ok(stat) if stat.kind == Kind::Directory => entry.kind = Kind::Directory,
