@@ -6,6 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+from fsspec.implementations.local import make_path_posix
 from fsspec.utils import isfilelike
 
 from firstbyte import _native
@@ -60,12 +61,21 @@ class Batch:
             raise FileExistsError(errno.EEXIST, "exists already", rpath)
         self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
-    def copy_all(self, source: Any, destination: Any) -> None:
+    def check_below(self, directory: str | os.PathLike[str]) -> None:
+        """Raise a ValueError, before any copy, if a key would lead out of the directory."""
+        root = make_path_posix(os.fspath(directory))
+        for key, target in self.pairs:
+            name = target.removeprefix(root).strip("/")
+            if not target.startswith(root) or (name and not {"", ".", ".."}.isdisjoint(name.split("/"))):
+                raise ValueError(f"firstbyte: {key}: not a valid file name below {root}: it leads to another directory")
+
+    def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:
         """Copy each to exactly the name beside it; of directories among the sources only the names
         are made.
 
         Args:
             source, destination: make a location of a name; `os.fspath` where it is a local one.
+            moves: whether each source is deleted once its copy is complete.
         """
         pairs = self.pairs
         local = destination is os.fspath
@@ -77,7 +87,7 @@ class Batch:
         jobs = [(source(path), destination(target)) for path, target in pairs]
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
-            failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH])
+            failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
         # A recursive copy is given directories too. Those with other paths below them need no
         # request.
         above = {os.path.dirname(path) for path, _ in pairs} if failed else set()

@@ -357,6 +357,19 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             if on_error != "ignore":
                 raise
 
+    def mv(
+        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+    ) -> None:
+        """Move objects, all at once. A source is deleted when its copy is complete, and only if
+        both are different places: a second name of one place is an error.
+        """
+        batch: Any = Batch(self)
+        AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth)
+        batch.copy_all(self._location, self._location, moves=True)
+        if recursive and isinstance(path1, str) and self.isdir(path1) and not self.find(path1):
+            # Directories of a file system, which are empty now.
+            self.rm(path1, recursive=True)
+
     def get(
         self,
         rpath: Any,
@@ -369,6 +382,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Copy objects to local files, all at once; see fsspec for what goes where."""
         batch: Any = Batch(self)
         AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        if isinstance(lpath, (str, os.PathLike)):
+            batch.check_below(lpath)
         callback.set_size(len(batch.pairs))
         batch.copy_all(self._location, os.fspath)
         callback.absolute_update(len(batch.pairs))

@@ -191,6 +191,31 @@ def test_many_objects_are_copied_at_once(fs, place, tmp_path):
     assert target.tell() == 1
 
 
+def test_a_move_onto_itself_under_another_name_deletes_nothing(fs, place, tmp_path):
+    here = fsspec.filesystem("firstbyte", target_protocol="file")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "x").write_bytes(b"precious")
+    (tmp_path / "alias").symlink_to("home")
+    with pytest.raises(OSError):
+        here.mv(str(tmp_path / "home" / "x"), str(tmp_path / "alias" / "x"))
+    assert (tmp_path / "home" / "x").read_bytes() == b"precious"
+    place("moved/x", b"x")
+    fs.mv("bucket/moved/x", "bucket/elsewhere/x")
+    assert fs.cat("bucket/elsewhere/x") == b"x" and not fs.exists("bucket/moved/x")
+
+
+@pytest.mark.parametrize("name", ["../esc", "x/../../esc", "x//../../../esc", ".."])
+def test_no_key_is_copied_out_of_the_directory_that_takes_it(fs, name, tmp_path, monkeypatch):
+    key = f"bucket/d/{name}"
+    found = {"name": key, "size": 1, "type": "file"}
+    monkeypatch.setattr(fs, "find", lambda *_, **__: {key: found})
+    monkeypatch.setattr(fs, "isdir", lambda path: path.rstrip("/") == "bucket/d")
+    for taker in (tmp_path / "in", str(tmp_path / "in") + "/"):
+        with pytest.raises(ValueError, match="another directory"):
+            fs.get("bucket/d", taker, recursive=True)
+    assert not any(files for _, _, files in os.walk(tmp_path))
+
+
 def test_it_is_chained_by_its_own_name_only(fs, place, served, tmp_path):
     place("chained", CONTENT)
     own = {"endpoint_url": served.url, "client_kwargs": {"region_name": "us-east-1"}}

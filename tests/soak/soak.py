@@ -34,6 +34,8 @@ MAY_REREAD = CONCURRENCY * 8 * data.MIB
 HEADS = 0.01
 # Slow enough that a kill lands in the middle, fast enough for fifty of them.
 RATE = 400_000_000
+# The first ones of CALLS in crates/cli/tests/support/refusals.rs.
+CALLS_WITH_A_STAND_IN = 14
 # Cuts, delays and damage of 1 % each. Stalls take long, so only the second list has them.
 WITH_CRC = ("--corrupt", "1%", "--cut", "1%", "--delay", "1%:200ms", "--duplicate", "1%")
 WITHOUT_CRC = ("--cut", "1%", "--delay", "1%:200ms", "--stall", "1%:3s")
@@ -263,6 +265,16 @@ def api_deadlines(_soak: Soak) -> int:
     return tested("firstbyte-lambda", "api", **calls, FIRSTBYTE_GRACE_MS=0)
 
 
+def refused_calls(soak: Soak) -> int:
+    """the suites of copies, with each system call refused that another can stand in for"""
+    failed = 0
+    for call in range(CALLS_WITH_A_STAND_IN):
+        refused = f"{call}:{soak.draws.randrange(3)}"
+        for suite in ("copy", "trees", "sync", "mv", "upload"):
+            failed += tested("firstbyte-cli", suite, FIRSTBYTE_REFUSED_CALL=refused)
+    return failed
+
+
 def stop_all(_soak: Soak) -> int:
     """every verb against every faulty server, ended by signals and deadlines"""
     return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
@@ -294,7 +306,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:

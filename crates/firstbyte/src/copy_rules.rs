@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_location::{Kind, Location, shown};
+use firstbyte_location::{DestinationName, Kind, Location, shown};
 use firstbyte_store::Store;
 
 use crate::operand::{Depth, Glob};
@@ -37,7 +37,7 @@ pub enum Source {
         /// The directory or prefix.
         root: Location,
         /// The name of its copy in a destination directory; `None` if only the contents are copied.
-        name: Option<Vec<u8>>,
+        name: Option<DestinationName>,
     },
     /// The names below a location that match a pattern.
     Glob {
@@ -84,7 +84,7 @@ impl Source {
         match (is_tree, depth) {
             (false, _) => Ok(Self::Object(location)),
             (true, Depth::Tree) => {
-                let name = if is_contents(text) { None } else { location.file_name() };
+                let name = if is_contents(text) { None } else { tree_name(&location)? };
                 Ok(Self::Tree { root: location, name })
             }
             (true, Depth::Object) => Err(Error::Directory { location: location.to_string() }),
@@ -102,16 +102,16 @@ impl Source {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
                 let name = source.file_name().ok_or_else(|| Error::Operand {
                     operand: source.to_string(),
-                    why: "has no name to copy it under; name the destination".into(),
+                    why: "has no name that a directory can hold; name the destination".into(),
                 })?;
-                let target = directory.join(&name);
+                let target = directory.child(&name);
                 refuse_onto_itself(source, &target).map(|()| target)
             }
             (Self::Object(source), Destination::As(target)) => {
                 refuse_onto_itself(source, target).map(|()| target.clone())
             }
             (Self::Tree { root, name: Some(name) }, Destination::Into(directory)) => {
-                let target = directory.join(name);
+                let target = directory.child(name);
                 refuse_into_itself(root, &target).and_then(|()| refuse_below_file(&target))
             }
             (
@@ -164,6 +164,21 @@ impl Destination {
             }),
             false => Ok(Self::As(location)),
         }
+    }
+}
+
+/// The name of the copy of a whole tree; `None` for a bucket or a host, and for `/` and `..` where
+/// files are kept, which stand for their contents.
+///
+/// # Errors
+/// [`Error::Operand`]: the tree has a name, and no directory can hold it.
+pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
+    match (root.file_name(), root.last_component()) {
+        (None, Some(_)) => Err(Error::Operand {
+            operand: root.to_string(),
+            why: "has no name that a directory can hold; end it with / to copy its contents".into(),
+        }),
+        (name, _) => Ok(name),
     }
 }
 
@@ -368,8 +383,10 @@ mod tests {
     fn the_target_of_a_tree_is_the_same_whether_something_is_there_or_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let tree =
-            |name: Option<&str>| Source::Tree { root: location("s3://b/t"), name: name.map(|n| n.into()) };
+        let tree = |name: Option<&str>| Source::Tree {
+            root: location("s3://b/t"),
+            name: name.map(|name| DestinationName::new(name).unwrap()),
+        };
         for _ in 0..2 {
             for (text, name, target) in [
                 ("new", Some("t"), "new"),
@@ -385,6 +402,20 @@ mod tests {
         }
         let found = tree(Some("t")).target(&destination(".", &["t"]).unwrap()).unwrap();
         assert_eq!(found, location("./t"));
+    }
+
+    #[test]
+    fn no_source_goes_outside_the_directory_that_takes_it() {
+        let into = destination("/d/", &["x"]).unwrap();
+        for text in
+            ["http://h/a%2F..%2F..%2Fesc", "http://h/%2e%2e", "s3://b/x/..", "gs://b/.", "az://b/a/.."]
+        {
+            let error = object(text).target(&into).unwrap_err().to_string();
+            assert!(error.contains("no name that a directory can hold"), "{error}");
+            assert!(tree_name(&location(text)).is_err(), "{text}");
+        }
+        assert_eq!(tree_name(&location("s3://b")).unwrap(), None);
+        assert_eq!(tree_name(&location("/")).unwrap(), None);
     }
 
     #[test]

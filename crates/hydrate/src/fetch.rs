@@ -197,6 +197,7 @@ impl Attempt<'_> {
             cancel,
             checksum: whole && version.blocks.has_cache(),
             throttle: self.throttle().cloned().unwrap_or_default(),
+            ..Get::default()
         };
         version.engine.counters.started(self.fetch.priority);
         let mut body = version.engine.store.get(&version.location, &get)?;

@@ -80,18 +80,19 @@ impl<'a> Call<'a> {
     /// Where a copy of `source` goes: as the event says, else below the function's directory under
     /// its own name.
     pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
-        let name = || source.file_name().filter(|name| name != b"." && name != b"..");
         let own = || {
-            name().ok_or_else(|| {
+            source.file_name().ok_or_else(|| {
                 Failure::event(format!("{source}: has no name of its own; give a `destination`"))
             })
         };
         let Some(text) = stated else {
-            return Ok(Location::Local(self.environment.directory().join(OsStr::from_bytes(&own()?))));
+            return Ok(Location::Local(
+                self.environment.directory().join(OsStr::from_bytes(own()?.as_bytes())),
+            ));
         };
         let destination = Location::parse(text.as_ref())?;
         let is_directory = destination.is_directory_like() && !source.is_directory_like();
-        if is_directory { Ok(destination.join(&own()?)) } else { Ok(destination) }
+        if is_directory { Ok(destination.child(&own()?)) } else { Ok(destination) }
     }
 
     /// A path below the function's directory; `None` for any other location.

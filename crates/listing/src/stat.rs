@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Kind;
 use rustix::fs::{AtFlags, FileType, Statx};
+use rustix::io::Errno;
 
 use crate::{Detail, Reach};
 
@@ -78,7 +79,13 @@ impl Stat {
     ) -> rustix::io::Result<Self> {
         match reach {
             Reach::Local => rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat)),
-            Reach::Remote => rustix::fs::statx(at, name, flags, detail.mask()).map(|stat| Self::from(&stat)),
+            Reach::Remote => match rustix::fs::statx(&at, name, flags, detail.mask()) {
+                // An old kernel, or a sandbox that knows no statx.
+                Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
+                    rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat))
+                }
+                stat => stat.map(|stat| Self::from(&stat)),
+            },
         }
     }
 }

@@ -11,6 +11,9 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use rustix::fs::StatFs;
+use rustix::io::Errno;
+
 use crate::{Error, Options, Result};
 
 /// How far away a file system's data is.
@@ -110,18 +113,26 @@ pub struct Tuning {
     pub threads_basis: Basis,
 }
 
+/// The number of a file system; 0 in a sandbox that refuses the question.
+fn magic(found: rustix::io::Result<StatFs>) -> rustix::io::Result<u64> {
+    match found {
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(0),
+        found => Ok(found?.f_type as u64),
+    }
+}
+
 impl Tuning {
     /// The tuning of a listing of `root` with these options.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such root.
     pub fn of(root: &Path, options: &Options) -> Result<Self> {
-        let stat = rustix::fs::statfs(root).map_err(|error| Error::at(root, b"", error))?;
-        Ok(Self::choose(stat.f_type as u64, options))
+        let magic = magic(rustix::fs::statfs(root)).map_err(|error| Error::at(root, b"", error))?;
+        Ok(Self::choose(magic, options))
     }
 
     pub(crate) fn of_open(root: impl AsFd, options: &Options) -> rustix::io::Result<Self> {
-        Ok(Self::choose(rustix::fs::fstatfs(root)?.f_type as u64, options))
+        Ok(Self::choose(magic(rustix::fs::fstatfs(root))?, options))
     }
 
     fn choose(magic: u64, options: &Options) -> Self {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::secret::behind_scheme;
-use crate::{SftpPath, shown};
+use crate::{DestinationName, SftpPath, shown};
 
 /// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
@@ -165,8 +165,9 @@ impl Location {
         }
     }
 
-    /// The location of `name` (an [`Entry`](crate::Entry)'s name) below this one. Adds a `/`
-    /// between them unless this one ends in one.
+    /// The location of `name` (an [`Entry`](crate::Entry)'s name) below this one, where it exists.
+    /// Adds a `/` between them unless this one ends in one. The name is not checked: a copy joins
+    /// names by [`child`](Self::child), or those of a whole tree by the store's `location_below`.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         match self {
@@ -203,6 +204,12 @@ impl Location {
                 Self::Sftp(place.at(path))
             }
         }
+    }
+
+    /// The location of the copy called `name` in this directory, prefix or bucket.
+    #[must_use]
+    pub fn child(&self, name: &DestinationName) -> Self {
+        self.join(name.as_bytes())
     }
 
     /// The text that [`parse`](Self::parse) reads as this location, to be kept in a file. `None` if
@@ -264,12 +271,12 @@ impl Location {
         }
     }
 
-    /// The last component of the name, decoded: the name of a copy in a directory. `None` for a
-    /// bucket, a host, `/` and `..`.
+    /// The last component of the name, decoded, for messages and patterns. `None` for a bucket, a
+    /// host and `/`.
     #[must_use]
-    pub fn file_name(&self) -> Option<Vec<u8>> {
+    pub fn last_component(&self) -> Option<Vec<u8>> {
         let name = match self {
-            Self::Local(path) => return path.file_name().map(|name| name.as_bytes().to_vec()),
+            Self::Local(path) => path.file_name()?.as_bytes().to_vec(),
             Self::Object(object) => object.key.trim_end_matches('/').rsplit('/').next()?.as_bytes().to_vec(),
             Self::Http(url) => {
                 let path = url.target.split(['?', '#']).next()?.trim_end_matches('/');
@@ -278,6 +285,13 @@ impl Location {
             Self::Sftp(place) => place.file_name()?,
         };
         (!name.is_empty()).then_some(name)
+    }
+
+    /// The name of a copy in a directory: the last component. `None` also if a directory cannot
+    /// hold it: of a URL that ends in `a%2Fb`, and of a key that ends in `/..`.
+    #[must_use]
+    pub fn file_name(&self) -> Option<DestinationName> {
+        DestinationName::new(self.last_component()?).ok()
     }
 
     /// True if it is written as a directory or prefix: it ends in `/`, or is a whole bucket.
@@ -439,12 +453,32 @@ mod tests {
 
     #[test]
     fn file_names_are_decoded() {
-        assert_eq!(parse("https://h/d/a%20b?q").file_name().unwrap(), b"a b");
-        assert_eq!(parse("s3://b/x/y/").file_name().unwrap(), b"y");
-        assert_eq!(parse("s3://b").file_name(), None);
-        assert_eq!(parse("file:///tmp/a%20b").file_name().unwrap(), b"a b");
-        assert_eq!(parse("sftp://h/d/a%FF/").file_name().unwrap(), b"a\xff");
-        assert_eq!(parse("sftp://h/").file_name(), None);
+        let name = |text: &str| parse(text).file_name().map(|name| name.as_bytes().to_vec());
+        assert_eq!(name("https://h/d/a%20b?q").unwrap(), b"a b");
+        assert_eq!(name("s3://b/x/y/").unwrap(), b"y");
+        assert_eq!(name("s3://b"), None);
+        assert_eq!(name("file:///tmp/a%20b").unwrap(), b"a b");
+        assert_eq!(name("sftp://h/d/a%FF/").unwrap(), b"a\xff");
+        assert_eq!(name("sftp://h/"), None);
+    }
+
+    #[test]
+    fn a_location_has_no_name_that_leads_out_of_a_directory() {
+        for text in [
+            "http://h/a%2F..%2F..%2Fesc",
+            "http://h/a%2fb",
+            "http://h/%2e%2e",
+            "http://h/%2E/",
+            "http://h/x%00y",
+            "s3://b/x/..",
+            "s3://b/x/../",
+            "gs://b/.",
+            "az://b/..//",
+            "sftp://h/x/..",
+            "/tmp/..",
+        ] {
+            assert_eq!(parse(text).file_name(), None, "{text}");
+        }
     }
 
     #[test]

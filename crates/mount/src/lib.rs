@@ -22,7 +22,6 @@ mod metrics;
 mod mount;
 pub mod mount_table;
 mod mountpoint;
-mod name;
 mod name_conflicts;
 mod operations;
 mod options;

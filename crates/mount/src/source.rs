@@ -7,11 +7,10 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firstbyte_location::{Entry, HttpUrl, Kind, Location, Version, to_usize};
+use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Version, to_usize};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
 use crate::child::Child;
-use crate::name;
 use crate::name_conflicts::NameConflicts;
 use crate::{Error, Result};
 
@@ -65,10 +64,8 @@ impl Source {
         if !listed {
             let stat = store.stat(&root)?;
             if stat.kind != Kind::Directory {
-                let name = root
-                    .file_name()
-                    .filter(|name| name::check(name).is_ok())
-                    .unwrap_or_else(|| b"object".to_vec());
+                let name =
+                    root.file_name().map_or_else(|| b"object".to_vec(), |name| name.as_bytes().to_vec());
                 return Ok((Arc::new(new(root, Shape::Object(name))), None));
             }
             return Ok((Arc::new(new(root, Shape::Directory)), None));
@@ -131,7 +128,7 @@ impl Source {
 
     /// Looks one name up without a listing. `None` if it does not exist.
     pub(crate) fn find(&self, directory: &[u8], name: &[u8]) -> Result<Option<Child>> {
-        if name::check(name).is_err() {
+        if DestinationName::check(name).is_err() {
             return Ok(None);
         }
         if let Shape::Object(only) = &self.shape
@@ -247,7 +244,7 @@ impl Source {
     }
 
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
-        match name::check(&entry.name) {
+        match DestinationName::check(&entry.name) {
             Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
             Ok(()) => Some(Child::from_entry(entry)),
             Err(why) => {

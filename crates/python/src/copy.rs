@@ -9,7 +9,7 @@ use firstbyte::filter::{Filter, Verdict};
 use firstbyte::receipt::Failed;
 use firstbyte::{Copy, Depth, Error, Receipt};
 use firstbyte_location::Location;
-use firstbyte_store::Checksum;
+use firstbyte_store::{Checksum, Durability};
 use firstbyte_transfer::{
     Effect, Empty, Engine, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary,
     Tree,
@@ -111,17 +111,20 @@ pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     filter
 }
 
-/// Copies objects, each to exactly the name beside it, and returns those that failed: the source,
-/// and why.
+/// Copies objects, or moves them, each to exactly the name beside it, and returns those that
+/// failed: the source, and why.
 #[pyfunction]
+#[pyo3(signature = (client, pairs, moves=false))]
 pub(crate) fn copy_many<'py>(
     py: Python<'py>,
     client: &Client,
     pairs: Vec<(Place, Place)>,
+    moves: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
-    let settings = Settings { stop: stop.clone(), ..engine.copies().clone() };
+    let durability = if moves { Durability::Full } else { engine.copies().durability };
+    let settings = Settings { stop: stop.clone(), durability, ..engine.copies().clone() };
     let engine = Engine::new(engine.store().clone(), settings);
     let jobs = pairs.into_iter().map(|(source, destination)| (source.0, destination.0));
     let jobs: Vec<Job> = jobs
@@ -131,6 +134,8 @@ pub(crate) fn copy_many<'py>(
         py,
         || stop.stop(),
         move || match <[Job; 1]>::try_from(jobs) {
+            Ok([job]) if moves => engine.move_many(&mut std::iter::once(Ok(job)), &Silent),
+            Err(jobs) if moves => engine.move_many(&mut jobs.into_iter().map(Ok), &Silent),
             // One object by itself is cut into chunks that move together, however many there are.
             Ok([job]) => engine.copy(&job.source, &job.destination, &Silent).or_else(|error| {
                 let failed = vec![Failure { location: job.source.to_string(), error }];

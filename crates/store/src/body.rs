@@ -53,13 +53,27 @@ impl Body {
 
     /// The bytes `range` of an open file; `range` must be within the file.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
-        let source = Source::Local(LocalSource::new(file, range.start, cancel));
+        let source = Source::Local(LocalSource::new(file, range, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
-    /// The bytes `range` of an open file on another host.
+    /// The bytes of an open file whose length is unknown: as much of `asked` as there is.
+    pub(crate) fn from_unmeasured_file(
+        place: String,
+        stat: Stat,
+        asked: ByteRange,
+        file: File,
+        cancel: Cancel,
+    ) -> Self {
+        let source = Source::Local(LocalSource::new(file, asked, cancel));
+        Self::new(place, stat, ByteRange::new(asked.start, u64::MAX), None, source)
+    }
+
+    /// The bytes `range` of an open file on another host. If its length is unknown, the end is
+    /// `u64::MAX`.
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: Reading) -> Self {
-        Self::new(place, stat, range, Some(range.len()), Source::Sftp(Box::new(reading)))
+        let left = (range.end != u64::MAX).then(|| range.len());
+        Self::new(place, stat, range, left, Source::Sftp(Box::new(reading)))
     }
 
     /// An empty body at the offset `at`.
@@ -195,9 +209,23 @@ impl Body {
 
     /// Counts `count` returned bytes; 0 is the end of the source.
     fn account(&mut self, count: usize) -> Result<usize> {
-        let Some(left) = &mut self.left else { return Ok(count) };
+        let version = &self.stat.version;
+        let Some(left) = &mut self.left else {
+            if count == 0 {
+                match &mut self.source {
+                    Source::Local(source) => source.check_end(&self.place, version)?,
+                    Source::Sftp(reading) => reading.check_end(version)?,
+                    Source::Wire(_) | Source::Empty => {}
+                }
+            }
+            return Ok(count);
+        };
         if count == 0 {
-            return Err(Error::Truncated { location: self.place.clone(), missing: *left });
+            return Err(match &mut self.source {
+                Source::Local(source) => source.ended_early(&self.place, version),
+                Source::Sftp(reading) => reading.ended_early(version),
+                _ => Error::Truncated { location: self.place.clone(), missing: *left },
+            });
         }
         *left -= count as u64;
         if *left > 0 {
@@ -214,8 +242,8 @@ impl Body {
                 }),
             },
             Source::Empty => Ok(count),
-            Source::Local(source) => source.check_unchanged(&self.place, &self.stat.version).map(|()| count),
-            Source::Sftp(reading) => reading.check_unchanged(&self.stat.version).map(|()| count),
+            Source::Local(source) => source.check_end(&self.place, version).map(|()| count),
+            Source::Sftp(reading) => reading.check_end(version).map(|()| count),
         }
     }
 }

@@ -85,6 +85,15 @@ pub enum Error {
         /// The number of missing bytes.
         missing: u64,
     },
+    /// The content of a file ends before or behind the length that its file system states, and the
+    /// file has not changed.
+    #[error("{location}: has other content than the {stated} bytes that its file system states")]
+    FalseLength {
+        /// The file.
+        location: String,
+        /// The stated length.
+        stated: u64,
+    },
     /// The content does not match its checksum.
     #[error(transparent)]
     Checksum(#[from] ChecksumError),
@@ -320,6 +329,7 @@ impl Error {
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",
+            Self::FalseLength { .. } => "cp and cat read it to its end",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
             Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
                 "check the host and the port, and that ssh and sftp reach it"

@@ -42,17 +42,18 @@ pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{
-    Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, location_below, open_regular,
+    Beneath, Durability, Found, LocalFile, Over, Privacy, empty, is_refused, local_path, location_below,
+    open_regular, refused_calls,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
     AzureConnection, HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing,
     header_value,
 };
-pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, Unfinished};
+pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, StatedLength, Unfinished};
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};
-pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
+pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

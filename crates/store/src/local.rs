@@ -13,6 +13,7 @@ mod attributes;
 mod backend;
 mod beneath;
 mod name;
+mod optional;
 mod partial;
 mod stat;
 #[cfg(test)]
@@ -21,13 +22,15 @@ mod tests;
 use std::io;
 use std::path::Path;
 
-pub(crate) use backend::{delete, get, list, put};
+pub(crate) use backend::{cannot_copy_in_kernel, delete, get, list, put};
 pub use beneath::{Beneath, Found};
 pub(crate) use name::{is_partial_name, partial_name};
 pub use name::{local_path, location_below};
+pub(crate) use optional::is_refusal;
+pub use optional::{is_refused, refused_calls};
 pub use partial::{Durability, LocalFile, Over, Privacy, empty};
 pub use stat::open_regular;
-pub(crate) use stat::{stat, version};
+pub(crate) use stat::{has_byte_at, stat, version};
 
 use firstbyte_location::shown;
 

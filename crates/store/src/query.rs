@@ -20,8 +20,22 @@ pub struct Get {
     pub cancel: Cancel,
     /// Request the full-object checksum too (`x-amz-checksum-mode`).
     pub checksum: bool,
+    /// The treatment of the length that a file system or a host states for a file.
+    pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait for it.
     pub throttle: Throttle,
+}
+
+/// The treatment of the length that a file system or a host states for a file. Pseudo files such as
+/// those in `/proc` and `/sys`, and some network mounts, have other content than they state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatedLength {
+    /// A claim, checked at the end: content that ends elsewhere is
+    /// [`FalseLength`](crate::Error::FalseLength).
+    #[default]
+    Checked,
+    /// Ignored: the content ends where reading ends, and the body has no known length.
+    Ignored,
 }
 
 /// The treatment of symbolic links below a local directory.

@@ -23,8 +23,8 @@ use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
 use crate::retry::Retry;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Unfinished, Written,
-    answer,
+    Body, Cancel, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, StatedLength,
+    Unfinished, Written, answer,
 };
 
 use packet::{Attributes, Reply, Request, code, kind, open};
@@ -87,12 +87,19 @@ impl Sftp {
 
     /// Describes a file or directory, following links.
     pub(crate) fn stat(&self, place: &SftpPath) -> Result<Stat> {
-        self.control(place, |exchange| {
+        let stat = self.control(place, |exchange| {
             match exchange.call(Request::of(kind::STAT, on_the_wire(&place.path)))? {
                 Reply::Attributes(attributes) => Ok(describe(&attributes)),
                 other => Err(exchange.not("describe it", &other)),
             }
-        })
+        })?;
+        // A file that states no length may have content. One that cannot be opened is described as
+        // far as it can be.
+        let opened = match (stat.kind, stat.size()) {
+            (Kind::File, Some(0)) => self.get(place, &Get::default()).ok(),
+            _ => None,
+        };
+        Ok(opened.map_or(stat, |body| body.stat().clone()))
     }
 
     /// Whether there is anything at this location itself: a link that leads nowhere is there too.
@@ -122,7 +129,7 @@ impl Sftp {
             Reply::Attributes(attributes) => attributes,
             other => return Err(reading.exchange().not("describe it", &other)),
         };
-        let (location, stat) = (place.to_string(), describe(&attributes));
+        let (location, mut stat) = (place.to_string(), describe(&attributes));
         let size = match (stat.kind, stat.size()) {
             (Kind::Directory, _) => {
                 return Err(Error::InvalidName { location, why: "is a directory".into() });
@@ -134,6 +141,11 @@ impl Sftp {
             }
         };
         answer::check_version(&location, get, &stat)?;
+        let states_nothing = size == 0 && asked.start == 0 && !asked.is_empty();
+        if get.length == StatedLength::Ignored || (states_nothing && reading.has_content()?) {
+            stat.version.size = None;
+            return Ok(Body::from_sftp(location, stat, ByteRange::new(asked.start, u64::MAX), reading));
+        }
         if asked.start > 0 && asked.start >= size {
             let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
             return Err(Error::Protocol { location, detail });
@@ -142,7 +154,7 @@ impl Sftp {
         if range.is_empty() {
             return Ok(Body::empty(location, stat, range.start));
         }
-        reading.end_at(range.end);
+        reading.end_at(range.end, size);
         Ok(Body::from_sftp(location, stat, range, reading))
     }
 

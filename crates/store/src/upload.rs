@@ -1,13 +1,15 @@
 //! Parameters and results of writes: payloads, preconditions, uploads and their parts.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
 use firstbyte_pacing::Throttle;
 
-use crate::{Algorithm, BUFFER, Cancel, Checksum, Error, Hasher, Metadata, Result};
+use crate::{Algorithm, BUFFER, Cancel, Checksum, Error, Hasher, Metadata, Result, local};
 
 /// The bytes to write.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,30 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A range of a file; sent by sendfile on plain TCP.
     File(&'a File, ByteRange),
+    /// As `File`, of a file that must still be what it was when its last bytes are sent. A request
+    /// whose last bytes are missing replaces nothing.
+    Source(&'a File, ByteRange, &'a Pinned),
+}
+
+/// The version of a file that is sent, and the checksum that was announced for it.
+#[derive(Debug)]
+pub struct Pinned {
+    version: Version,
+    /// A file that grows may be sent whole in one request, as it was: with the same checksum
+    /// before and after.
+    announced: Mutex<Option<(ByteRange, Checksum)>>,
+}
+
+impl Pinned {
+    /// A file of this version.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self { version, announced: Mutex::default() }
+    }
+
+    fn announced(&self) -> MutexGuard<'_, Option<(ByteRange, Checksum)>> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Payload<'_> {
@@ -23,18 +49,39 @@ impl Payload<'_> {
     pub(crate) fn length(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(_, range) => range.len(),
+            Self::File(_, range) | Self::Source(_, range, _) => range.len(),
         }
+    }
+
+    /// Checks that the file is still the one whose bytes were read, and ends where it states to.
+    pub(crate) fn check_unchanged(self) -> io::Result<()> {
+        let Self::Source(file, range, pinned) = self else { return Ok(()) };
+        let version = &pinned.version;
+        let found = local::version(&file.metadata()?);
+        if !found.agrees_with(version) {
+            let has_grown =
+                found.size > version.size && range == ByteRange::new(0, version.size.unwrap_or(0));
+            let announced = pinned.announced().clone().filter(|(of, _)| has_grown && *of == range);
+            return match announced {
+                Some((_, sum)) if hash(file, range, sum.algorithm)? == sum => Ok(()),
+                _ => Err(io::Error::other("the file changed while it was sent")),
+            };
+        }
+        if version.size == Some(range.end) && local::has_byte_at(file, range.end) {
+            return Err(io::Error::other("the file is longer than it states"));
+        }
+        Ok(())
     }
 
     /// Appends the bytes to a buffer.
     pub(crate) fn append_to(self, buffer: &mut Vec<u8>, place: &str) -> Result<()> {
         match self {
             Self::Bytes(bytes) => buffer.extend_from_slice(bytes),
-            Self::File(file, range) => {
+            Self::File(file, range) | Self::Source(file, range, _) => {
                 let start = buffer.len();
                 buffer.resize(start + to_usize(range.len()), 0);
                 file.read_exact_at(&mut buffer[start..], range.start)
+                    .and_then(|()| self.check_unchanged())
                     .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
             }
         }
@@ -47,20 +94,28 @@ impl Payload<'_> {
     pub(crate) fn checksum(self, algorithm: Algorithm, place: &str) -> Result<Checksum> {
         let (file, range) = match self {
             Self::Bytes(bytes) => return Ok(Hasher::of(algorithm, bytes)),
-            Self::File(file, range) => (file, range),
+            Self::File(file, range) | Self::Source(file, range, _) => (file, range),
         };
-        let mut hasher = Hasher::new(algorithm);
-        let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
-        let mut offset = range.start;
-        while offset < range.end {
-            let want = step.len().min(to_usize(range.end - offset));
-            file.read_exact_at(&mut step[..want], offset)
-                .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
-            hasher.update(&step[..want]);
-            offset += want as u64;
+        let sum = hash(file, range, algorithm)
+            .map_err(|source| Error::Payload { location: place.to_owned(), source })?;
+        if let Self::Source(_, _, pinned) = self {
+            *pinned.announced() = Some((range, sum.clone()));
         }
-        Ok(hasher.finish())
+        Ok(sum)
     }
+}
+
+fn hash(file: &File, range: ByteRange, algorithm: Algorithm) -> io::Result<Checksum> {
+    let mut hasher = Hasher::new(algorithm);
+    let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
+    let mut offset = range.start;
+    while offset < range.end {
+        let want = step.len().min(to_usize(range.end - offset));
+        file.read_exact_at(&mut step[..want], offset)?;
+        hasher.update(&step[..want]);
+        offset += want as u64;
+    }
+    Ok(hasher.finish())
 }
 
 /// The condition of a write.

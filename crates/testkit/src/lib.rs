@@ -23,6 +23,7 @@ mod sshd;
 mod subject;
 mod tls_peer;
 mod wait;
+mod weak_fs;
 
 pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, count, scratch, write_file};
@@ -38,3 +39,4 @@ pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};
 pub use wait::{ends_within, holds_within, patience, slowness, until, wait_limit};
+pub use weak_fs::{WeakFs, Weakness};

@@ -259,7 +259,15 @@ impl<'a> Walk<'a> {
 
     /// Compares two objects of one name.
     fn pair(&mut self, source: &Location, destination: &Location, one: Entry, other: &Entry) {
-        if let (Some(left), Some(right)) = (one.size, other.size)
+        let known = |location: &Location, size| match (size, location) {
+            // A file that states no length may have content.
+            (Some(0), Location::Local(_) | Location::Sftp(_)) => {
+                self.scope.store.stat(location).map_or(size, |stat| stat.size())
+            }
+            _ => size,
+        };
+        let sizes = (known(source, one.size), known(destination, other.size));
+        if let (Some(left), Some(right)) = sizes
             && left != right
         {
             return self.differs(&one.name, Finding::Size(left, right));
@@ -271,6 +279,7 @@ impl<'a> Walk<'a> {
             return self.same(one.size, Verified::Full);
         }
         let with = match self.check.content {
+            _ if sizes.0.is_none() || sizes.1.is_none() => Comparison::Content(destination.clone()),
             Content::Held if source.as_local().is_some() || destination.as_local().is_some() => {
                 return self.same(one.size, Verified::Length);
             }

@@ -27,7 +27,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_pacing::{RETRIES, START, backoff};
-use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, LOOK, STACK, Store};
+use firstbyte_store::{
+    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, LOOK, STACK, StatedLength, Store,
+};
 
 use crate::job::{Route, as_path};
 use crate::{Concurrency, Error, Result, Tree};
@@ -420,9 +422,13 @@ fn content(
     algorithm: Algorithm,
     cancelled: &AtomicBool,
 ) -> Result<Checksum> {
-    let mut failures = 0;
+    let (mut failures, mut length) = (0, StatedLength::Checked);
     loop {
-        match read_whole(store, location, algorithm, cancelled) {
+        let body = store.get(location, &Get { length, ..Get::default() });
+        match body.map_err(Error::from).and_then(|body| hash(body, algorithm, cancelled)) {
+            Err(error) if error.is_false_length() && length == StatedLength::Checked => {
+                length = StatedLength::Ignored;
+            }
             Err(Error::Store(error)) if error.is_transient() && failures < RETRIES => {
                 failures += 1;
                 tracing::debug!(%error, failures, "reading it again");
@@ -431,18 +437,12 @@ fn content(
                     std::thread::sleep(LOOK);
                 }
             }
-            other => return other,
+            hashed => return hashed,
         }
     }
 }
 
-fn read_whole(
-    store: &Store,
-    location: &Location,
-    algorithm: Algorithm,
-    cancelled: &AtomicBool,
-) -> Result<Checksum> {
-    let mut body = store.get(location, &Get::default())?;
+fn hash(mut body: Body, algorithm: Algorithm, cancelled: &AtomicBool) -> Result<Checksum> {
     let mut hasher = Hasher::new(algorithm);
     let mut buffer = vec![0; BUFFER];
     while !cancelled.load(Ordering::Relaxed) {

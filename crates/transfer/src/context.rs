@@ -5,12 +5,15 @@
 //! reason for which the run ended early. Once [`Context::is_ended`] is true, it stays so, and every
 //! request stops.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use firstbyte_location::shown;
 use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
     BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
@@ -88,6 +91,9 @@ pub(crate) struct Context<'a> {
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
+    /// Files that a run over named objects has written: two sources can have one destination,
+    /// whatever its names look like.
+    written: Mutex<HashSet<(u64, u64)>>,
     /// The reason for which the run ended early.
     ended: OnceLock<Error>,
 }
@@ -109,6 +115,7 @@ impl<'a> Context<'a> {
             meters: Meters::default(),
             tracker: RequestTracker::new(workers, Instant::now()),
             started: Instant::now(),
+            written: Mutex::default(),
             ended: OnceLock::new(),
         }
     }
@@ -185,7 +192,29 @@ impl<'a> Context<'a> {
             add(&self.meters.deleted, root.remove_replaced(path)?);
         }
         let metadata = Metadata { modified: stat.modified, ..stat.metadata.clone() };
-        Ok(partial.commit(&metadata, durability)?)
+        if self.subject.batch != Batch::Many {
+            return Ok(partial.commit(&metadata, durability)?);
+        }
+        let mut written = self.written();
+        if identity(path).is_some_and(|found| written.contains(&found)) {
+            partial.discard()?;
+            let why = "this run has written it from another source already; give the two different names";
+            return Err(StoreError::InvalidName { location: shown(path).to_string(), why: why.into() }.into());
+        }
+        partial.commit(&metadata, durability)?;
+        written.extend(identity(path));
+        Ok(())
+    }
+
+    /// Notes a file that was renamed to its destination.
+    pub(crate) fn renamed(&self, path: &Path) {
+        if self.subject.batch == Batch::Many {
+            self.written().extend(identity(path));
+        }
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The durability of a small file by itself. Many files are made durable together, at the end.
@@ -222,6 +251,11 @@ impl<'a> Context<'a> {
     pub(crate) fn is_throttled(&self) -> bool {
         !self.throttles.reading.is_unlimited()
     }
+}
+
+/// Device and inode of what has a name.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {

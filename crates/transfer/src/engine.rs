@@ -232,7 +232,7 @@ impl Engine {
     /// As [`copy_tree`](Self::copy_tree).
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let sources = Sources::below(&scope.store, &moved.tree.source)?;
+            let sources = Sources::below(&scope.store, &moved.tree)?;
             let copy = TreeCopy::new(&moved.tree, scope);
             let directories = AtomicBool::new(false);
             let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;

@@ -51,6 +51,24 @@ pub enum Error {
         /// The version found.
         found: Box<Version>,
     },
+    /// Two locations are one place, or one lies in the other, under another name.
+    #[error("{place} and {other} are one place, or one lies in the other: nothing was deleted there")]
+    OnePlace {
+        /// The directory with the marker.
+        place: String,
+        /// The location at which it appeared.
+        other: String,
+    },
+    /// Whether two locations are different places cannot be found out.
+    #[error("{other} may be {place} under another name, which cannot be tried ({why}): nothing was deleted")]
+    Unproven {
+        /// The directory in which a marker was to be created.
+        place: String,
+        /// The location at which it was not to appear.
+        other: String,
+        /// The error.
+        why: String,
+    },
     /// The request makes no sense for this place.
     #[error("{location}: {why}")]
     Invalid {
@@ -84,6 +102,8 @@ impl Error {
             Self::Replaced { .. } => Some("plan again to copy the new version"),
             Self::Deadline { .. } => Some("give a longer --deadline"),
             Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
+            Self::OnePlace { .. } => Some("name another destination"),
+            Self::Unproven { .. } => Some("copy with cp, compare with check, and then rm the source"),
             Self::EmptySource { .. } => {
                 Some("check the name; --allow-empty deletes all that only the destination has")
             }
@@ -95,6 +115,16 @@ impl Error {
     pub(crate) fn ends_run(&self) -> bool {
         let cancelled = matches!(self, Self::Store(StoreError::Cancelled));
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
+    }
+
+    /// Whether it concerns two places rather than one object.
+    pub(crate) fn concerns_places(&self) -> bool {
+        matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })
+    }
+
+    /// Whether the source is to be read once more, to its end.
+    pub(crate) fn is_false_length(&self) -> bool {
+        matches!(self, Self::Store(StoreError::FalseLength { .. }))
     }
 
     /// Adds the name of the file to an I/O error.

@@ -10,6 +10,7 @@ use std::path::Path;
 use firstbyte_location::{Entry, Location, Version};
 use firstbyte_store::{Error as StoreError, Listing, Over};
 
+use crate::apart::MARKER;
 use crate::{Error, Failure, Keep, Result, Settings};
 
 /// One object to copy.
@@ -258,11 +259,15 @@ impl Move<'_> {
     }
 }
 
-/// Whether a name is of a file that an unfinished copy leaves beside its destination: not content.
+/// Whether a name is of a file that an unfinished copy leaves beside its destination, or of a
+/// marker of a move: not content.
 #[must_use]
 pub fn is_unfinished(name: &[u8]) -> bool {
-    let ours = name.ends_with(b".firstbyte-part") || name.ends_with(b".firstbyte-journal");
-    ours && name.rsplit(|byte| *byte == b'/').next().is_some_and(|last| last.starts_with(b"."))
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let is_partial = last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal");
+    let random = last.strip_prefix(MARKER.as_bytes());
+    (is_partial && last.starts_with(b"."))
+        || random.and_then(|name| name.get(..32)).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// A name of a listing as a path.
@@ -291,5 +296,11 @@ mod tests {
     fn unfinished_copies_are_not_content() {
         assert!(is_unfinished(b"a/.b.firstbyte-part") && is_unfinished(b".b.firstbyte-journal"));
         assert!(!is_unfinished(b"a.firstbyte-part") && !is_unfinished(b".b"));
+        let marker = [b"d/.marker-of-firstbyte-", &[b'7'; 32][..]].concat();
+        assert!(
+            is_unfinished(&marker)
+                && !is_unfinished(&marker[..54])
+                && !is_unfinished(b".marker-of-firstbyte-x")
+        );
     }
 }

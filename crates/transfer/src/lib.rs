@@ -11,6 +11,7 @@
 //! then `request` and `context`, `sources`, and values (`job`, `plan`, `journal`, `verify`,
 //! `report`).
 
+mod apart;
 mod attributes;
 mod bottleneck;
 mod check;
@@ -35,6 +36,7 @@ mod request;
 mod scheduler;
 mod settings;
 mod sources;
+mod spelling;
 mod spool;
 mod stop;
 mod stream;

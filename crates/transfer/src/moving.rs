@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstbyte_location::{Entry, Kind};
-use firstbyte_store::{Links, ListOptions, Listing, Order, Over};
+use firstbyte_store::{Links, ListOptions, Listing, Order};
 
 use crate::context::Scope;
 use crate::job::JobResult;
@@ -51,7 +51,10 @@ impl<'a> Jobs<'a> {
         if entry.name.ends_with(b"/") || entry.name.is_empty() {
             self.directories.store(true, Ordering::Relaxed);
         }
-        self.copy.job(entry, Over::File, self.observer)
+        match self.copy.over(&entry) {
+            Ok(over) => self.copy.job(entry, over, self.observer),
+            Err(failure) => Some(Err(failure)),
+        }
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use firstbyte_location::{ByteRange, Location, Strength, to_usize};
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Error as StoreError, Get, Payload, Stat, Store};
+use firstbyte_store::{Error as StoreError, Get, Payload, Stat, StatedLength, Store};
 
 use crate::pieces::{Finish, Pieces, Started};
 use crate::plan::{LEAST_PART, MOST_PARTS, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::upload::parts::{self, Parts, put, put_options};
+use crate::upload::parts::{self, Parts, put_options, put_over};
 use crate::{Error, Job, Result, spool};
 
 /// Bytes in memory at once, per worker: as many workers as possible fit below the memory ceiling.
@@ -44,7 +44,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     let stat = requester.stat(&job.source, job.version_id())?;
     job.check_version(&stat.version)?;
     let Some(size) = stat.size().filter(|_| stat.version.strength() > Strength::None) else {
-        return spool::copy(requester, job);
+        return spool::copy(requester, job, StatedLength::Checked);
     };
     if job.entry.is_none() {
         context.observer.expected(0, size);
@@ -70,11 +70,11 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     }
     if context.settings.checksum.is_some() || (size > PART && !context.store.has_multipart(&job.destination))
     {
-        return spool::copy(requester, job);
+        return spool::copy(requester, job, StatedLength::Checked);
     }
     if size <= PART {
         let bytes = read(requester, &job.source, &stat, ByteRange::new(0, size))?;
-        let written = put(requester, &job.destination, Payload::Bytes(&bytes), 0, &options)?;
+        let written = put_over(requester, job, Payload::Bytes(&bytes), 0, &options)?;
         return Ok(Started::Done(parts::done(size, written, Some(stat.version))));
     }
     let (way, part) =

@@ -160,6 +160,7 @@ impl<'a> Requester<'a> {
                 range: get.range,
                 version: get.version.clone(),
                 checksum: get.checksum,
+                length: get.length,
                 ..attempt.get()
             };
             Ok((attempt.open(source, &get)?, get.cancel))

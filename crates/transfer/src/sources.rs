@@ -1,15 +1,17 @@
 //! The sources of a move: each is deleted once its copy is complete and on stable storage, and only
 //! if it is still the version that was copied. A file whose new name is free is renamed, if both
-//! are on one file system. The scheduler's workers call this.
+//! are on one file system. Nothing else is moved before source and destination are proven to be
+//! different places. The scheduler's workers call this.
 
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, Strength, Version};
 use firstbyte_store::{Beneath, Error as StoreError, Store};
 
+use crate::apart::{Apart, Reach};
 use crate::local_root::LocalRoot;
 use crate::report::{Done, Verified};
-use crate::{Error, Job, Result};
+use crate::{Error, Job, Result, Tree};
 
 /// Why a link is not moved.
 pub(crate) const LINK: &str =
@@ -20,21 +22,36 @@ pub(crate) struct Sources<'a> {
     store: &'a Store,
     /// The local directory that they lie in, opened before it is listed.
     root: Option<(&'a Path, Beneath)>,
+    /// Source and destination of a tree.
+    tree: Option<(&'a Location, &'a Location)>,
+    apart: Apart,
 }
 
 impl<'a> Sources<'a> {
     /// Objects that are each named. A local one is looked up in its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
-        Self { store, root: None }
+        Self { store, root: None, tree: None, apart: Apart::new(store) }
     }
 
     /// Everything below a location.
-    pub(crate) fn below(store: &'a Store, source: &'a Location) -> Result<Self> {
+    pub(crate) fn below(store: &'a Store, tree: &'a Tree<'_>) -> Result<Self> {
+        let source = &tree.source;
         let root = match source.as_local() {
             Some(path) => Some((path, Beneath::itself(path)?)),
             None => None,
         };
-        Ok(Self { store, root })
+        Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: Apart::new(store) })
+    }
+
+    /// Fails unless the source of a job and its destination are different places.
+    pub(crate) fn prove_apart(&self, job: &Job) -> Result<()> {
+        let Some((source, destination)) = self.tree else {
+            return self.apart.prove_objects(&job.source, &job.destination);
+        };
+        self.apart.prove(source, destination, Reach::Trees)?;
+        let name = job.destination.name_below(destination).unwrap_or_default();
+        let directory = name.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |end| &name[..end]);
+        self.apart.prove_below(source, destination, directory)
     }
 
     /// Deletes a source of which `copied` is complete at its destination.

@@ -1,22 +1,30 @@
-//! Copies between stores through an unnamed temporary file. This is needed if the source has no
-//! length or no version, if the destination accepts only whole objects, or if content must be
+//! Copies to a store through an unnamed temporary file. This is needed if the source has no length,
+//! a false one or no version, if the destination accepts only whole objects, or if content must be
 //! checked before it is sent.
+
+use std::fs::File;
 
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Get, Hasher, Payload, Sink};
+use firstbyte_store::{Get, Hasher, Payload, Sink, StatedLength};
 
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::upload::parts::{done, put, put_options, verified};
+use crate::upload::parts::{done, put_options, put_over, verified};
 use crate::{Error, Job, Result};
 
-/// Copies an object between stores.
-pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
+/// An unnamed temporary file. Where files cannot be created without a name, its name is removed.
+pub(crate) fn unnamed_file() -> Result<File> {
+    let named = |_| Ok(tempfile::NamedTempFile::new()?.into_file());
+    tempfile::tempfile().or_else(named).map_err(Error::io("a temporary file"))
+}
+
+/// Copies an object to a store.
+pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job, length: StatedLength) -> Result<Started> {
     let context = requester.context;
-    let sink = Sink::new(tempfile::tempfile().map_err(Error::io("a temporary file"))?);
-    let wanted = Get { checksum: true, version: job.wanted_version(), ..Get::default() };
+    let sink = Sink::new(unnamed_file()?);
+    let wanted = Get { checksum: true, version: job.wanted_version(), length, ..Get::default() };
     let (body, cancel) = requester.open(&job.source, &wanted)?;
     let stat = body.stat().clone();
     job.check_version(&stat.version)?;
@@ -26,7 +34,9 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
         attempt.starts_over();
         let mut body = match body.take() {
             Some(body) => body,
-            None => attempt.open(&job.source, &Get { version: job.wanted_version(), ..attempt.get() })?,
+            None => {
+                attempt.open(&job.source, &Get { version: job.wanted_version(), length, ..attempt.get() })?
+            }
         };
         let mut hasher = expected.as_ref().map(|expected| Hasher::new(expected.algorithm));
         let mut at = 0;
@@ -37,7 +47,7 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
         expected.verify(found, &job.source)?;
     }
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
-    let written = put(requester, &job.destination, payload, 0, &put_options(context, &stat))?;
+    let written = put_over(requester, job, payload, 0, &put_options(context, &stat))?;
     let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
     Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }))
 }

@@ -9,13 +9,14 @@ use firstbyte_location::{ByteRange, Location, Strength, Version, shown, to_usize
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{
     BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat,
-    Written,
+    StatedLength, Written,
 };
 
 use crate::context::Context;
 use crate::plan::{LEAST_PART, MOST_PARTS};
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Requester};
+use crate::spool::unnamed_file;
 use crate::upload::parts::{self, Parts};
 use crate::{Error, Result, Settings};
 
@@ -37,12 +38,22 @@ pub(crate) fn cat(
     range: Option<ByteRange>,
     out: &mut dyn Write,
 ) -> Result<Done> {
-    let mut output = Output { source, version, range, out, written: 0, stat: None, hasher: None };
-    Requester::new(context, 0).request(Wait::Head, None, |attempt, buffer| {
-        let body = output.open(attempt)?;
-        output.copy(attempt, body, buffer)
-    })?;
-    output.finish()
+    let length = StatedLength::Checked;
+    let mut output = Output { source, version, range, length, out, written: 0, stat: None, hasher: None };
+    let mut requester = Requester::new(context, 0);
+    loop {
+        let copied = requester.request(Wait::Head, None, |attempt, buffer| {
+            let body = output.open(attempt)?;
+            output.copy(attempt, body, buffer)
+        });
+        match copied {
+            // What was written is the beginning of it.
+            Err(error) if error.is_false_length() && output.length == StatedLength::Checked => {
+                output.length = StatedLength::Ignored;
+            }
+            copied => return copied.and_then(|()| output.finish()),
+        }
+    }
 }
 
 /// An object on its way to a writer.
@@ -51,6 +62,7 @@ struct Output<'a> {
     /// The version that is wanted, if it need not be the newest.
     version: Option<&'a Version>,
     range: Option<ByteRange>,
+    length: StatedLength,
     out: &'a mut dyn Write,
     written: u64,
     /// The description in the first response.
@@ -76,7 +88,8 @@ impl Output<'_> {
             0 => self.range,
             _ => Some(self.range.unwrap_or(ByteRange::new(0, u64::MAX)).skip(written)),
         };
-        let get = Get { range, version, checksum: range.is_none(), ..attempt.get() };
+        let length = self.length;
+        let get = Get { range, version, checksum: range.is_none(), length, ..attempt.get() };
         let body = attempt.open(self.source, &get)?;
         if self.stat.is_none() {
             self.describe(attempt.context, body.stat());
@@ -141,7 +154,7 @@ pub(crate) fn put(
         return put_file(context, reader, path);
     }
     if !context.store.has_multipart(destination) {
-        let mut file = tempfile::tempfile().map_err(Error::io("a temporary file"))?;
+        let mut file = unnamed_file()?;
         let bytes = copy(context, reader, &mut file).map_err(Error::io("a temporary file"))?;
         // The bytes were counted when they were read.
         return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);

@@ -19,11 +19,13 @@ use firstbyte_store::{
     Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store, Unfinished,
 };
 
+use crate::apart::{Apart, Reach};
 use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
 use crate::deferred::{Deferred, Records};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
+use crate::spelling::Parts;
 use crate::tree::{self, TreeCopy, with_sort_name};
 use crate::{Action, Compare, Effect, Empty, Error, Extras, Failure, Observer, Result, Tree};
 
@@ -48,6 +50,8 @@ pub(crate) fn jobs<'a>(
         scope,
         copy,
         extras,
+        has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
+        apart: Apart::new(store),
         compare: settings.compare,
         comparisons: Comparisons::new(store, settings.concurrency, route),
         observer,
@@ -172,6 +176,9 @@ pub(crate) struct Join<'a> {
     scope: &'a Scope<'a>,
     copy: &'a TreeCopy<'a>,
     extras: Extras,
+    /// Whether a local destination had any name at the start.
+    has_names: bool,
+    apart: Apart,
     compare: Compare,
     comparisons: Comparisons,
     observer: &'a dyn Observer,
@@ -262,16 +269,32 @@ impl Join<'_> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
         self.clear_way(&entry.name);
-        self.copy.selects(&entry).then(|| self.add(entry)).flatten()
+        if !self.copy.selects(&entry) {
+            return None;
+        }
+        // A name that is taken shows when the file is complete, but its extra may be deleted then.
+        let parts = if self.extras == Extras::Keep { Parts::Directories } else { Parts::All };
+        if self.has_names
+            && let Err(failure) = self.copy.check_spelling(&entry, parts)
+        {
+            // Names of the destination may be names of the source in another spelling.
+            self.source.broken |= self.extras != Extras::Keep;
+            return Some(Err(failure));
+        }
+        self.add_over(entry, Over::Nothing)
     }
 
     fn add(&mut self, entry: Entry) -> Option<JobResult> {
+        self.add_over(entry, Over::File)
+    }
+
+    fn add_over(&mut self, entry: Entry, over: Over) -> Option<JobResult> {
         if entry.kind == Kind::File && self.is_over_directory(&entry.name) {
             let prefix = [&entry.name[..], b"/"].concat();
             self.replacements.push(Replacement { file: entry, prefix, whole: true });
             return None;
         }
-        self.copy.job(entry, Over::File, self.observer)
+        self.copy.job(entry, over, self.observer)
     }
 
     /// Whether extras are deleted and a directory has this name at a local destination.
@@ -354,6 +377,13 @@ impl Join<'_> {
             return;
         }
         let tree = self.copy.tree;
+        if tree.effect == Effect::Apply
+            && let Err(error) = self.prove_source_outside()
+        {
+            self.extras = Extras::Keep;
+            self.failures.push(Failure { location: tree.destination.to_string(), error });
+            return;
+        }
         if entry.kind == Kind::Directory {
             // A store has no directories, so it cannot show which of them are extra.
             if tree::has_directories(&tree.source) && tree.effect == Effect::Apply {
@@ -440,6 +470,14 @@ impl Join<'_> {
             None => return false,
         }
         true
+    /// Fails if the source lies in the destination under another name: it would be deleted as an
+    /// extra. Keys of a store cannot lie in a directory, unless that is how the store keeps them.
+    fn prove_source_outside(&self) -> Result<()> {
+        let Tree { source, destination, .. } = self.copy.tree;
+        if ![source, destination].into_iter().all(tree::has_directories) {
+            return Ok(());
+        }
+        self.apart.prove(source, destination, Reach::Inside)
     }
 
     /// Whether an entry that only the destination has may be deleted.

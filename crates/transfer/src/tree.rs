@@ -4,9 +4,10 @@
 
 use std::sync::atomic::AtomicU64;
 
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_location::{DestinationName, Entry, Kind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Links, ListOptions, Listing, Marker, Order, Over, Store, location_below,
+    Directories, Error as StoreError, Found, Links, ListOptions, Listing, Marker, Order, Over, Store,
+    location_below,
 };
 
 use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
@@ -14,6 +15,7 @@ use crate::context::{Scope, add, count};
 use crate::job::{JobResult, Route, as_path, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
+use crate::spelling::{Parts, Spellings};
 use crate::{
     Action, Compare, Effect, Error, Failure, Job, Levels, Limits, Names, Observer, Result, Settings, Summary,
     Tree,
@@ -51,6 +53,7 @@ pub(crate) struct TreeCopy<'a> {
     /// Whether links are made rather than followed.
     keeps_links: bool,
     leftovers: Leftovers,
+    spellings: Spellings,
     store: Store,
     pub(crate) counts: Counts,
 }
@@ -66,6 +69,7 @@ impl<'a> TreeCopy<'a> {
             limits: settings.limits,
             keeps_links,
             leftovers: Leftovers::default(),
+            spellings: Spellings::default(),
             store: scope.store.clone(),
             counts: Counts::default(),
         }
@@ -128,6 +132,30 @@ impl<'a> TreeCopy<'a> {
         }
         observer.expected(1, size.unwrap_or(0));
         Some(Ok(Job { source, destination, entry: Some(entry), over }))
+    }
+
+    /// Fails if a local destination has the name of an entry in another spelling: the file system
+    /// does not tell the two apart, and one would replace the other.
+    pub(crate) fn check_spelling(&self, entry: &Entry, parts: Parts) -> std::result::Result<(), Failure> {
+        let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        // A name that no file can have is refused when its destination is made.
+        let Some(root) = self.root.as_ref().filter(|_| DestinationName::check_path(name).is_ok()) else {
+            return Ok(());
+        };
+        let failure = |error: StoreError| self.tree.failure(&entry.name, error);
+        match self.spellings.find_other(&root.beneath, as_path(name), parts).map_err(failure)? {
+            None => Ok(()),
+            Some(other) => Err(failure(root.beneath.is_spelled_otherwise(as_path(name), &other))),
+        }
+    }
+
+    /// The entries that a file may replace, for a name that was in no listing of the destination.
+    pub(crate) fn over(&self, entry: &Entry) -> std::result::Result<Over, Failure> {
+        let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
+        match found {
+            Some(Ok(Some(_))) => self.check_spelling(entry, Parts::All).map(|()| Over::File),
+            _ => self.check_spelling(entry, Parts::Directories).map(|()| Over::Nothing),
+        }
     }
 
     /// Counts an object found unchanged, and removes what a killed copy of it left.
@@ -246,10 +274,25 @@ pub(crate) fn source(
     tree: &Tree<'_>,
     options: &ListOptions,
 ) -> firstbyte_store::Result<Listing> {
-    match tree.names {
-        Names::Listed => store.list(&tree.source, options),
-        Names::Given(open) => open(),
+    let listing = match tree.names {
+        Names::Listed => store.list(&tree.source, options)?,
+        Names::Given(open) => open()?,
+    };
+    if tree.source.as_local().is_none() {
+        return Ok(listing);
     }
+    let (store, root) = (store.clone(), tree.source.clone());
+    Ok(Listing::of(listing.map(move |entry| entry.map(|entry| measured(&store, &root, entry)))))
+}
+
+/// An entry with the length that is known of it: a file that states none may have content, and then
+/// nothing at a destination is equal to it.
+fn measured(store: &Store, root: &Location, mut entry: Entry) -> Entry {
+    if entry.kind == Kind::File && entry.size == Some(0) {
+        let found = store.stat(&root.join(&entry.name));
+        entry.size = found.map_or(entry.size, |found| found.size());
+    }
+    entry
 }
 
 /// Lists a tree. Returns `None` if it does not exist yet.
@@ -275,8 +318,7 @@ pub(crate) fn jobs<'a>(
         observer,
         listing: source(&scope.store, tree, &list_options(tree, Order::Any, settings))?,
         compare: settings.compare,
-        compared: settings.compare != Compare::None
-            && copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
+        has_names: copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         comparisons: Comparisons::new(&scope.store, settings.concurrency, route),
     })
 }
@@ -287,7 +329,8 @@ struct Jobs<'a> {
     observer: &'a dyn Observer,
     listing: Listing,
     compare: Compare,
-    compared: bool,
+    /// Whether the destination had any name at the start.
+    has_names: bool,
     comparisons: Comparisons,
 }
 
@@ -295,15 +338,11 @@ impl Iterator for Jobs<'_> {
     type Item = JobResult;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (copy, observer) = (self.copy, self.observer);
+        let copy = self.copy;
         loop {
             let job = match self.listing.next().map(|entry| entry.map(with_sort_name)) {
                 Some(Ok(entry)) if !copy.selects(&entry) => None,
-                Some(Ok(entry)) => match self.times(&entry) {
-                    Times::Unchanged => copy.skip(&entry, observer).err().map(Err),
-                    Times::Changed => copy.job(entry, Over::File, observer),
-                    Times::Ask(ask) => self.ask(entry, ask),
-                },
+                Some(Ok(entry)) => self.entry(entry),
                 Some(Err(error)) => {
                     Some(Err(Failure { location: copy.tree.source.to_string(), error: error.into() }))
                 }
@@ -320,11 +359,31 @@ impl Iterator for Jobs<'_> {
 }
 
 impl Jobs<'_> {
+    fn entry(&mut self, entry: Entry) -> Option<JobResult> {
+        let (copy, observer) = (self.copy, self.observer);
+        let root = copy.root.as_ref().filter(|_| self.has_names);
+        let found = root.map(|root| root.beneath.find(as_path(&entry.name)));
+        let (over, parts) = match found {
+            Some(Ok(Some(_)) | Err(_)) => (Over::File, Parts::All),
+            Some(Ok(None)) | None => (Over::Nothing, Parts::Directories),
+        };
+        if self.has_names
+            && let Err(failure) = copy.check_spelling(&entry, parts)
+        {
+            return Some(Err(failure));
+        }
+        match self.times(&entry, found) {
+            Times::Unchanged => copy.skip(&entry, observer).err().map(Err),
+            Times::Changed => copy.job(entry, over, observer),
+            Times::Ask(ask) => self.ask(entry, ask),
+        }
+    }
+
     /// Whether the destination has a listed file, complete and unchanged.
-    fn times(&self, entry: &Entry) -> Times {
-        let root = self.copy.root.as_ref().filter(|_| self.compared);
-        match root.map(|root| root.beneath.find(as_path(&entry.name))) {
+    fn times(&self, entry: &Entry, found: Option<firstbyte_store::Result<Option<Found>>>) -> Times {
+        match found {
             Some(Ok(Some(found))) => match self.compare {
+                Compare::None => Times::Changed,
                 Compare::Existence => Times::unchanged_if(found.kind != Kind::Directory),
                 Compare::Size => {
                     Times::unchanged_if(found.kind == Kind::File && entry.size == Some(found.size))

@@ -116,7 +116,7 @@ impl Bar {
 
     /// A large object is being moved.
     pub fn started(&self, source: &Location, bytes: u64) {
-        let name = Escaped(&source.file_name().unwrap_or_default()).to_string();
+        let name = Escaped(&source.last_component().unwrap_or_default()).to_string();
         let started = Started { bytes, location: source.to_string(), name };
         self.shared.lock().started.push(started);
     }

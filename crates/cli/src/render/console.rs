@@ -43,17 +43,20 @@ static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 /// `/dev/null` in its place, so that rows would vanish without an error; a constructor runs before
 /// that code.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+/// The same of standard input, which would be an empty object.
+static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: this section of the program lists functions without a result which libc calls before
-// `main`, as it does those of C's `__attribute__((constructor))`; this one asks the kernel a
-// question and stores the answer.
+// `main`, as it does those of C's `__attribute__((constructor))`; this one asks the kernel two
+// questions and stores the answers.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    let closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(rustix::io::Errno::BADF);
-    CLOSED.store(closed, Ordering::Relaxed);
+    let is_closed = |stream| rustix::io::fcntl_getfd(stream) == Err(rustix::io::Errno::BADF);
+    CLOSED.store(is_closed(rustix::stdio::stdout()), Ordering::Relaxed);
+    INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
 /// Whether standard output was closed when the program began.
@@ -71,7 +74,14 @@ pub fn standard_output() -> Result<File> {
 }
 
 /// Standard input as a plain file, for the same reason and because it can be read from any thread.
+/// Every verb that reads it does so here.
+///
+/// # Errors
+/// It was closed when the program began.
 pub fn standard_input() -> Result<File> {
+    if INPUT_CLOSED.load(Ordering::Relaxed) {
+        return Err(Error::failed("standard input: it is closed").advise("name a file, or open it (< FILE)"));
+    }
     let descriptor = io::stdin().as_fd().try_clone_to_owned();
     descriptor.map(File::from).map_err(|error| Error::io("standard input", &error))
 }

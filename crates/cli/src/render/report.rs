@@ -171,6 +171,11 @@ impl Report {
         {
             console::say(format_args!("firstbyte: {line}"));
         }
+        if !globals.quiet {
+            firstbyte_store::refused_calls()
+                .iter()
+                .for_each(|line| console::say(format_args!("firstbyte: {line}")));
+        }
         if globals.json {
             self.print(&json::line(&self.receipt), output)?;
         } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {

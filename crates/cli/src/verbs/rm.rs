@@ -138,7 +138,7 @@ impl Rm<'_> {
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string() }.into());
         }
-        let takes = self.args.filter.takes(&root.file_name().unwrap_or_default());
+        let takes = self.args.filter.takes(&root.last_component().unwrap_or_default());
         let one = (is_one && takes).then(|| Target::One(root.clone()));
         let tree = is_tree.then_some(Target::Tree(root));
         Ok(one.into_iter().chain(tree).collect())
@@ -146,7 +146,7 @@ impl Rm<'_> {
 
     /// The kind of what has this name on a host, or `None`. A link is named without a `/`.
     fn kind_on_host(&self, root: &Location) -> Result<Option<Kind>> {
-        let bare = root.file_name().and_then(|name| Some(root.parent()?.join(&name)));
+        let bare = root.file_name().and_then(|name| Some(root.parent()?.child(&name)));
         match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
             Ok(Kind::Symlink) if root.is_directory_like() => Err(link("rm", &root.to_string())),
             Ok(kind) => Ok(Some(kind)),

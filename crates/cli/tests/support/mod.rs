@@ -7,6 +7,7 @@ pub mod disk;
 pub mod kills;
 pub mod moves;
 pub mod place;
+pub mod refusals;
 pub mod rogue;
 pub mod servers;
 pub mod streams;
@@ -141,6 +142,7 @@ impl World {
         command.env("HOME", self.directory.path().join("home")).env("AWS_EC2_METADATA_DISABLED", "true");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.args(args).current_dir(files);
+        refusals::refuse_as_asked(&mut command);
         command
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::{Location, shown};
 use serde::{Deserialize, Serialize};
 
-use crate::copy_rules::{Destination, Source};
+use crate::copy_rules::{Destination, Source, tree_name};
 use crate::{Error, Result};
 
 pub use choice::ShardChoice;
@@ -197,7 +197,7 @@ impl PlannedSource {
         let root = self.location()?;
         match self.kind {
             SourceKind::Tree => {
-                let name = if self.named { root.file_name() } else { None };
+                let name = if self.named { tree_name(&root)? } else { None };
                 Source::Tree { root, name }.target(destination)
             }
             SourceKind::Names => Ok(destination.location().clone()),

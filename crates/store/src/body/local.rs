@@ -4,17 +4,20 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::{Version, to_usize};
+use firstbyte_location::{ByteRange, Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
+use crate::local::{cannot_copy_in_kernel, has_byte_at};
 use crate::{Cancel, Error, Result, Sink};
 
 /// An open file and the range left to read.
 pub(super) struct LocalSource {
     file: File,
     offset: u64,
+    /// Nothing is read from here on.
+    end: u64,
     /// No hole lies between `offset` and here.
     data_end: u64,
     cancel: Cancel,
@@ -23,15 +26,16 @@ pub(super) struct LocalSource {
 }
 
 impl LocalSource {
-    pub(super) fn new(file: File, offset: u64, cancel: Cancel) -> Self {
-        Self { file, offset, data_end: 0, cancel, refused: false }
+    pub(super) fn new(file: File, range: ByteRange, cancel: Cancel) -> Self {
+        Self { file, offset: range.start, end: range.end, data_end: 0, cancel, refused: false }
     }
 
     pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
         self.check_cancelled()?;
+        let most = buffer.len().min(to_usize(self.end.saturating_sub(self.offset)));
         let read = self
             .file
-            .read_at(buffer, self.offset)
+            .read_at(&mut buffer[..most], self.offset)
             .map_err(|source| Error::Io { location: place.to_owned(), source })?;
         self.offset += read as u64;
         Ok(read)
@@ -57,7 +61,7 @@ impl LocalSource {
         if self.refused {
             return None;
         }
-        let most = most.min(self.data_end - self.offset);
+        let most = most.min(self.data_end - self.offset).min(self.end.saturating_sub(self.offset));
         // Progress is reported and cancellation checked several times a second.
         let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
@@ -70,22 +74,15 @@ impl LocalSource {
             step,
         ) {
             Ok(count) if count > 0 => Some(Ok(count)),
+            Err(error) if !cannot_copy_in_kernel(error) => {
+                Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
+            }
             // The kernel also returns 0 for pseudo files that have content but no size: confirm the
             // end by reading.
-            Ok(_)
-            | Err(
-                Errno::XDEV
-                | Errno::INVAL
-                | Errno::NOSYS
-                | Errno::OPNOTSUPP
-                | Errno::BADF
-                | Errno::PERM
-                | Errno::TXTBSY,
-            ) => {
+            _ => {
                 self.refused = true;
                 None
             }
-            Err(error) => Some(Err(Error::Io { location: place.to_owned(), source: error.into() })),
         }
     }
 
@@ -119,13 +116,31 @@ impl LocalSource {
         Ok((data - self.offset, if next > self.offset { next } else { end }))
     }
 
-    /// Checks at the end that the file has not changed since it was opened.
-    pub(super) fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
+    /// Checks at the end of what was read that the file has not changed since it was opened, and
+    /// that its content ends where it states to.
+    pub(super) fn check_end(&self, place: &str, expected: &Version) -> Result<()> {
+        self.check_unchanged(place, expected)?;
+        match expected.size {
+            Some(stated) if self.offset == stated && has_byte_at(&self.file, stated) => {
+                Err(Error::FalseLength { location: place.to_owned(), stated })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of content that ends early: a change, or a length that was never true.
+    pub(super) fn ended_early(&self, place: &str, expected: &Version) -> Error {
+        let stated = expected.size.unwrap_or_default();
+        let false_length = Error::FalseLength { location: place.to_owned(), stated };
+        self.check_unchanged(place, expected).err().unwrap_or(false_length)
+    }
+
+    fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
         let Some(identity) = &expected.file else { return Ok(()) };
         let metadata =
             self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
         let found = crate::local::version(&metadata);
-        if found.file.as_ref() == Some(identity) && found.size == expected.size {
+        if found.file.as_ref() == Some(identity) && (expected.size.is_none() || found.size == expected.size) {
             return Ok(());
         }
         Err(Error::Changed {

@@ -13,8 +13,9 @@ use firstbyte_location::shown;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
-use super::beneath::{Beneath, Missing};
+use super::beneath::{self, Beneath, Missing};
 use super::name;
+use super::optional::is_refusal;
 use crate::{Error, Result};
 
 /// Bits that let who runs a file act as its owner or group.
@@ -55,8 +56,13 @@ impl Beneath {
     /// [`Error::Io`], also if a directory has the name; [`Error::InvalidName`] if a component of
     /// the path is a link.
     pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
+        let (directory, last) =
+            self.parent(name, Missing::Create).map_err(|error| self.explain(name, error))?;
+        let other = beneath::other_spelling(&directory, last).map_err(|error| self.explain(name, error))?;
+        if let Some(other) = other {
+            return Err(self.is_spelled_otherwise(name, &other));
+        }
         let make = || {
-            let (directory, last) = self.parent(name, Missing::Create)?;
             if is_link_to(&directory, last, target) {
                 return Ok(false);
             }
@@ -117,7 +123,7 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
         Timespec { tv_sec: wanted.st_mtime, tv_nsec: i64::try_from(wanted.st_mtime_nsec).unwrap_or(0) };
     let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let times = Timestamps { last_access: kept, last_modification: modified };
-    rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())
+    allowed(rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())).map(drop)
 }
 
 /// Whether a file was written by a copy of what the source is now: of its length and time, by this
@@ -133,7 +139,7 @@ fn is_copy(there: &Stat, wanted: &Stat) -> bool {
 fn allowed(change: std::result::Result<(), Errno>) -> std::result::Result<bool, Errno> {
     match change {
         Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(error) if is_refusal(error) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -10,11 +10,11 @@ use firstbyte_listing as listing;
 use firstbyte_location::{ByteRange, Entry, Kind, shown, to_usize};
 use rustix::io::Errno;
 
-use super::stat::{describe, missing, open_regular};
-use super::{LocalFile, Privacy, empty, io_error, name};
+use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
+use super::{LocalFile, Privacy, empty, io_error, is_refusal, name};
 use crate::{
     BUFFER, Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Payload, PutOptions,
-    Result, Written,
+    Result, StatedLength, Written,
 };
 
 /// Opens a file to read the requested range.
@@ -23,7 +23,8 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
         return Err(Error::Cancelled);
     }
     let (file, metadata) = open_regular(path)?;
-    let stat = describe(&metadata);
+    let unmeasured = get.length == StatedLength::Ignored || (metadata.size() == 0 && has_byte_at(&file, 0));
+    let stat = if unmeasured { describe_unmeasured(&metadata) } else { describe(&metadata) };
     if let Some(expected) = get.version.as_ref().filter(|expected| !stat.version.agrees_with(expected)) {
         return Err(Error::Changed {
             location: shown(path).to_string(),
@@ -31,8 +32,13 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
             found: Box::new(stat.version),
         });
     }
+    let place = shown(path).to_string();
+    if unmeasured {
+        let asked = get.range.unwrap_or(ByteRange::new(0, u64::MAX));
+        return Ok(Body::from_unmeasured_file(place, stat, asked, file, cancel));
+    }
     let range = within(path, get.range, metadata.size())?;
-    Ok(Body::from_file(shown(path).to_string(), stat, range, file, cancel))
+    Ok(Body::from_file(place, stat, range, file, cancel))
 }
 
 /// Cuts the requested range at the end of a file of `size` bytes. A range that starts after the end
@@ -140,7 +146,15 @@ pub(super) fn fill_from_start(file: &File, payload: Payload<'_>) -> io::Result<(
     match payload {
         Payload::Bytes(bytes) => file.write_all_at(bytes, 0),
         Payload::File(source, range) => copy_range(source, range, file),
+        Payload::Source(source, range, _) => {
+            copy_range(source, range, file).and_then(|()| payload.check_unchanged())
+        }
     }
+}
+
+/// Whether the kernel cannot copy between two files: of two file systems, or of one without this.
+pub(crate) fn cannot_copy_in_kernel(error: Errno) -> bool {
+    matches!(error, Errno::XDEV | Errno::BADF | Errno::TXTBSY) || is_refusal(error)
 }
 
 /// Copies within the kernel (by reference if the file system can share blocks), else through a
@@ -150,8 +164,7 @@ fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
     while from < range.end {
         let left = to_usize(range.end - from);
         let copied = match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), left) {
-            // Two file systems, or one without support.
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Err(error) if cannot_copy_in_kernel(error) => {
                 let mut buffer = vec![0; BUFFER];
                 let step = left.min(BUFFER);
                 let read = source.read_at(&mut buffer[..step], from)?;

@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlag
 use rustix::io::Errno;
 
 use super::io_error;
+use super::optional::{Improvement, attempt, is_refusal};
 use crate::{Error, Result};
 
 /// Permission bits that a copy keeps. The others (set-user-ID, set-group-ID, sticky) grant rights
@@ -117,27 +118,56 @@ impl Beneath {
         }
     }
 
+    /// The error of a name that the file system takes for that of `other`.
+    #[must_use]
+    pub fn is_spelled_otherwise(&self, name: &Path, other: &OsStr) -> Error {
+        spelled_otherwise(&self.path.join(name), other)
+    }
+
     /// The names in a directory for which `wanted` is true, unsorted. Empty if the directory does
     /// not exist.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
     pub fn names(&self, directory: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<OsString>> {
-        let read = || -> std::result::Result<Vec<OsString>, Errno> {
-            let opened = self.directory(directory, Missing::Refuse)?;
-            let mut names = Vec::new();
-            for entry in Dir::new(readable(&opened)?)? {
-                let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                if wanted(name) {
-                    names.push(OsStr::from_bytes(name).to_owned());
-                }
+        let mut names = Vec::new();
+        self.each_name(directory, &mut |name| {
+            if wanted(name) {
+                names.push(OsStr::from_bytes(name).to_owned());
             }
-            Ok(names)
+        })?;
+        Ok(names)
+    }
+
+    /// Calls `with` for each name in a directory, if it exists.
+    ///
+    /// # Errors
+    /// Those of [`names`](Self::names).
+    pub fn each_name(&self, directory: &Path, with: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut read = || -> std::result::Result<(), Errno> {
+            let opened = self.directory(directory, Missing::Refuse)?;
+            for entry in Dir::new(readable(&opened)?)? {
+                with(entry?.file_name().to_bytes());
+            }
+            Ok(())
         };
         match read() {
-            Err(Errno::NOENT) => Ok(Vec::new()),
+            Err(Errno::NOENT) => Ok(()),
             other => other.map_err(|error| self.explain(directory, error)),
+        }
+    }
+
+    /// The name under which the entry that a lookup of `name` finds is in its directory, if it is
+    /// another: the file system takes the two for one.
+    ///
+    /// # Errors
+    /// Those of [`names`](Self::names).
+    pub fn other_spelling(&self, name: &Path) -> Result<Option<OsString>> {
+        let found =
+            self.parent(name, Missing::Refuse).and_then(|(directory, last)| other_spelling(&directory, last));
+        match found {
+            Err(Errno::NOENT) => Ok(None),
+            other => other.map_err(|error| self.explain(name, error)),
         }
     }
 
@@ -199,7 +229,7 @@ impl Beneath {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
             // A file system without this call, and a directory that is a mount.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::BUSY) => Ok(false),
+            Err(error) if error == Errno::BUSY || is_refusal(error) => Ok(false),
             Err(error) => Err(explained(error)),
         }
     }
@@ -250,6 +280,11 @@ impl Beneath {
     /// The directory itself, which exists.
     pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::openat(self.root(Missing::Refuse)?, ".", LOOKUP, Mode::empty())
+    }
+
+    /// The directory itself, which exists, without a call.
+    pub(super) fn shared(&self) -> std::result::Result<Arc<OwnedFd>, Errno> {
+        self.root(Missing::Refuse).map(Arc::clone)
     }
 
     /// The path of a name, for messages.
@@ -330,7 +365,7 @@ impl Beneath {
             Err(Errno::NOENT) if missing == Missing::Refuse => Err(Errno::NOENT),
             // Old kernels lack the call, sandboxes refuse it, and it may fail during a concurrent
             // rename.
-            Err(Errno::NOENT | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::AGAIN) => {
+            Err(error) if matches!(error, Errno::NOENT | Errno::AGAIN) || is_refusal(error) => {
                 self.descend(root, name, missing)
             }
             other => other,
@@ -424,6 +459,39 @@ impl Beneath {
     }
 }
 
+/// The error of a name that the file system takes for that of `other`.
+pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
+    let other = shown(other);
+    let why = format!(
+        "the file system takes this name for `{other}`, which is there already; rename one of the two, or copy to a \
+         file system that distinguishes them"
+    );
+    Error::InvalidName { location: shown(path).to_string(), why }
+}
+
+/// The name under which a directory has the entry that a lookup of `name` finds; `None` if it is
+/// that name, or there is no such entry. Compares identities, whatever rule the file system has.
+pub(super) fn other_spelling(
+    directory: &OwnedFd,
+    name: &OsStr,
+) -> std::result::Result<Option<OsString>, Errno> {
+    let looked_up = match stat_at(directory, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    for entry in Dir::new(readable(directory)?)? {
+        if entry?.file_name().to_bytes() == name.as_bytes() {
+            return Ok(None);
+        }
+    }
+    let is_it = |part: &OsStr| {
+        stat_at(directory, part)
+            .is_ok_and(|it| (it.st_dev, it.st_ino) == (looked_up.st_dev, looked_up.st_ino))
+    };
+    let parts = entries(&readable(directory)?)?.into_iter().map(|(part, _)| part);
+    Ok(parts.into_iter().find(|part| is_it(part)))
+}
+
 /// The names in a directory, with their types.
 fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>, Errno> {
     let mut found = Vec::new();
@@ -492,10 +560,8 @@ fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     time.system().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Sets permission bits; ignores file systems without them.
+/// Sets permission bits, if the file system has them.
 pub(super) fn change_mode(file: impl AsFd, mode: u32) -> std::result::Result<(), Errno> {
-    match rustix::fs::fchmod(file, Mode::from_raw_mode(mode)) {
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        other => other,
-    }
+    let change = || rustix::fs::fchmod(&file, Mode::from_raw_mode(mode));
+    attempt(Improvement::Mode, &file, change).map(drop)
 }

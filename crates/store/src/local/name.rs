@@ -1,14 +1,15 @@
 //! Converts object keys to file names, and makes the names of partial files.
 //!
 //! A key may be any string; a path may not. A key that is not a valid path below the root is
-//! refused with a reason. It is never skipped or changed to a name that another key may have.
+//! refused with a reason. It is never skipped or changed to a name that another key may have. Every
+//! copy of a tree joins its names here.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{Escaped, Location, shown};
+use firstbyte_location::{DestinationName, Escaped, Location, NameFault, shown};
 
 use crate::{Algorithm, Error, Hasher, Result};
 
@@ -30,12 +31,13 @@ pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     Ok(root.join(OsStr::from_bytes(name)))
 }
 
-/// The location of the object `name` below `root`. Keys of a store may be any names; files may not.
+/// The location of the object `name` below `root`. Keys of an object store may be any names; the
+/// names of files may not, nor the paths of a web server, which resolves `..` in them.
 ///
 /// # Errors
-/// [`Error::InvalidName`] where files are kept, if the name has an empty, `.` or `..` component, a
-/// leading or trailing `/`, a NUL, a component over 255 bytes, is longer than 4,095 bytes as a
-/// path, or is that of a partial file.
+/// [`Error::InvalidName`], except in an object store, if the name has an empty, `.` or `..`
+/// component, a leading or trailing `/`, a NUL, a component over 255 bytes, is longer than 4,095
+/// bytes as a path, or is that of a partial file.
 pub fn location_below(root: &Location, name: &[u8]) -> Result<Location> {
     match root {
         Location::Local(path) => local_path(path, name).map(Location::Local),
@@ -43,7 +45,11 @@ pub fn location_below(root: &Location, name: &[u8]) -> Result<Location> {
             check(place, &place.path, name)?;
             Ok(root.join(name))
         }
-        Location::Object(_) | Location::Http(_) => Ok(root.join(name)),
+        Location::Http(url) => {
+            check(root, url.target.as_bytes(), name)?;
+            Ok(root.join(name))
+        }
+        Location::Object(_) => Ok(root.join(name)),
     }
 }
 
@@ -53,28 +59,14 @@ fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
         let location = format!("{}/{}", shown.to_string().trim_end_matches('/'), Escaped(name));
         Err(Error::InvalidName { location, why: format!("not a valid file name: {why}") })
     };
-    if name.is_empty() {
-        return refuse("it is empty".into());
+    match DestinationName::check_path(name) {
+        Err(NameFault::Empty) if name.is_empty() => return refuse("it is empty".into()),
+        Err(NameFault::Empty) => return refuse("it begins or ends with /, or has two in a row".into()),
+        Err(fault) => return refuse(fault.to_string()),
+        Ok(()) => {}
     }
-    if name.starts_with(b"/") || name.ends_with(b"/") {
-        return refuse("it begins or ends with /".into());
-    }
-    for component in name.split(|byte| *byte == b'/') {
-        match component {
-            b"" => return refuse("two / in a row".into()),
-            b"." | b".." => {
-                return refuse(format!(
-                    "{} would lead to another directory",
-                    String::from_utf8_lossy(component)
-                ));
-            }
-            _ if component.contains(&0) => return refuse("a NUL byte".into()),
-            _ if component.len() > NAME_MAX => {
-                return refuse(format!("a component of {} bytes, more than {NAME_MAX}", component.len()));
-            }
-            _ if is_partial_name(component) => return refuse("it is reserved for unfinished copies".into()),
-            _ => {}
-        }
+    if name.split(|byte| *byte == b'/').any(is_partial_name) {
+        return refuse("it is reserved for unfinished copies".into());
     }
     let length = root.len() + usize::from(!root.ends_with(b"/")) + name.len();
     if length >= PATH_MAX {

@@ -6,15 +6,17 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_location::shown;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, KEPT, Missing};
+use super::optional::{self, Improvement, attempt, is_refusal};
 use super::{io_error, name};
 use crate::{Error, Metadata, Precondition, Result, Sink};
 
@@ -71,15 +73,21 @@ struct Place {
     path: PathBuf,
     /// Permission bits of the file about to be replaced.
     mode: Option<u32>,
+    over: Over,
+    /// The directory that the name was resolved beneath, and the way to its directory.
+    above: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
 /// A file being written next to its destination, as `.NAME.firstbyte-part`. It is locked
 /// exclusively while open, so two writers cannot mix their data. If it is dropped without commit or
-/// discard, it stays for a later run to resume.
+/// discard, it stays for a later run to resume. Where the file system has no locks, its name is
+/// random, and no run resumes.
 #[derive(Debug)]
 pub struct LocalFile {
     sink: Arc<Sink>,
     place: Place,
+    /// The name from which those of the partial file and the journal are made.
+    stem: OsString,
     partial: OsString,
     path: PathBuf,
     /// Its permission bits since it was opened.
@@ -113,10 +121,19 @@ impl LocalFile {
     }
 
     fn begin(place: Place, privacy: Privacy) -> Result<Self> {
-        let partial = name::partial_name(&place.name);
-        let path = place.path.with_file_name(&partial);
+        let mut stem = place.name.clone();
+        let mut partial = name::partial_name(&stem);
         let bits = privacy.bits(place.mode);
-        let opened = open_locked(&place.directory, &partial, bits).map_err(|error| match error.kind() {
+        let opened = open_locked(&place.directory, &partial, bits).and_then(|locked| match locked {
+            Some(opened) => Ok(opened),
+            None => {
+                stem = random_name(&place.name)?;
+                partial = name::partial_name(&stem);
+                create(&place.directory, &partial, bits)
+            }
+        });
+        let path = place.path.with_file_name(&partial);
+        let opened = opened.map_err(|error| match error.kind() {
             // The directory is open, so it is not that which is missing.
             io::ErrorKind::NotFound => Error::InvalidName {
                 location: shown(&place.path).to_string(),
@@ -126,7 +143,7 @@ impl LocalFile {
         })?;
         let usual = opened.new && privacy == Privacy::Usual && place.mode.is_none();
         let sink = Arc::new(Sink::new(opened.file));
-        Ok(Self { sink, place, partial, path, mode: opened.mode, usual })
+        Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
     }
 
     /// The file, for writes by several threads.
@@ -145,6 +162,18 @@ impl LocalFile {
     #[must_use]
     pub fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// Whether a later run can resume what is left of it.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        self.stem == self.place.name
+    }
+
+    /// The path from which the name of its journal is made: the destination, if it is resumable.
+    #[must_use]
+    pub fn journaled_path(&self) -> PathBuf {
+        self.place.path.with_file_name(&self.stem)
     }
 
     /// The path of the partial file of `destination`.
@@ -181,15 +210,24 @@ impl LocalFile {
     ) -> Result<()> {
         let at_destination = |error: io::Error| io_error(&self.place.path, error);
         if let Some(modified) = metadata.modified {
-            self.file().set_modified(modified).map_err(at_destination)?;
+            let set = || self.file().set_modified(modified).map_err(|error| errno(&error));
+            attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
         self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
-        match durability {
-            Durability::None => {}
-            Durability::Data => self.file().sync_data().map_err(at_destination)?,
-            Durability::Full => self.file().sync_all().map_err(at_destination)?,
-        }
-        self.rename(precondition)?;
+        let synced = match durability {
+            Durability::None => Ok(None),
+            Durability::Data => {
+                attempt(Improvement::Sync, self.file(), || rustix::fs::fdatasync(self.file()))
+            }
+            Durability::Full => attempt(Improvement::Sync, self.file(), || rustix::fs::fsync(self.file())),
+        };
+        synced.map_err(|error| at_destination(error.into()))?;
+        self.rename(precondition).inspect_err(|error| {
+            if matches!(error, Error::InvalidName { .. }) {
+                // It can never have this name. If it stays, listings leave it out.
+                let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
+            }
+        })?;
         if durability == Durability::Full {
             let directory = rustix::fs::openat(
                 &self.place.directory,
@@ -197,7 +235,10 @@ impl LocalFile {
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
             );
-            directory.and_then(rustix::fs::fsync).map_err(|error| at_destination(error.into()))?;
+            let sync = |directory: OwnedFd| {
+                attempt(Improvement::SyncDirectory, &directory, || rustix::fs::fsync(&directory))
+            };
+            directory.and_then(sync).map_err(|error| at_destination(error.into()))?;
         }
         Ok(())
     }
@@ -231,9 +272,35 @@ impl LocalFile {
             .map_err(|error| io_error(&self.path, error))
     }
 
+    /// Renames the file to a name that was free. It replaces only a file of the same spelling, one
+    /// that another process has written.
+    fn rename_to_free_name(&self) -> Result<()> {
+        let Place { directory, name, path, .. } = &self.place;
+        let replace = || rustix::fs::renameat(directory, &self.partial, directory, name);
+        let renamed =
+            rustix::fs::renameat_with(directory, &self.partial, directory, name, RenameFlags::NOREPLACE);
+        let _looked_up = match renamed {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => None,
+            // A file system or a kernel without this call.
+            Err(error) if is_refusal(error) => Some(LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner)),
+            Err(error) => return Err(io_error(path, error)),
+        };
+        let other = match beneath::stat_at(directory, name) {
+            Err(Errno::NOENT) => Ok(None),
+            Ok(_) => self.place.other_spelling(),
+            Err(error) => Err(error),
+        };
+        match other.map_err(|error| io_error(path, error))? {
+            Some(other) => Err(beneath::spelled_otherwise(path, &other)),
+            None => replace().map_err(|error| io_error(path, error)),
+        }
+    }
+
     fn rename(&self, precondition: &Precondition) -> Result<()> {
         let refused = || Error::Precondition { location: shown(&self.place.path).to_string() };
         let flags = match precondition {
+            Precondition::None if self.place.over == Over::Nothing => return self.rename_to_free_name(),
             Precondition::None => RenameFlags::empty(),
             Precondition::Absent => RenameFlags::NOREPLACE,
             Precondition::Matches(version) => match super::stat(&self.place.path) {
@@ -243,13 +310,30 @@ impl LocalFile {
             },
         };
         let Place { directory, name, path, .. } = &self.place;
+        let replace = || {
+            // The call without flags is older, and refused nowhere.
+            rustix::fs::renameat(directory, &self.partial, directory, name)
+                .map_err(|error| io_error(path, error))
+        };
+        if flags.is_empty() {
+            return replace();
+        }
         match rustix::fs::renameat_with(directory, &self.partial, directory, name, flags) {
-            Err(Errno::EXIST) if flags == RenameFlags::NOREPLACE => Err(refused()),
+            Err(Errno::EXIST) => Err(refused()),
             // A file system that cannot refuse to replace: a hard link can.
-            Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
+            Err(error) if is_refusal(error) => {
                 let unlink = || rustix::fs::unlinkat(directory, &self.partial, AtFlags::empty());
                 match rustix::fs::linkat(directory, &self.partial, directory, name, AtFlags::empty()) {
                     Err(Errno::EXIST) => Err(refused()),
+                    // A file system without hard links: other processes may come in between.
+                    Err(error) if is_refusal(error) => {
+                        let _looked_up = LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner);
+                        match beneath::stat_at(directory, name) {
+                            Err(Errno::NOENT) => replace(),
+                            Ok(_) => Err(refused()),
+                            Err(error) => Err(io_error(path, error)),
+                        }
+                    }
                     linked => linked.and_then(|()| unlink()).map_err(|error| io_error(path, error)),
                 }
             }
@@ -258,9 +342,27 @@ impl LocalFile {
     }
 }
 
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// A name for a file beside `name` that no other writer has.
+fn random_name(name: &OsStr) -> io::Result<OsString> {
+    let mut random = [0; 4];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let own = [name.as_bytes(), b"~", hex::encode(random).as_bytes()].concat();
+    Ok(OsString::from_vec(own))
+}
+
+/// Renames where the kernel cannot refuse to replace: each looks the name up just before.
+static LOOKED_UP: Mutex<()> = Mutex::new(());
+
 /// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
+    /// Nothing: the name was free when it was looked up. If it is not at the end, the file system
+    /// takes it for a name that was written meanwhile, unless that is the very same.
+    Nothing,
     /// A file or a link.
     #[default]
     File,
@@ -310,7 +412,29 @@ impl Place {
             other => other,
         };
         let directory = directory.map_err(|error| io_error(destination, error))?;
-        Ok(Self { directory: Arc::new(directory), name: name.to_owned(), mode, path })
+        Ok(Self {
+            directory: Arc::new(directory),
+            name: name.to_owned(),
+            mode,
+            path,
+            over: Over::File,
+            above: None,
+        })
+    }
+
+    /// The name that the file system has for a part of this one, if it is another.
+    fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
+        if let Some((root, above)) = &self.above {
+            let mut directory = root.try_clone().map_err(|error| errno(&error))?;
+            for part in above {
+                if let Some(other) = beneath::other_spelling(&directory, part)? {
+                    return Ok(Some(other));
+                }
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                directory = rustix::fs::openat(&directory, part, flags, Mode::empty())?;
+            }
+        }
+        beneath::other_spelling(&self.directory, &self.name)
     }
 
     /// The destination of a name beneath a directory. Follows no link.
@@ -325,7 +449,9 @@ impl Place {
                 replaceable(&path, FileType::from_raw_mode(stat.st_mode), stat.st_mode, over)?
             }
         };
-        Ok(Self { directory, name: last.to_owned(), path, mode })
+        let above = root.shared().map_err(|error| io_error(&path, error))?;
+        let above = Some((above, name.parent().unwrap_or(Path::new("")).to_owned()));
+        Ok(Self { directory, name: last.to_owned(), path, mode, over, above })
     }
 }
 
@@ -355,8 +481,8 @@ struct Opened {
 }
 
 /// Opens and locks the partial file, which has at most the permission bits `bits`. Starts over if
-/// another writer renames the file between open and lock.
-fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
+/// another writer renames the file between open and lock. `None` where files cannot be locked.
+fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(bits);
     loop {
@@ -369,14 +495,21 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opene
             },
             other => other?,
         };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        match optional::attempt(Improvement::Lock, &file, lock) {
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::new(
                     io::ErrorKind::WouldBlock,
                     "another copy is writing it right now",
                 ));
             }
-            other => other?,
+            Ok(None) => {
+                if new {
+                    rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
+                }
+                return Ok(None);
+            }
+            other => drop(other?),
         }
         let ours = rustix::fs::fstat(&file)?;
         match beneath::stat_at(directory, name) {
@@ -388,8 +521,16 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opene
             rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
             continue;
         }
-        return Ok(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new });
+        return Ok(Some(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new }));
     }
+}
+
+/// Creates a file, which has the permission bits `bits`, under a name that no other writer has.
+fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
+    let mode = rustix::fs::fstat(&file)?.st_mode & KEPT;
+    Ok(Opened { file: File::from(file), mode, new: true })
 }
 
 /// True if others can have what is written to an existing partial file: it gives them rights beyond

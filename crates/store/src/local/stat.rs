@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_location::{FileIdentity, Kind, Version, shown};
@@ -13,9 +13,21 @@ use super::beneath::KEPT;
 use super::io_error;
 use crate::{Error, Metadata, Result, Stat};
 
-/// Describes the file or directory at `path`, following links.
+/// Describes the file or directory at `path`, following links. A file that states no length and has
+/// content has an unknown length.
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
-    fs::metadata(path).map(|metadata| describe(&metadata)).map_err(|error| missing(path, error))
+    let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
+    let is_empty = metadata.is_file() && metadata.size() == 0;
+    // A file that cannot be opened is described as far as it can be.
+    if is_empty && open_regular(path).is_ok_and(|(file, _)| has_byte_at(&file, 0)) {
+        return Ok(describe_unmeasured(&metadata));
+    }
+    Ok(describe(&metadata))
+}
+
+/// Whether there is content at `offset`. False also if it cannot be read.
+pub(crate) fn has_byte_at(file: &File, offset: u64) -> bool {
+    file.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
 }
 
 /// Opens a file for reading. Does not block if it is a pipe without a writer.
@@ -68,6 +80,13 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
         ranges: Some(true),
         storage_class: None,
     }
+}
+
+/// As [`describe`], of a file whose stated length is not that of its content.
+pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
+    let mut stat = describe(metadata);
+    stat.version.size = None;
+    stat
 }
 
 pub(super) fn missing(path: &Path, error: io::Error) -> Error {

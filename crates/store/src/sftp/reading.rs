@@ -24,7 +24,19 @@ pub(crate) struct Reading {
     here: std::ops::Range<usize>,
     /// The description of the file that was asked for after the last read.
     last_look: Option<u32>,
+    end: LastRead,
     received: Arc<AtomicU64>,
+}
+
+/// The end of a file whose stated length is checked.
+#[derive(Default)]
+struct LastRead {
+    /// The stated length, where it is also the end of what is read.
+    stated: Option<u64>,
+    /// A read behind it, unless the last one asked for more than the file states.
+    beyond: Option<u32>,
+    /// Whether there is content behind it.
+    goes_on: bool,
 }
 
 /// A read in flight.
@@ -44,9 +56,17 @@ impl Reading {
         range: ByteRange,
         received: Arc<AtomicU64>,
     ) -> Result<Self> {
-        let (sent, here) = (VecDeque::new(), 0..0);
-        let mut reading =
-            Self { exchange, handle, unsent: range, sent, data: Vec::new(), here, last_look: None, received };
+        let mut reading = Self {
+            exchange,
+            handle,
+            unsent: range,
+            sent: VecDeque::new(),
+            data: Vec::new(),
+            here: 0..0,
+            last_look: None,
+            end: LastRead::default(),
+            received,
+        };
         if !range.is_empty() {
             reading.send_next()?;
         }
@@ -62,12 +82,18 @@ impl Reading {
         &mut self.exchange
     }
 
-    /// Sets the end of what is read, when the length of the file is known.
-    pub(super) fn end_at(&mut self, end: u64) {
+    /// Sets the end of what is read, when the file has stated a length of `size`.
+    pub(super) fn end_at(&mut self, end: u64, size: u64) {
+        self.end.stated = Some(end).filter(|end| *end == size);
         self.unsent = ByteRange::new(self.unsent.start.min(end), end);
         if let Some(first) = self.sent.front_mut() {
             first.range = ByteRange::new(first.range.start, first.range.end.min(end));
         }
+    }
+
+    /// Waits for the first read's answer: whether there is content.
+    pub(super) fn has_content(&mut self) -> Result<bool> {
+        Ok(self.sent.is_empty() || self.receive_next()?)
     }
 
     fn send_next(&mut self) -> Result<()> {
@@ -96,19 +122,31 @@ impl Reading {
             self.send_next()?;
         }
         if self.unsent.is_empty() && self.last_look.is_none() {
+            if let Some(stated) = self.end.stated
+                && self.end.beyond.is_none()
+                && self.sent.back().is_none_or(|last| last.asked <= to_usize(last.range.len()))
+            {
+                let behind = Request::of(kind::READ, &self.handle).u64(stated).u32(1);
+                self.end.beyond = Some(self.exchange.send(behind)?);
+            }
             self.last_look = Some(self.look()?);
         }
         Ok(())
     }
 
-    /// Waits for the next data. False at the end of the file.
+    /// Waits for the next data, with reads sent ahead. False at the end of the file.
     fn receive(&mut self) -> Result<bool> {
         self.send_ahead()?;
+        self.receive_next()
+    }
+
+    fn receive_next(&mut self) -> Result<bool> {
         let Some(Sent { number, range, asked }) = self.sent.pop_front() else { return Ok(false) };
         let reply = self.exchange.reply(number);
         self.exchange.remove_in_flight(asked);
         match reply? {
             Reply::Data(bytes, count) => {
+                self.end.goes_on |= Some(range.end) == self.end.stated && count > to_usize(range.len());
                 let count = count.min(to_usize(range.len()));
                 let old = std::mem::replace(&mut self.data, bytes);
                 self.exchange.return_buffer(old);
@@ -151,8 +189,37 @@ impl Reading {
         Ok(count)
     }
 
-    /// Checks at the end that the file has not changed since it was opened.
-    pub(crate) fn check_unchanged(&mut self, expected: &Version) -> Result<()> {
+    /// Checks at the end of what was read that the file has not changed since it was opened, and
+    /// that its content ends where it states to.
+    pub(crate) fn check_end(&mut self, expected: &Version) -> Result<()> {
+        self.check_unchanged(expected)?;
+        let stated = self.end.stated;
+        match stated {
+            Some(stated) if self.goes_on()? => {
+                Err(Error::FalseLength { location: self.exchange.place.clone(), stated })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of content that ends early: a change, or a length that was never true.
+    pub(crate) fn ended_early(&mut self, expected: &Version) -> Error {
+        let stated = expected.size.unwrap_or_default();
+        let false_length = Error::FalseLength { location: self.exchange.place.clone(), stated };
+        self.check_unchanged(expected).err().unwrap_or(false_length)
+    }
+
+    /// Whether there is content behind the stated length.
+    fn goes_on(&mut self) -> Result<bool> {
+        let Some(number) = self.end.beyond.take() else { return Ok(self.end.goes_on) };
+        match self.exchange.reply(number)? {
+            Reply::Data(_, count) => Ok(count > 0),
+            Reply::Status { code: code::EOF, .. } => Ok(false),
+            other => Err(self.exchange.not("read it", &other)),
+        }
+    }
+
+    fn check_unchanged(&mut self, expected: &Version) -> Result<()> {
         let number = match self.last_look {
             Some(number) => number,
             None => self.look()?,
@@ -161,7 +228,7 @@ impl Reading {
             Reply::Attributes(attributes) => version(&attributes),
             other => return Err(self.exchange.not("describe it", &other)),
         };
-        if found == *expected {
+        if (Version { size: expected.size.and(found.size), ..found.clone() }) == *expected {
             return Ok(());
         }
         let location = self.exchange.place.clone();

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::time::{Instant, UNIX_EPOCH};
@@ -37,6 +38,7 @@ impl Writing<'_> {
         *leftover = Some(partial.clone());
         let written = self
             .send(&handle, payload)
+            .and_then(|()| payload.check_unchanged().map_err(|error| self.unreadable(error)))
             .and_then(|()| self.complete(&handle, payload.length(), before))
             .and_then(|written| self.publish(&partial, before.is_some()).map(|()| written));
         match &written {
@@ -151,13 +153,16 @@ impl Writing<'_> {
     fn read(&self, payload: Payload<'_>, at: u64, length: usize) -> Result<Vec<u8>> {
         match payload {
             Payload::Bytes(bytes) => Ok(bytes[to_usize(at)..][..length].to_vec()),
-            Payload::File(file, range) => {
+            Payload::File(file, range) | Payload::Source(file, range, _) => {
                 let mut bytes = vec![0; length];
-                file.read_exact_at(&mut bytes, range.start + at)
-                    .map_err(|source| Error::Payload { location: self.place.to_string(), source })?;
+                file.read_exact_at(&mut bytes, range.start + at).map_err(|error| self.unreadable(error))?;
                 Ok(bytes)
             }
         }
+    }
+
+    fn unreadable(&self, source: io::Error) -> Error {
+        Error::Payload { location: self.place.to_string(), source }
     }
 
     /// Sets mode and time, and closes the file. All of it takes one round trip.

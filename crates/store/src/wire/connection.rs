@@ -11,6 +11,7 @@ use firstbyte_location::{ByteRange, to_usize};
 
 use super::tls::{self, Session};
 use super::{Failed, Fault, Origin, trust};
+use crate::local::is_refusal;
 use crate::{BUFFER, Cancel, Error, RECORD};
 
 /// The reason for which a request was not sent completely.
@@ -154,7 +155,7 @@ impl Connection {
                 Ok(0) => return Err(shrunk()),
                 Ok(_) | Err(Errno::INTR) => {}
                 // The file system does not support splice.
-                Err(Errno::INVAL | Errno::NOSYS) => return Ok(false),
+                Err(error) if is_refusal(error) => return Ok(false),
                 // sendfile reads and writes. Only the file can cause these errors: a disk, or a
                 // network file system.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),

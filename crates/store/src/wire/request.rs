@@ -1,11 +1,13 @@
 //! An HTTP request, and the code that writes it to a connection.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use firstbyte_location::to_usize;
+use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
 use super::connection::SendError;
@@ -86,35 +88,62 @@ impl Request<'_> {
     ) -> std::result::Result<(), SendError> {
         let mut bytes = self.head(proxy).into_bytes();
         match self.payload {
-            Payload::Bytes(payload) if !self.throttle.is_unlimited() => {
-                connection.write_all(&bytes)?;
-                let mut rest = payload;
-                while !rest.is_empty() {
-                    let allowed = to_usize(self.wait_for(rest.len() as u64)?);
-                    connection.write_all(&rest[..allowed])?;
-                    rest = &rest[allowed..];
-                }
-            }
-            Payload::Bytes(payload) if payload.len() <= RECORD => {
-                bytes.extend_from_slice(payload);
-                connection.write_all(&bytes)?;
-            }
-            Payload::Bytes(payload) => {
-                connection.write_all(&bytes)?;
-                connection.write_all(payload)?;
-            }
+            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload)?,
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
-                // Completing a step shows that the server is alive.
-                connection.write_file(file, range, &|most| {
-                    let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
-                    endpoint.take(allowed);
-                    Ok(allowed)
-                })?;
+                self.write_file(connection, file, range, endpoint)?;
+            }
+            Payload::Source(file, range, _) => {
+                let mut tail = vec![0; RECORD.min(to_usize(range.len()))];
+                let cut = range.end - tail.len() as u64;
+                if cut > range.start {
+                    connection.write_all(&std::mem::take(&mut bytes))?;
+                    self.write_file(connection, file, ByteRange::new(range.start, cut), endpoint)?;
+                }
+                file.read_exact_at(&mut tail, cut)
+                    .and_then(|()| self.payload.check_unchanged())
+                    .map_err(SendError::Payload)?;
+                self.write_bytes(connection, bytes, &tail)?;
             }
         }
         counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Writes bytes in memory, behind `head`.
+    fn write_bytes(
+        &self,
+        connection: &mut Connection,
+        mut head: Vec<u8>,
+        payload: &[u8],
+    ) -> std::result::Result<(), SendError> {
+        if self.throttle.is_unlimited() && payload.len() <= RECORD {
+            head.extend_from_slice(payload);
+            return Ok(connection.write_all(&head)?);
+        }
+        connection.write_all(&head)?;
+        let mut rest = payload;
+        while !rest.is_empty() {
+            let allowed = to_usize(self.wait_for(rest.len() as u64)?);
+            connection.write_all(&rest[..allowed])?;
+            rest = &rest[allowed..];
+        }
+        Ok(())
+    }
+
+    fn write_file(
+        &self,
+        connection: &mut Connection,
+        file: &File,
+        range: ByteRange,
+        endpoint: &Endpoint,
+    ) -> std::result::Result<(), SendError> {
+        // Completing a step shows that the server is alive.
+        connection.write_file(file, range, &|most| {
+            let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
+            endpoint.take(allowed);
+            Ok(allowed)
+        })
     }
 
     /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.

@@ -11,6 +11,7 @@ use firstbyte_location::to_usize;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
+use crate::local::is_refusal;
 use crate::{BUFFER, Sink};
 
 /// Size of the pipe. 1 GiB from `serve`, which uses sendfile, takes 0.396 s with 256 KiB, 0.368 s
@@ -42,7 +43,7 @@ pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) 
         match splice(socket, None, &write_end, None, want, flags) {
             Ok(count) => break count,
             Err(Errno::INTR) => {}
-            Err(Errno::INVAL | Errno::NOSYS) => return Err(Failed::Impossible),
+            Err(error) if is_refusal(error) => return Err(Failed::Impossible),
             Err(error) => return Err(Failed::Socket(error.into())),
         }
     };
@@ -55,7 +56,7 @@ pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) 
             Ok(0) => return Err(Failed::File(io::ErrorKind::WriteZero.into())),
             Ok(_) | Err(Errno::INTR) => {}
             // The file system does not support splice: copy the bytes in the pipe through memory.
-            Err(Errno::INVAL) => {
+            Err(error) if is_refusal(error) => {
                 drain(&read_end, file, &mut at, end).map_err(Failed::File)?;
             }
             Err(error) => return Err(Failed::File(error.into())),

@@ -33,6 +33,8 @@ pub(super) struct Download {
     pub(super) over: Over,
     pub(super) stat: Stat,
     pub(super) plan: Plan,
+    /// Whether a later run can go on.
+    pub(super) resumable: bool,
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
@@ -261,6 +263,9 @@ impl Pieces for Download {
     }
 
     fn kept(&self) -> u64 {
+        if !self.resumable {
+            return 0;
+        }
         let chunks = self.chunks();
         self.plan
             .pieces()
@@ -271,7 +276,16 @@ impl Pieces for Download {
 
     fn abandon(&self, _store: &Store, error: &Error) {
         // The bytes that arrived stay for the next run, unless they can never be used.
-        if let Error::Store(StoreError::Changed { .. } | StoreError::Checksum { .. }) = error {
+        let is_useless = matches!(
+            error,
+            Error::Store(
+                StoreError::Changed { .. }
+                    | StoreError::Checksum { .. }
+                    | StoreError::FalseLength { .. }
+                    | StoreError::InvalidName { .. }
+            )
+        );
+        if is_useless || !self.resumable {
             let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
             let discarded = partial.map(LocalFile::discard);
             let removed = self.journal.remove();

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use firstbyte_location::{ByteRange, Location, Strength, shown};
-use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat};
+use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat, StatedLength};
 
 use crate::context::Context;
 use crate::journal::{Header, Journal, Origin};
@@ -26,6 +26,11 @@ use crate::{Error, Job, Result};
 
 use chunks::{ASK_CHECKSUM, Chunk, Download};
 use resume::Resumable;
+
+/// Downloads a source as one stream to its end, because its stated length is false.
+pub(crate) fn to_end(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+    single::stream(requester, job, path, StatedLength::Ignored)
+}
 
 /// Starts a download.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
@@ -52,7 +57,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
             }
             return start(requester, job, path);
         }
-        Err(Error::Store(StoreError::RangeIgnored { .. })) => return single::stream(requester, job, path),
+        Err(Error::Store(StoreError::RangeIgnored { .. })) => {
+            return single::stream(requester, job, path, StatedLength::Checked);
+        }
         other => other?,
     };
     let stat = opened.0.stat().clone();
@@ -62,7 +69,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
         {
             size
         }
-        _ => return single::stream(requester, job, path),
+        _ => return single::stream(requester, job, path, StatedLength::Checked),
     };
     if job.entry.is_none() {
         requester.context.observer.expected(0, size);
@@ -88,7 +95,10 @@ fn split(
     let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
     let sink = Arc::clone(partial.sink());
     // No space is reserved, but a length beyond a limit fails here, before the first byte moves.
-    sink.file().set_len(size).map_err(Error::io(shown(path)))?;
+    match sink.file().set_len(size) {
+        Err(error) if !firstbyte_store::is_refused(&error) => return Err(Error::io(shown(path))(error)),
+        _ => {}
+    }
     let resumed: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
     requester.context.resumed(resumed);
@@ -110,6 +120,7 @@ fn split(
         over: job.over,
         stat,
         plan,
+        resumable: partial.is_resumable(),
         partial: Mutex::new(Some(partial)),
         sink,
         journal,
@@ -147,7 +158,7 @@ fn open_files(
             let (source, service) = (job.source.to_string(), context.store.service_of(&job.source));
             let origin = Origin { source: &source, service: &service };
             let header = Header::new(origin, &stat.version, plan.size(), plan.chunk());
-            let place = Journal::path_for(path);
+            let place = Journal::path_for(&partial.journaled_path());
             let journal = Journal::create(partial.directory(), place.clone(), &header)
                 .map_err(Error::io(shown(&place)))?;
             Ok((chunks, partial, journal))

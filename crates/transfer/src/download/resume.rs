@@ -28,6 +28,10 @@ pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Opti
     // The lock comes first: the journal may belong to a running copy.
     let privacy = if job.source.as_local().is_some() { Privacy::Owner } else { Privacy::Usual };
     let partial = context.open_partial(job, path, privacy)?;
+    if !partial.is_resumable() {
+        partial.discard()?;
+        return Ok(None);
+    }
     let loaded = Journal::load(partial.directory(), place.clone()).map_err(Error::io(shown(&place)))?;
     let Some((journal, header, records)) = loaded else {
         Journal::remove_at(partial.directory(), &place).map_err(Error::io(shown(&place)))?;

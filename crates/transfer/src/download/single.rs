@@ -4,7 +4,9 @@ use std::path::Path;
 
 use firstbyte_location::{Location, Strength};
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Privacy, Stat};
+use firstbyte_store::{
+    Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Privacy, Stat, StatedLength,
+};
 
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
@@ -28,16 +30,21 @@ pub(super) fn whole(
             stat.checksum = described.checksum;
         }
     }
-    fetch(requester, job, path, Some(opened), stat)
+    fetch(requester, job, path, Some(opened), stat, StatedLength::Checked)
 }
 
 /// Copies a source as one stream, started over after every failure.
-pub(super) fn stream(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
-    let wanted = Get { checksum: true, version: job.wanted_version(), ..Get::default() };
+pub(super) fn stream(
+    requester: &mut Requester<'_>,
+    job: &Job,
+    path: &Path,
+    length: StatedLength,
+) -> Result<Started> {
+    let wanted = Get { checksum: true, version: job.wanted_version(), length, ..Get::default() };
     let opened = requester.open(&job.source, &wanted)?;
     let stat = opened.0.stat().clone();
     job.check_version(&stat.version)?;
-    fetch(requester, job, path, Some(opened), stat)
+    fetch(requester, job, path, Some(opened), stat, length)
 }
 
 fn fetch(
@@ -46,12 +53,14 @@ fn fetch(
     path: &Path,
     mut opened: Option<Opened>,
     mut stat: Stat,
+    length: StatedLength,
 ) -> Result<Started> {
     let context = requester.context;
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
     for fetches in 1.. {
-        let moved = move_all(requester, job, path, &partial, opened.take(), &mut stat, expected.as_ref());
+        let moved =
+            move_all(requester, job, path, &partial, opened.take(), (&mut stat, length), expected.as_ref());
         let (bytes, found) = match moved {
             Ok(moved) => moved,
             Err(error) => {
@@ -96,7 +105,7 @@ fn move_all(
     path: &Path,
     partial: &LocalFile,
     opened: Option<Opened>,
-    stat: &mut Stat,
+    (stat, length): (&mut Stat, StatedLength),
     expected: Option<&Checksum>,
 ) -> Result<(u64, Option<Checksum>)> {
     let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
@@ -110,7 +119,7 @@ fn move_all(
                 // A version other than the first answer's is an error.
                 let version =
                     Some(stat.version.clone()).filter(|version| version.strength() > Strength::None);
-                let get = Get { checksum: true, version, ..attempt.get() };
+                let get = Get { checksum: true, version, length, ..attempt.get() };
                 let body = attempt.open(&job.source, &get)?;
                 *stat = Stat { checksum: stat.checksum.clone(), ..body.stat().clone() };
                 body

@@ -201,8 +201,9 @@ impl<'a> Scheduler<'a> {
     }
 
     fn is_general(&self, error: &Error) -> bool {
-        let Error::Store(error) = error else { return false };
-        self.context.subject.batch == Batch::Tree && (error.concerns_store() || self.is_bucket_denied(error))
+        let is_tree = self.context.subject.batch == Batch::Tree;
+        let Error::Store(error) = error else { return is_tree && error.concerns_places() };
+        is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }
 
     /// Whether an object was denied, no object has been copied, and its bucket is denied too. S3
@@ -225,7 +226,14 @@ impl<'a> Scheduler<'a> {
         }
         let Some(path) = self.queue().written.take() else { return Ok(()) };
         let file = std::fs::File::open(&path).map_err(Error::io(shown(&path)))?;
-        rustix::fs::syncfs(&file).map_err(|error| Error::io("syncing the file system")(error.into()))
+        match rustix::fs::syncfs(&file).map_err(std::io::Error::from) {
+            // The older call, for all file systems.
+            Err(error) if firstbyte_store::is_refused(&error) => {
+                rustix::fs::sync();
+                Ok(())
+            }
+            synced => synced.map_err(Error::io("syncing the file system")),
+        }
     }
 
     /// Makes the summary, and abandons objects that the early end of the run left open.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Proximity;
-use firstbyte_store::STACK;
+use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{Claimed, Open, Task};
 use super::{QUEUED, Role, Scheduler, Unwinding};
@@ -20,7 +20,7 @@ use crate::pieces::{Finish, Pieces, Started};
 use crate::report::Done;
 use crate::request::Requester;
 use crate::sources::Sources;
-use crate::{Error, Failure, Job, Result, download, relay, upload};
+use crate::{Error, Failure, Job, Result, download, relay, spool, upload};
 
 impl Scheduler<'_> {
     /// Changes how many workers take part.
@@ -95,8 +95,15 @@ impl Scheduler<'_> {
     fn start(&self, requester: &mut Requester<'_>, job: Job) {
         let Subject { sources, root, .. } = self.context.subject;
         match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
-            Ok(None) => {}
-            Ok(Some(done)) => return self.counted(&job, done),
+            Ok(None) => {
+                if let Some(Err(error)) = sources.map(|sources| sources.prove_apart(&job)) {
+                    return self.object_failed(&job, error);
+                }
+            }
+            Ok(Some(done)) => {
+                job.destination.as_local().into_iter().for_each(|path| self.context.renamed(path));
+                return self.counted(&job, done);
+            }
             Err(error) => return self.object_failed(&job, error),
         }
         let started = match (&job.source, &job.destination) {
@@ -104,7 +111,25 @@ impl Scheduler<'_> {
             (Location::Local(path), _) => upload::start(requester, &job, path),
             _ => relay::start(requester, &job),
         };
+        self.started(requester, job, started);
+    }
+
+    /// Copies an object whose stated length is false, to its end.
+    fn start_to_end(&self, requester: &mut Requester<'_>, job: Job) {
+        let started = match &job.destination {
+            Location::Local(path) => download::to_end(requester, &job, path),
+            _ => spool::copy(requester, &job, StatedLength::Ignored),
+        };
         match started {
+            // Without its own message, the next attempt would be the same.
+            Err(error) => self.object_failed(&job, error),
+            started => self.started(requester, job, started),
+        }
+    }
+
+    fn started(&self, requester: &mut Requester<'_>, job: Job, started: Result<Started>) {
+        match started {
+            Err(error) if error.is_false_length() => self.start_to_end(requester, job),
             Ok(Started::Done(done)) => self.completed(&job, done),
             Ok(Started::Split { object, pending, own }) => {
                 let id = self.open(job, Arc::clone(&object), pending, u32::from(own.is_some()));
@@ -203,6 +228,9 @@ impl Scheduler<'_> {
             Ok(Finish::Again(_)) => {}
             Err(error) => {
                 object.abandon(self.context.store, &error);
+                if error.is_false_length() {
+                    return self.start_to_end(requester, open.job);
+                }
                 if error.ends_run() {
                     self.queue().summary.kept_bytes += object.kept();
                 }

@@ -8,21 +8,22 @@ pub(crate) mod parts;
 mod upload_journal;
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use firstbyte_location::{ByteRange, Kind, Location};
-use firstbyte_store::{Error as StoreError, Payload, Stat, Store, open_regular};
+use firstbyte_store::{Error as StoreError, Payload, Pinned, Stat, StatedLength, Store, open_regular};
 
 use crate::context::Context;
 use crate::pieces::{Finish, Pieces, Started};
 use crate::plan::{LARGE, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::{Error, Job, Result, verify};
+use crate::{Error, Job, Result, spool, verify};
 
-use parts::{Parts, done, put, put_options, verified};
+use parts::{Parts, done, put_options, put_over, verified};
 use upload_journal::UploadJournal;
 
 /// A multipart upload from a file.
@@ -39,11 +40,11 @@ struct FileUpload {
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let context = requester.context;
     let stat = context.store.stat(&job.source)?;
-    let size = stat.size().unwrap_or_default();
     if stat.kind == Kind::Directory {
         return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
     }
     job.check_version(&stat.version)?;
+    let Some(size) = stat.size() else { return spool::copy(requester, job, StatedLength::Checked) };
     let (file, _) = open_regular(path)?;
     if job.entry.is_none() {
         context.observer.expected(0, size);
@@ -51,10 +52,10 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     let user = check_source(context, job, &file, size)?;
     let options = put_options(context, &stat);
     if size <= LARGE || !context.store.has_multipart(&job.destination) {
-        let payload = Payload::File(&file, ByteRange::new(0, size));
-        let written = put(requester, &job.destination, payload, size, &options)
+        let pinned = Pinned::new(stat.version.clone());
+        let payload = Payload::Source(&file, ByteRange::new(0, size), &pinned);
+        let written = put_over(requester, job, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
-        check_unchanged(context, &job.source, &stat)?;
         let verified = verified(&written).max(user);
         return Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }));
     }
@@ -106,11 +107,16 @@ fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Res
 }
 
 /// The cause of a failed upload. A file that changes while it is sent makes it fail in many ways:
-/// the file ends early, or the store finds other bytes than were announced.
+/// the file ends early or late, or the store finds other bytes than were announced. One that has
+/// not changed ends elsewhere than it states.
 fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
     let changed = || check_unchanged(context, source, stat).err();
     match &error {
         Error::Store(StoreError::Payload { source: cause, .. }) => changed().unwrap_or_else(|| {
+            if matches!(cause.kind(), ErrorKind::UnexpectedEof | ErrorKind::Other) {
+                let stated = stat.size().unwrap_or_default();
+                return StoreError::FalseLength { location: source.to_string(), stated }.into();
+            }
             let cause = std::io::Error::new(cause.kind(), cause.to_string());
             StoreError::Io { location: source.to_string(), source: cause }.into()
         }),
@@ -124,7 +130,12 @@ impl Pieces for FileUpload {
         pieces.try_for_each(|index| {
             let range = self.plan.range(index);
             self.parts
-                .send(requester, index + 1, Payload::File(&self.file, range), range.len())
+                .send(
+                    requester,
+                    index + 1,
+                    Payload::Source(&self.file, range, &Pinned::new(self.stat.version.clone())),
+                    range.len(),
+                )
                 .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
                 .inspect_err(|_| self.parts.fail())
         })

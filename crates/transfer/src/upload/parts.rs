@@ -7,12 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Wait;
-use firstbyte_store::{Cancel, Part, Payload, PutOptions, Stat, Store, Upload, Written};
+use firstbyte_store::{
+    Cancel, Error as StoreError, ListOptions, Over, Part, Payload, Precondition, PutOptions, Stat, Store,
+    Upload, Written,
+};
 
 use crate::context::Context;
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::{Error, Result};
+use crate::{Error, Job, Result};
 
 /// A multipart upload in progress. The threads that send its parts share it.
 pub(crate) struct Parts {
@@ -55,6 +58,45 @@ pub(crate) fn put(
         attempt.moved(size);
         Ok(written)
     })
+}
+
+/// As [`put`], for a job whose destination may be free. A host may take its name for that of
+/// another file, which is then left as it is: only a name that its directory has is replaced.
+pub(crate) fn put_over(
+    requester: &mut Requester<'_>,
+    job: &Job,
+    payload: Payload<'_>,
+    size: u64,
+    options: &PutOptions,
+) -> Result<Written> {
+    let destination = &job.destination;
+    let is_checked = job.over == Over::Nothing
+        && matches!(destination, Location::Sftp(_))
+        && options.precondition == Precondition::None;
+    if !is_checked {
+        return put(requester, destination, payload, size, options);
+    }
+    let absent = PutOptions { precondition: Precondition::Absent, ..options.clone() };
+    match put(requester, destination, payload, size, &absent) {
+        Err(Error::Store(StoreError::Precondition { .. })) => {}
+        other => return other,
+    }
+    if !is_listed(requester.context.store, destination)? {
+        let why = "the host takes this name for another that is there already; rename one of the two";
+        return Err(Error::invalid(destination, why));
+    }
+    put(requester, destination, payload, size, options)
+}
+
+/// Whether the directory of a file lists its name, as it is spelled.
+fn is_listed(store: &Store, location: &Location) -> Result<bool> {
+    let (Some(directory), Some(name)) = (location.parent(), location.file_name()) else { return Ok(true) };
+    for entry in store.list(&directory, &ListOptions::default())? {
+        if entry?.name == name.as_bytes() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(crate) fn verified(written: &Written) -> Verified {

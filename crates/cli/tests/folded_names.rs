@@ -1,0 +1,118 @@
+//! A destination that takes two names for one: the second source is refused by name, and neither a
+//! copy nor a move loses the first.
+
+mod support;
+
+use std::fs;
+
+use firstbyte_testkit::{WeakFs, Weakness};
+use support::servers::S3;
+use support::{Ran, World, names_below};
+
+/// A world with a directory `m` that folds letter case.
+fn folding(s3: &S3) -> (World, WeakFs) {
+    let world = World::with_s3(s3);
+    for name in ["back", "m"] {
+        fs::create_dir_all(world.path(name)).unwrap();
+    }
+    let mounted = WeakFs::mount(&world.path("back"), &world.path("m"), Weakness::FoldsCase);
+    (world, mounted)
+}
+
+/// One of the two names was copied, the other refused.
+#[track_caller]
+fn assert_one_refused(world: &World, ran: &Ran, below: &str) {
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let receipt = ran.receipt();
+    let failed = receipt["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 1, "{receipt}");
+    let error = failed[0]["error"].as_str().unwrap();
+    assert!(error.contains("takes this name for"), "{receipt}");
+    let names = names_below(&world.path(below));
+    assert_eq!(names.len(), 1, "{names:?}");
+    let content = world.read(&format!("{below}/{}", names[0]));
+    assert_eq!(content, names[0].rsplit('/').next().unwrap().as_bytes(), "the first is as it was copied");
+    let refused = failed[0]["location"].as_str().unwrap();
+    assert!(!refused.ends_with(&names[0]), "{refused}");
+}
+
+#[test]
+fn the_second_of_two_names_that_become_one_file_is_refused() {
+    let s3 = S3::ours();
+    let (world, _mounted) = folding(&s3);
+    for name in ["Readme", "README"] {
+        world.write(&format!("tree/{name}"), name.as_bytes());
+        fs::create_dir_all(s3.root.join("bucket/tree")).unwrap();
+        fs::write(s3.root.join("bucket/tree").join(name), name).unwrap();
+    }
+    for (place, args) in [
+        ("cp-local", &["--json", "cp", "-r", "tree/"][..]),
+        ("cp-s3", &["--json", "cp", "-r", "s3://bucket/tree/"]),
+        ("sync-local", &["--json", "sync", "tree"]),
+        ("sync-s3", &["--json", "sync", "--delete", "s3://bucket/tree"]),
+        ("archive", &["--json", "cp", "-a", "tree/"]),
+    ] {
+        let target = format!("m/{place}");
+        let args = [args, &[target.as_str()]].concat();
+        assert_one_refused(&world, &world.run(&args), &format!("back/{place}"));
+        // Again: the one that is there is unchanged, the other is refused again.
+        let again = world.run(&args);
+        assert_one_refused(&world, &again, &format!("back/{place}"));
+        assert_eq!(again.receipt()["objects"], 0, "{args:?}: {again:?}");
+        assert!(names_below(&world.path("m")).iter().all(|name| !name.contains("firstbyte")));
+    }
+}
+
+#[test]
+fn a_move_keeps_the_source_that_is_refused() {
+    let s3 = S3::ours();
+    let (world, _mounted) = folding(&s3);
+    for name in ["Readme", "README"] {
+        world.write(&format!("tree/{name}"), name.as_bytes());
+    }
+    let ran = world.run(&["--json", "mv", "-r", "tree/", "m/moved"]);
+    assert_one_refused(&world, &ran, "back/moved");
+    let left = names_below(&world.path("tree"));
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(world.read(&format!("tree/{}", left[0])), left[0].as_bytes());
+    assert_ne!(left, names_below(&world.path("back/moved")));
+}
+
+#[test]
+fn what_a_folded_name_left_at_the_destination_is_not_deleted_as_an_extra() {
+    let s3 = S3::ours();
+    let (world, _mounted) = folding(&s3);
+    world.write("tree/Data/x", b"new");
+    world.write("back/out/data/x", b"old");
+    let ran = world.run(&["--json", "sync", "--delete", "tree", "m/out"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("takes this name for"), "{ran:?}");
+    assert_eq!(names_below(&world.path("back/out")), ["data/x"]);
+    assert_eq!(world.read("back/out/data/x"), b"old");
+}
+
+#[test]
+fn two_named_sources_do_not_become_one_file() {
+    let s3 = S3::ours();
+    let (world, _mounted) = folding(&s3);
+    for name in ["one/x", "two/x", "two/X"] {
+        world.write(name, name.as_bytes());
+    }
+    fs::create_dir(world.path("plain")).unwrap();
+    for (sources, directory, at) in
+        [(["one/x", "two/x"], "plain/", "plain"), (["one/x", "two/X"], "m/", "back")]
+    {
+        let ran = world.run(&["--json", "cp", sources[0], sources[1], directory]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let receipt = ran.receipt();
+        let refused = &receipt["failed"][0]["location"];
+        assert_eq!(receipt["failed"].as_array().map(Vec::len), Some(1), "{receipt}");
+        let names = names_below(&world.path(at));
+        assert_eq!(names.len(), 1, "{names:?}");
+        let content = String::from_utf8(world.read(&format!("{at}/{}", names[0]))).unwrap();
+        assert!(sources.contains(&content.as_str()) && *refused != content.as_str(), "{receipt}");
+    }
+    // A file that was there before is replaced, as by cp.
+    world.write("plain/x", b"before");
+    world.run(&["cp", "one/x", "plain/"]).ok();
+    assert_eq!(world.read("plain/x"), b"one/x");
+}

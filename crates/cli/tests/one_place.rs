@@ -1,0 +1,151 @@
+//! One place under two names: what a move has copied onto itself is not deleted.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use firstbyte_testkit::{Client, Reply, Scripted, Sshd, scratch};
+use support::servers::S3;
+use support::{World, names_below};
+
+const NAMES: [&str; 3] = ["a", "deep/b", "deep/er/c"];
+
+fn plant(root: &Path) {
+    for name in NAMES {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+}
+
+#[track_caller]
+fn assert_untouched(root: &Path) {
+    assert_eq!(names_below(root), NAMES);
+    for name in NAMES {
+        assert_eq!(fs::read(root.join(name)).unwrap(), name.as_bytes());
+    }
+}
+
+#[test]
+fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
+    let scratch = scratch();
+    let sshd = Sshd::start(scratch.path());
+    let mut world = World::new();
+    world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+    let tree = scratch.path().join("home/tree");
+    plant(&tree);
+    symlink("home", scratch.path().join("alias")).unwrap();
+    let there = |name: &str| format!("{}{}/{name}", sshd.url(), scratch.path().display());
+    let here = |name: &str| scratch.path().join(name).display().to_string();
+    for (from, to) in [
+        (there("home/tree/"), there("alias/tree")),
+        (there("home/tree/"), here("home/tree")),
+        (here("home/tree/"), there("home/tree")),
+        (there("alias/tree/deep/"), there("home/tree")),
+        (there("alias/tree/"), there("home/tree/deep")),
+        (here("home/tree/"), there("alias/tree/deep/er")),
+    ] {
+        let args = ["mv", "-r", from.as_str(), to.as_str()];
+        world.run(&args).fails(1, &["one place", "name another destination"]);
+        assert_untouched(&tree);
+    }
+    for (from, to) in
+        [(there("home/tree/a"), there("alias/tree/a")), (here("home/tree/a"), there("alias/tree/"))]
+    {
+        let ran = world.run(&["mv", from.as_str(), to.as_str()]);
+        assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+        assert_untouched(&tree);
+    }
+    // A link in the way below the destination.
+    fs::create_dir(scratch.path().join("new")).unwrap();
+    symlink("../home/tree/deep", scratch.path().join("new/deep")).unwrap();
+    let ran = world.run(&["mv", "-r", &there("home/tree/"), &there("new")]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+    for name in &NAMES[1..] {
+        assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
+    }
+    // Different places are moved.
+    world.run(&["mv", "-r", &there("home/tree/deep/"), &here("elsewhere")]).ok();
+    assert_eq!(names_below(&scratch.path().join("elsewhere")), ["b", "er/c"]);
+}
+
+#[test]
+fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let tree = s3.root.join("bucket/tree");
+    plant(&tree);
+    let local = tree.display().to_string();
+    symlink("bucket", s3.root.join("other")).unwrap();
+    for (from, to) in [
+        ("s3://bucket/tree/", local.as_str()),
+        (local.as_str(), "s3://bucket/tree"),
+        ("s3://bucket/tree/deep/", local.as_str()),
+    ] {
+        let ran = world.run(&["mv", "-r", from, to]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("one place"), "{from} {to}: {ran:?}");
+        assert_untouched(&tree);
+    }
+    let ran = world.run(&["mv", "s3://bucket/tree/a", &format!("{local}/")]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+    assert_untouched(&tree);
+    // Two keys of one bucket are two objects.
+    world.run(&["mv", "-r", "s3://bucket/tree/", "s3://bucket/new"]).ok();
+    assert_untouched(&s3.root.join("bucket/new"));
+}
+
+#[test]
+fn a_move_that_cannot_be_proven_safe_is_refused_and_says_how_to_go_on() {
+    let denied = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+    let server = Scripted::start(move |_, head| match head.starts_with("GET /b/x ") {
+        true => Reply::answer("200 OK", &["etag: \"e\""], b"x"),
+        false if head.starts_with("HEAD /b/x ") => {
+            Reply::raw("200 OK", &["etag: \"e\"", "content-length: 1"], b"")
+        }
+        false if head.starts_with("HEAD") => Reply::raw("403 Forbidden", &["content-length: 0"], b""),
+        false => Reply::answer("403 Forbidden", &[], denied),
+    });
+    let mut world = World::new();
+    for (name, value) in [
+        ("FIRSTBYTE_ENDPOINT_URL", server.url()),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_REGION", "us-east-1"),
+    ] {
+        world.set(name, value);
+    }
+    world.write("file", b"kept");
+    for (from, to) in [("file", "s3://b/y"), ("s3://b/x", "here")] {
+        let ran = world.run(&["mv", from, to]);
+        assert!(ran.code != Some(0), "{ran:?}");
+        for fact in ["under another name", "copy with cp", "rm"] {
+            assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
+        }
+    }
+    assert_eq!(names_below(&world.path("")), ["file"]);
+    assert!(server.heads().iter().all(|head| !head.starts_with("DELETE /b/x")), "{:?}", server.heads());
+}
+
+#[test]
+fn what_only_a_destination_has_is_kept_if_the_source_lies_in_it_under_another_name() {
+    let scratch = scratch();
+    let sshd = Sshd::start(scratch.path());
+    let mut world = World::new();
+    world.set("FIRSTBYTE_SSH", &sshd.ssh(Client::Friend));
+    let tree = scratch.path().join("home/tree");
+    plant(&tree);
+    symlink("home", scratch.path().join("alias")).unwrap();
+    let there = |name: &str| format!("{}{}/{name}", sshd.url(), scratch.path().display());
+    let here = |name: &str| scratch.path().join(name).display().to_string();
+    for (from, to) in
+        [(here("home/tree/deep"), there("alias/tree")), (there("home/tree/deep"), here("home/tree"))]
+    {
+        let ran = world.run(&["sync", "--delete", &from, &to]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("one lies in the other"), "{from} {to}: {ran:?}");
+        for name in NAMES {
+            assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
+        }
+    }
+}

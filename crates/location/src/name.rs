@@ -1,0 +1,126 @@
+//! Names that a store, a server or a URL proposes for a file, checked before they are joined.
+//!
+//! A [`DestinationName`] is one component of a path and cannot lead to another directory. Copies
+//! join nothing else to a destination that keeps files; the mount shows nothing else.
+
+use std::fmt;
+
+/// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
+const NAME_MAX: usize = 255;
+
+/// One component of a path: not empty, neither `.` nor `..`, without a `/` or a zero byte, at most
+/// 255 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DestinationName(Vec<u8>);
+
+/// The reason why bytes are no [`DestinationName`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFault {
+    /// Empty, as between the slashes of `a//b`.
+    Empty,
+    /// `.` or `..`.
+    Dots,
+    /// More than 255 bytes.
+    TooLong,
+    /// A `/` in a name.
+    Slash,
+    /// A zero byte.
+    Zero,
+}
+
+impl NameFault {
+    /// The reason, as a noun.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Empty => "an empty name",
+            Self::Dots => "`.` or `..`, which lead to another directory",
+            Self::TooLong => "a name of more than 255 bytes",
+            Self::Slash => "a `/` in a name",
+            Self::Zero => "a zero byte in a name",
+        }
+    }
+}
+
+impl fmt::Display for NameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl DestinationName {
+    /// Checks one component.
+    ///
+    /// # Errors
+    /// [`NameFault`].
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NameFault> {
+        let bytes = bytes.into();
+        Self::check(&bytes).map(|()| Self(bytes))
+    }
+
+    /// As [`new`](Self::new), for a name that is not kept.
+    ///
+    /// # Errors
+    /// [`NameFault`].
+    pub fn check(bytes: &[u8]) -> Result<(), NameFault> {
+        match bytes {
+            b"" => Err(NameFault::Empty),
+            b"." | b".." => Err(NameFault::Dots),
+            _ if bytes.contains(&b'/') => Err(NameFault::Slash),
+            _ if bytes.contains(&0) => Err(NameFault::Zero),
+            _ if bytes.len() > NAME_MAX => Err(NameFault::TooLong),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the components of a name below a directory, such as `a/b`.
+    ///
+    /// # Errors
+    /// The fault of the first component that has one; a leading or trailing `/` is an empty one.
+    pub fn check_path(name: &[u8]) -> Result<(), NameFault> {
+        name.split(|byte| *byte == b'/').try_for_each(Self::check)
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_a_name_that_a_directory_can_hold_passes() {
+        for (name, expected) in [
+            (&b"a"[..], Ok(())),
+            (b"...", Ok(())),
+            (b"..a", Ok(())),
+            (b"\xff\xfe \n\\", Ok(())),
+            (&[b'x'; 255], Ok(())),
+            (&[b'x'; 256], Err(NameFault::TooLong)),
+            (b"", Err(NameFault::Empty)),
+            (b"/", Err(NameFault::Slash)),
+            (b".", Err(NameFault::Dots)),
+            (b"..", Err(NameFault::Dots)),
+            (b"a/../../b", Err(NameFault::Slash)),
+            (b"a\0b", Err(NameFault::Zero)),
+        ] {
+            assert_eq!(DestinationName::check(name), expected, "{name:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_checked_path_never_leaves_its_directory(name in "[./a\u{0}]{0,12}") {
+            if DestinationName::check_path(name.as_bytes()).is_ok() {
+                let path = std::path::Path::new(&name);
+                prop_assert!(path.components().all(|part| matches!(part, std::path::Component::Normal(_))));
+                prop_assert!(path.components().count() == name.split('/').count());
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Proves that two locations are different places, before a run deletes at one of them what it has
+//! written to the other, or what it keeps there.
+//!
+//! One place can have two names: two hosts with one home, a link on a host, a server whose bucket
+//! is a local directory, two mounts of one file system. No identity can be compared between them.
+//! So a marker with random content is created in the one directory, and must not appear in the
+//! other. A pair for which that cannot be tried counts as one place. [`sources`](crate::sources)
+//! and [`sync`](crate::sync) call this.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::{Algorithm, Error as StoreError, Get, Hasher, PAGE, Payload, PutOptions, Store};
+
+use crate::{Error, Result};
+
+/// The beginning of a marker's name. Copies leave such names out.
+pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
+
+/// Times that a marker is created which another run has removed.
+const TRIES: u32 = 5;
+
+/// Characters of an object's name at the end of a marker's.
+const LONGEST_END: usize = 40;
+
+/// The names that lie in a directory beside the marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Names in these two directories alone.
+    Names,
+    /// Everything below them: neither may lie in the other.
+    Trees,
+    /// Everything below the directory with the marker: the other may not lie in it.
+    Inside,
+}
+
+/// Pairs of directories that are known to be different places. Bounded: the pairs of a tree differ
+/// only below links on a host.
+pub(crate) struct Apart {
+    store: Store,
+    proven: Mutex<HashMap<(Location, Location), ()>>,
+}
+
+impl Apart {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { store: store.clone(), proven: Mutex::default() }
+    }
+
+    /// Proves it once for each pair of directories.
+    pub(crate) fn prove(&self, source: &Location, destination: &Location, reach: Reach) -> Result<()> {
+        if are_keys_of_one_bucket(source, destination) {
+            return Ok(());
+        }
+        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = (source.clone(), destination.clone());
+        if proven.contains_key(&pair) {
+            return Ok(());
+        }
+        prove(&self.store, source, destination, reach)?;
+        if proven.len() >= PAGE {
+            proven.clear();
+        }
+        proven.insert(pair, ());
+        Ok(())
+    }
+
+    /// Proves that an object and the one that is written from it are two. Where they have one name,
+    /// their directories have to be different; in one directory, their names.
+    pub(crate) fn prove_objects(&self, source: &Location, destination: &Location) -> Result<()> {
+        let parent = |location: &Location| location.parent().unwrap_or_else(|| location.clone());
+        let (from, to) = (parent(source), parent(destination));
+        let name = |location: &Location| end_of(&location.last_component().unwrap_or_default());
+        let (old, new) = (name(source), name(destination));
+        if old == new {
+            return self.prove(&from, &to, Reach::Names);
+        }
+        if are_keys_of_one_bucket(source, destination) {
+            return Ok(());
+        }
+        Marker::new(&self.store, &to, &from, new)?.shows_nowhere(&[from], &old)
+    }
+
+    /// As [`prove`](Self::prove), for a directory below a destination on a host: only a link there
+    /// can lead to another place than the root's.
+    pub(crate) fn prove_below(&self, source: &Location, root: &Location, directory: &[u8]) -> Result<()> {
+        if directory.is_empty() || !matches!(root, Location::Sftp(_)) {
+            return Ok(());
+        }
+        let pair = (source.join(directory), root.join(directory));
+        if self.proven.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&pair) {
+            return Ok(());
+        }
+        let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
+        for end in ends {
+            match self.store.kind_of_name(&root.join(&directory[..end])) {
+                Ok(Kind::Symlink) => return self.prove(&pair.0, &pair.1, Reach::Trees),
+                Ok(_) => {}
+                Err(StoreError::NotFound { .. }) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        if proven.len() >= PAGE {
+            proven.clear();
+        }
+        proven.insert(pair, ());
+        Ok(())
+    }
+}
+
+/// Whether both are in one bucket, where two keys are two objects.
+fn are_keys_of_one_bucket(one: &Location, other: &Location) -> bool {
+    match (one, other) {
+        (Location::Object(one), Location::Object(other)) => {
+            (one.service, &one.bucket) == (other.service, &other.bucket)
+        }
+        _ => false,
+    }
+}
+
+fn prove(store: &Store, source: &Location, destination: &Location, reach: Reach) -> Result<()> {
+    let places = match reach {
+        Reach::Names => vec![source.clone()],
+        Reach::Trees => [vec![source.clone()], above(source)].concat(),
+        Reach::Inside => above(source),
+    };
+    Marker::new(store, destination, source, "")?.shows_nowhere(&places, "")?;
+    // A source in an object store may allow to read and delete alone.
+    if reach == Reach::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
+        Marker::new(store, source, destination, "")?.shows_nowhere(&above(destination), "")?;
+    }
+    Ok(())
+}
+
+/// A file with random content, to be created in a directory and looked for elsewhere. Its name is
+/// made of the two places: what a killed run has left is taken over by the next one.
+struct Marker<'a> {
+    store: &'a Store,
+    directory: &'a Location,
+    name: String,
+    /// The end of its name.
+    end: String,
+    content: String,
+}
+
+impl<'a> Marker<'a> {
+    fn new(
+        store: &'a Store,
+        directory: &'a Location,
+        other: &Location,
+        end: impl Into<String>,
+    ) -> Result<Self> {
+        let mut random = [0; 16];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::io("random bytes")(error.into()))?;
+        let hash = Hasher::of(Algorithm::Sha256, format!("{directory}\0{other}").as_bytes()).to_hex();
+        // Servers hide the names of unfinished copies, and show this one.
+        let name = format!("{MARKER}{}", &hash[..32]);
+        let content =
+            format!("{:032x} a running firstbyte looks for this file\n", u128::from_ne_bytes(random));
+        Ok(Self { store, directory, name, end: end.into(), content })
+    }
+
+    /// Creates it, and looks for it in `places`, where its name ends in `end`. It is removed again.
+    fn shows_nowhere(&self, places: &[Location], end: &str) -> Result<()> {
+        let first = places.first().unwrap_or(self.directory);
+        let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
+        for _ in 0..TRIES {
+            self.store
+                .put(&marker, Payload::Bytes(self.content.as_bytes()), &PutOptions::default())
+                .map_err(|error| self.unproven(first, error))?;
+            let looked = places.iter().try_for_each(|place| {
+                let elsewhere = place.join(format!("{}{end}", self.name).as_bytes());
+                match self.shows(&elsewhere).map_err(|error| self.unproven(place, error))? {
+                    true => {
+                        Err(Error::OnePlace { place: self.directory.to_string(), other: place.to_string() })
+                    }
+                    false => Ok(()),
+                }
+            });
+            // Where it was there until now, it would have been found.
+            let stayed = self.shows(&marker).map_err(|error| self.unproven(self.directory, error));
+            let removed = self.store.delete(&marker).map_err(|error| self.unproven(first, error));
+            looked?;
+            let stayed = stayed?;
+            removed?;
+            if stayed {
+                return Ok(());
+            }
+        }
+        // Another run has the same two places, or the store does not show what it was given.
+        Err(self.unproven(first, StoreError::NotFound { location: marker.to_string() }))
+    }
+
+    /// Whether a location has its content.
+    fn shows(&self, location: &Location) -> firstbyte_store::Result<bool> {
+        let mut body = match self.store.get(location, &Get::default()) {
+            Err(StoreError::NotFound { .. }) => return Ok(false),
+            body => body?,
+        };
+        let (mut found, mut length) = (vec![0; self.content.len() + 1], 0);
+        while length < found.len() {
+            match body.read(&mut found[length..])? {
+                0 => break,
+                read => length += read,
+            }
+        }
+        Ok(found[..length] == *self.content.as_bytes())
+    }
+
+    fn unproven(&self, place: &Location, error: StoreError) -> Error {
+        if let StoreError::Cancelled = error {
+            return error.into();
+        }
+        Error::Unproven {
+            place: self.directory.to_string(),
+            other: place.to_string(),
+            why: error.to_string(),
+        }
+    }
+}
+
+/// The end of a marker's name for an object of this name.
+fn end_of(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().take(LONGEST_END).collect()
+}
+
+/// The directories or prefixes above a location, as its names have it. Links in a local path are
+/// resolved.
+fn above(location: &Location) -> Vec<Location> {
+    let start = match location {
+        Location::Local(path) => {
+            Location::Local(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        }
+        other => other.clone(),
+    };
+    let bare = match &start {
+        // The parent of a prefix is what lies before its last component.
+        Location::Object(object) => Location::Object(object.with_key(object.key.trim_end_matches('/'))),
+        _ => start,
+    };
+    let mut above = Vec::new();
+    let mut next = bare.parent();
+    while let Some(place) = next {
+        next = match &place {
+            Location::Object(object) => {
+                Location::Object(object.with_key(object.key.trim_end_matches('/'))).parent()
+            }
+            place => place.parent(),
+        };
+        above.push(place);
+    }
+    above
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn the_places_above_a_location_end_at_its_root() {
+        let above = |text: &str| {
+            let places = above(&Location::parse(OsStr::new(text)).unwrap());
+            places.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(above("/no/such/dir"), ["/no/such", "/no", "/"]);
+        assert_eq!(above("s3://b/x/y/"), ["s3://b/x/", "s3://b/"]);
+        assert_eq!(above("s3://b/x/y"), above("s3://b/x/y/"));
+        assert!(above("s3://b").is_empty());
+        assert_eq!(above("sftp://h/x/y/").len(), 2);
+    }
+
+    #[test]
+    fn a_directory_under_two_names_is_one_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| Location::Local(scratch.path().join(name));
+        for name in ["a/sub", "b"] {
+            std::fs::create_dir_all(scratch.path().join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
+        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let prove = |one: &str, other: &str, reach| Apart::new(&store).prove(&at(one), &at(other), reach);
+        let is_one = |proof| matches!(proof, Err(Error::OnePlace { .. }));
+        prove("a", "b", Reach::Trees).unwrap();
+        prove("a", "a/sub", Reach::Names).unwrap();
+        prove("a", "link", Reach::Inside).unwrap();
+        assert!(is_one(prove("a", "link", Reach::Names)));
+        assert!(is_one(prove("a", "link/sub", Reach::Trees)));
+        assert!(is_one(prove("a/sub", "link", Reach::Trees)));
+        assert!(is_one(prove("a/sub", "link", Reach::Inside)));
+        for name in ["a", "a/sub", "b"] {
+            let left = std::fs::read_dir(scratch.path().join(name)).unwrap().map(|entry| entry.unwrap());
+            assert!(left.into_iter().all(|entry| entry.file_name() == "sub"), "{name}");
+        }
+        let apart = Apart::new(&store);
+        apart.prove_objects(&at("a/x"), &at("link/y")).unwrap();
+        apart.prove_objects(&at("a/x"), &at("b/x")).unwrap();
+        assert!(is_one(apart.prove_objects(&at("a/x"), &at("link/x"))));
+        let file = at("a/file");
+        std::fs::write(file.as_local().unwrap(), "").unwrap();
+        assert!(matches!(prove("b", "a/file", Reach::Names), Err(Error::Unproven { .. })));
+    }
+}

@@ -1,0 +1,103 @@
+//! Names at a local destination that exist in another spelling: file systems that fold letter case,
+//! Unicode forms or anything else take two names for one.
+//!
+//! A name that a lookup finds must be in its directory byte for byte. A directory is read once,
+//! when the first of its names is found; a name that was not read then is looked for once more
+//! before it counts as another's. [`tree`](crate::tree) calls this for each name that exists.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use firstbyte_store::{Beneath, PAGE, Result};
+
+/// The names in the directories seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Spellings {
+    seen: Mutex<Seen>,
+    hasher: RandomState,
+}
+
+/// The parts of a name that are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// Those of its directories: the name itself was free.
+    Directories,
+    All,
+}
+
+/// The names of a directory, by their hashes.
+type Names = HashSet<u64>;
+
+#[derive(Debug, Default)]
+struct Seen {
+    directories: HashMap<PathBuf, Names>,
+    /// The directory of the last lookup, if its own path is spelled as it was asked for.
+    exact: Option<OsString>,
+}
+
+impl Spellings {
+    /// The name that a part of `name` has at the destination, if that is not its own.
+    pub(crate) fn find_other(&self, root: &Beneath, name: &Path, parts: Parts) -> Result<Option<OsString>> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = name.parent().unwrap_or(Path::new(""));
+        if seen.exact.as_deref() != Some(directory.as_os_str()) {
+            let above: Vec<&Path> =
+                directory.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+            for part in above.into_iter().rev() {
+                if let Some(other) = self.find_in(&mut seen, root, part)? {
+                    return Ok(Some(other));
+                }
+            }
+            seen.exact = Some(directory.as_os_str().to_owned());
+        }
+        match parts {
+            Parts::All => self.find_in(&mut seen, root, name),
+            Parts::Directories => Ok(None),
+        }
+    }
+
+    fn find_in(&self, seen: &mut Seen, root: &Beneath, name: &Path) -> Result<Option<OsString>> {
+        let (directory, last) =
+            (name.parent().unwrap_or(Path::new("")), name.file_name().unwrap_or(OsStr::new("")));
+        let hash = |name: &[u8]| self.hasher.hash_one(name);
+        if !seen.directories.contains_key(directory) {
+            // Unsorted names come from one directory for each worker of the listing.
+            if seen.directories.len() >= PAGE {
+                seen.directories.clear();
+            }
+            let mut names = Names::new();
+            root.each_name(directory, &mut |name| {
+                names.insert(hash(name));
+            })?;
+            seen.directories.insert(directory.to_owned(), names);
+        }
+        if seen.directories[directory].contains(&hash(last.as_encoded_bytes())) {
+            return Ok(None);
+        }
+        root.other_spelling(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_file_system_that_distinguishes_them_are_their_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = Beneath::new(scratch.path(), None);
+        std::fs::create_dir_all(scratch.path().join("a/b")).unwrap();
+        std::fs::write(scratch.path().join("a/b/Readme"), "").unwrap();
+        let spellings = Spellings::default();
+        let other = |name: &str| spellings.find_other(&root, Path::new(name), Parts::All).unwrap();
+        for name in ["a/b/Readme", "a/b/README", "A/b/x", "a", "missing/x"] {
+            assert_eq!(other(name), None, "{name}");
+        }
+        // Created after its directory was read.
+        std::fs::write(scratch.path().join("a/b/README"), "").unwrap();
+        assert_eq!(other("a/b/README"), None);
+    }
+}
