@@ -1,6 +1,6 @@
 //! Standard input that was closed when the program began is an error, not an empty input.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::process::Command;

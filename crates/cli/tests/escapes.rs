@@ -1,6 +1,6 @@
 //! No name that a server or a URL proposes leads a copy out of its destination.
 
-mod support;
+use crate::support;
 
 use firstbyte_testkit::{Reply, Scripted};
 use support::{World, names_below};

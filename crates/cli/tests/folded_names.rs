@@ -1,7 +1,7 @@
 //! A destination that takes two names for one: the second source is refused by name, and neither a
 //! copy nor a move loses the first.
 
-mod support;
+use crate::support;
 
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! One place under two names: what a move has copied onto itself is not deleted.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,6 @@
 //! File systems and sandboxes may refuse calls that only improve a copy: it is made without.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,7 +1,7 @@
 //! Files have other content than they state: nothing in `/proc`, too much in `/sys`, and more while
 //! they grow. A copy has what reading gives, and a move never deletes the only copy.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};

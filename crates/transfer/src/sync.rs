@@ -470,6 +470,8 @@ impl Join<'_> {
             None => return false,
         }
         true
+    }
+
     /// Fails if the source lies in the destination under another name: it would be deleted as an
     /// extra. Keys of a store cannot lie in a directory, unless that is how the store keeps them.
     fn prove_source_outside(&self) -> Result<()> {

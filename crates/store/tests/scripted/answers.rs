@@ -280,11 +280,12 @@ fn a_page_that_lists_nothing_is_no_tree_and_below_one_it_is_an_error_of_its_dire
     }
     assert_eq!(listed(&[("/", "<title>Index of /</title>")], true), [Err(())]);
     assert_eq!(listed(&[("/", "<title>Index of /</title>")], false), []);
-    let page = ("/", "<a href=a/></a><a href=b></a><a href=c/></a>");
-    let site = listed(
-        &[page, ("/a/", "<h1>Welcome</h1>"), ("/c/", "<title>Index of /c/</title>")][..].to_vec().leak(),
-        true,
-    );
+    const SITE: &[(&str, &str)] = &[
+        ("/", "<a href=a/></a><a href=b></a><a href=c/></a>"),
+        ("/a/", "<h1>Welcome</h1>"),
+        ("/c/", "<title>Index of /c/</title>"),
+    ];
+    let site = listed(SITE, true);
     assert_eq!(site, [Err(()), name("b")]);
 }
 
