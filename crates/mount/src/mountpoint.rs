@@ -138,8 +138,9 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
         }
         Some(_) => {}
     }
-    // Files below the mount of a dead daemon cannot be read any more. A daemon that ends its own mount
-    // does so lazily, and must not ask itself: killed before its answer, it would wait for ever.
+    // Files below the mount of a dead daemon cannot be read any more. A daemon that ends its own
+    // mount does so lazily, and must not ask itself: killed before its answer, it would wait for
+    // ever.
     let flags = if ending == Ending::Lazy || is_orphaned(&path)? {
         UnmountFlags::DETACH
     } else {
