@@ -63,7 +63,12 @@ impl Reply {
         match self {
             Self::Send(bytes) => Self::Send(add(bytes)),
             Self::SendAndClose(bytes) => Self::SendAndClose(add(bytes)),
-            Self::Trickle { bytes, step, pause } => Self::Trickle { bytes: add(bytes), step, pause },
+            Self::Trickle { bytes, step, pause } => {
+                // As many pieces as before.
+                let (pieces, bytes) = (bytes.len().div_ceil(step.max(1)), add(bytes));
+                let step = bytes.len().div_ceil(pieces.max(1));
+                Self::Trickle { bytes, step, pause }
+            }
             other => other,
         }
     }

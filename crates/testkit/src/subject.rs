@@ -80,8 +80,6 @@ pub struct Capabilities {
     pub list: Support,
     /// A listing shows names that begin with a dot.
     pub listed_dots: Support,
-    /// A listing includes sizes and times.
-    pub listed_sizes: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
     /// Unfinished uploads can be listed by a prefix of their keys, not only by a whole key.
@@ -122,7 +120,6 @@ const FULL: Capabilities = Capabilities {
     write: Support::Yes,
     list: Support::Yes,
     listed_dots: Support::Yes,
-    listed_sizes: Support::Yes,
     multipart: Support::Yes,
     stale_by_prefix: Support::Yes,
     lists_uploads: Support::Yes,
@@ -239,7 +236,6 @@ impl Place {
                 write: READ_ONLY,
                 replace_if_matches: READ_ONLY,
                 listed_dots: Support::No("nginx omits them from its directory pages"),
-                listed_sizes: Support::No("sizes on a directory page are rounded"),
                 ..http
             },
         }

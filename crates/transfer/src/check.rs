@@ -227,6 +227,8 @@ impl<'a> Walk<'a> {
     fn report(&mut self) {
         let Some(deferred) = self.deferred.take() else { return };
         if matches!(self.summary.ended, Some(Error::Store(StoreError::Disordered { .. }))) {
+            // Everything is compared again.
+            self.summary = Summary { ended: self.summary.ended.take(), ..Summary::default() };
             return;
         }
         let told = deferred.into_records().and_then(|mut records| {

@@ -111,6 +111,7 @@ fn differences(server: &QuirkStore, source: &Location, destination: &Location) -
     assert!(summary.ended.is_none(), "{:?}", summary.ended);
     let told = told.0.into_inner().unwrap();
     assert_eq!(summary.differences, told.len() as u64);
+    assert!(summary.objects <= NAMES.len() as u64, "{} compared", summary.objects);
     told
 }
 

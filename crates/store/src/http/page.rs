@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use firstbyte_location::{Entry, HttpUrl, Kind};
-use html5gum::{Token, Tokenizer};
+use html5gum::{DefaultEmitter, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 
 use crate::wire::Origin;
@@ -36,7 +36,10 @@ impl Page {
         let directory = directory_of(path_of(&url.target));
         let (mut page, mut base, mut places) = (Self::default(), url.target.clone(), HashMap::new());
         let mut in_title = false;
-        for token in Tokenizer::new(text).flatten() {
+        let mut emitter = DefaultEmitter::default();
+        // A script holds no links.
+        emitter.naively_switch_states(true);
+        for token in Tokenizer::new_with_emitter(text, emitter).flatten() {
             match token {
                 Token::StartTag(tag) => {
                     in_title = tag.name.as_slice() == b"title";

@@ -130,13 +130,13 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
         ))
     };
     let server =
-        Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/%C3%BC+%2B%01", "t2"), page("p/z%2F", "")]);
+        Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/z%2F", "t2"), page("p/%C3%BC+%2B%01", "")]);
     // One page after the other: a slow answer must not make the listing try other places too.
     let options = ListOptions { recursive: true, requests: NonZeroUsize::new(1), ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();
     let names: Vec<_> =
         entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
-    assert_eq!(names, ["a//b", "ü +\u{1}", "z/"]);
+    assert_eq!(names, ["a//b", "z/", "ü +\u{1}"]);
     let heads = server.heads();
     assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
 }
