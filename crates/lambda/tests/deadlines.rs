@@ -8,23 +8,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use firstbyte_location::{Algorithm, Hasher};
-use firstbyte_testkit::{BUCKET, bytes, lacks_root, patience, scratch};
+use firstbyte_testkit::{BUCKET, bytes, lacks_root, scratch};
 use serde_json::{Value, json};
 use support::{Function, Outcome, Store};
 
 const MIB: usize = 1 << 20;
-const SIZE: usize = 64 * MIB;
-
-/// A deadline that stops work, long enough for some of it on this machine.
-fn short() -> Duration {
-    patience(Duration::from_millis(325))
-}
-
 /// The rate of the link to the store. It is high enough for each of the parallel requests to
 /// complete a chunk before the deadline, within which two thirds of an object come at most.
-fn rate() -> u64 {
-    (42.0 * MIB as f64 / short().as_secs_f64()) as u64
-}
+const RATE: u64 = 32 << 20;
+const SIZE: usize = 64 * MIB;
+/// A deadline that stops work. `answer_within` raises it where nothing is done by then.
+const SHORT: Duration = Duration::from_millis(1_300);
 
 fn bytes_of(answer: &Value, name: &str) -> u64 {
     answer[name].as_u64().unwrap_or_else(|| panic!("{name}: {answer}"))
@@ -34,9 +28,9 @@ fn bytes_of(answer: &Value, name: &str) -> u64 {
 fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(rate());
+    let link = store.behind(RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
-    let answers = function.answers(&json!({"action": "download", "source": source, "keep": true}), short());
+    let answers = function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT);
     assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
     assert!(fs::read(function.path("big")).unwrap() == content);
     for pair in answers.windows(2) {
@@ -56,10 +50,10 @@ fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
 fn another_environment_begins_a_download_anew_and_says_so() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", SIZE);
-    let link = store.behind(rate());
+    let link = store.behind(RATE);
     let endpoint = format!("http://{}", link.address());
     let mut event = json!({"action": "download", "source": source});
-    let stopped = Function::start(&endpoint).answer_within(&event, short());
+    let stopped = Function::start(&endpoint).answer_within(&event, SHORT);
     event["continue"] = stopped["continue"].clone();
     assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
     let mut other = Function::start(&store.url());
@@ -75,12 +69,12 @@ fn another_environment_begins_a_download_anew_and_says_so() {
 fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
     let store = Store::start();
     let (source, _) = store.put_seeded("big", SIZE);
-    let link = store.behind(rate());
+    let link = store.behind(RATE);
     let mut function = Function::start(&format!("http://{}", link.address()));
     for action in ["download", "open"] {
         store.put("big", &bytes(1, SIZE));
         let mut event = json!({"action": action, "source": source});
-        let stopped = function.answer_within(&event, short());
+        let stopped = function.answer_within(&event, SHORT);
         event["continue"] = stopped["continue"].clone();
         assert!(event["continue"].is_string(), "{stopped}");
         store.put("big", &bytes(2, SIZE));
@@ -92,14 +86,14 @@ fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
 fn a_read_continues_at_its_offset_in_any_environment() {
     let store = Store::start();
     let (source, content) = store.put_seeded("big", 16 * MIB);
-    let link = store.behind(rate() / 4);
+    let link = store.behind(RATE / 4);
     let endpoint = format!("http://{}", link.address());
     let part = &content[MIB + 5..][..14 * MIB];
     let mut event =
         json!({"action": "open", "source": source, "read": {"offset": MIB + 5, "length": part.len()}});
     let mut read = 0;
     loop {
-        let answer = Function::start(&endpoint).answer_within(&event, short());
+        let answer = Function::start(&endpoint).answer_within(&event, SHORT);
         read += bytes_of(&answer, "bytes");
         assert_eq!(bytes_of(&answer, "done_bytes"), read);
         if answer["continue"].is_null() {
@@ -121,10 +115,10 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
         store.put(&format!("run/{name}"), content);
     }
     // The requests under way together take a small part of a call's time.
-    let link = store.behind(rate() / 2);
+    let link = store.behind(RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
-    let answers = function.answers(&event, short());
+    let answers = function.answers(&event, SHORT);
     assert!(answers.len() > 1, "{answers:#?}");
     for (name, content) in &objects {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
