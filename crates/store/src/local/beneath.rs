@@ -470,26 +470,35 @@ pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
 }
 
 /// The name under which a directory has the entry that a lookup of `name` finds; `None` if it is
-/// that name, or there is no such entry. Compares identities, whatever rule the file system has.
+/// that name, or there is no such entry. Without a rule about spellings: a name that is found and
+/// not listed is another's. That one has the same identity, or is named in the same letters where
+/// inodes are made from names.
 pub(super) fn other_spelling(
     directory: &OwnedFd,
     name: &OsStr,
 ) -> std::result::Result<Option<OsString>, Errno> {
-    let looked_up = match stat_at(directory, name) {
-        Err(Errno::NOENT) => return Ok(None),
-        other => other?,
-    };
+    if let Err(error) = stat_at(directory, name) {
+        return if error == Errno::NOENT { Ok(None) } else { Err(error) };
+    }
     for entry in Dir::new(readable(directory)?)? {
         if entry?.file_name().to_bytes() == name.as_bytes() {
             return Ok(None);
         }
     }
+    // It may have been removed meanwhile.
+    let looked_up = match stat_at(directory, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
     let is_it = |part: &OsStr| {
         stat_at(directory, part)
             .is_ok_and(|it| (it.st_dev, it.st_ino) == (looked_up.st_dev, looked_up.st_ino))
     };
-    let parts = entries(&readable(directory)?)?.into_iter().map(|(part, _)| part);
-    Ok(parts.into_iter().find(|part| is_it(part)))
+    let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
+    let parts: Vec<OsString> = entries(&readable(directory)?)?.into_iter().map(|(part, _)| part).collect();
+    let other = parts.iter().find(|part| is_it(part));
+    let other = other.or_else(|| parts.iter().find(|part| folded(part) == folded(name)));
+    Ok(Some(other.map_or_else(|| "another name".into(), OsString::clone)))
 }
 
 /// The names in a directory, with their types.
