@@ -6,7 +6,7 @@ use crate::support;
 use std::fs;
 use std::time::SystemTime;
 
-use firstbyte_testkit::{bytes, Quirk, QuirkStore, until};
+use firstbyte_testkit::{Quirk, QuirkStore, bytes, until};
 use support::World;
 
 /// Several parts, of which a killed run has sent some.

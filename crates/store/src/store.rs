@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{ByteRange, Entry, Kind, Location, ObjectLocation, Service, Version};
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Service, Version};
 
 use crate::azure::Azure;
 use crate::google::Google;
@@ -15,9 +15,9 @@ use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    Algorithm, BRIEFLY, Body, Cancel, Endpoint, Error, Get, Hasher, ListOptions, ListedPage, ObjectVersion,
-    Options, Order, Part, Payload, Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest,
-    StaleUpload, Stat, Unfinished, Upload, Written, local,
+    Algorithm, Body, Cancel, Endpoint, Error, Get, Hasher, ListOptions, ListedPage, ObjectVersion, Options,
+    Order, Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
+    Written, local,
 };
 
 mod parts;

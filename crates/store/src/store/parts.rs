@@ -5,9 +5,7 @@ use std::sync::Arc;
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
 
 use super::{Store, WITHIN, object_in_s3};
-use crate::{
-    BRIEFLY, Cancel, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload, Written,
-};
+use crate::{BRIEFLY, Cancel, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload, Written};
 
 /// What other services do not have.
 const PARTS: &str = "an upload in parts";
