@@ -52,7 +52,8 @@ fn fetch(address: &str) -> Vec<u8> {
 #[test]
 fn a_sync_of_unchanged_objects_only_lists() {
     let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
-    let s3 = S3::ours();
+    // The objects of `serve` have the dates of their files, which prove nothing.
+    let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for number in 0..objects {
         world.write(&format!("tree/{}/{number}", number % 100), b"same");

@@ -40,14 +40,13 @@ mod usage;
 mod verified_runs;
 mod verify;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
-use firstbyte_store::{BRIEFLY, Store};
+use firstbyte_store::BRIEFLY;
 
 pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
@@ -78,17 +77,6 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
-    services: Services,
-}
-
-/// Distinguishes services that hold different objects by the same location.
-#[derive(Clone, Default)]
-struct Services(Option<Store>);
-
-impl fmt::Debug for Services {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Services")
-    }
 }
 
 /// The state shared by everything open in one process.
@@ -171,19 +159,7 @@ impl Cache {
             opened: Instant::now(),
         });
         recount::start(&shared);
-        Ok(Self { shared, services: Services::default() })
-    }
-
-    /// The same cache for the objects of `store`: those of another service by the same location are
-    /// others. Without a store, locations are those of the usual services.
-    #[must_use]
-    pub fn of(self, store: &Store) -> Self {
-        Self { services: Services(Some(store.clone())), ..self }
-    }
-
-    fn identity(&self, location: &Location, version: &Version) -> Option<Identity> {
-        let service = self.services.0.as_ref().map(|store| store.service_of(location));
-        Identity::new(location, version, &service.unwrap_or_default())
+        Ok(Self { shared })
     }
 
     /// Opens a version of an object, with the `checksum` of the whole object if the store reported
@@ -198,7 +174,7 @@ impl Cache {
         version: &Version,
         checksum: Option<Checksum>,
     ) -> Result<Cached> {
-        let Some(identity) = self.identity(location, version) else {
+        let Some(identity) = Identity::new(location, version) else {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its length is not known");
             return Err(Error::cache(&self.shared.objects, "cannot cache an object")(error));
         };

@@ -25,8 +25,7 @@ impl Hydrator {
     /// The cache directory cannot be used.
     pub fn new(store: Store, settings: Settings) -> Result<Self> {
         let limits = Limits { size: settings.cache_size, reserve: settings.reserve };
-        let open = |dir| Cache::open(dir, limits).map(|cache| cache.of(&store));
-        let cache = settings.cache.as_deref().map(open).transpose()?;
+        let cache = settings.cache.as_ref().map(|dir| Cache::open(dir, limits)).transpose()?;
         // Without a cache, blocks that were read ahead wait in memory alone.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let blocks = settings.memory - threads;

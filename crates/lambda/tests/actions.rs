@@ -183,7 +183,7 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
 }
 
 #[test]
-fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
+fn a_wrong_key_and_missing_credentials_are_named() {
     for store in [Store::start(), Store::minio()] {
         let (source, _) = store.put_seeded("big", MIB);
         let tmp = scratch();
@@ -191,7 +191,7 @@ fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
         denied.fails(
             &json!({"action": "open", "source": source}),
             "AccessDenied",
-            &[&source, "may lack s3:GetObject", "the role of the function"],
+            &[&source, "SignatureDoesNotMatch", "the role of the function"],
         );
         let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
         let mut without_role = Function::start_in(&store.url(), tmp.path(), &none);

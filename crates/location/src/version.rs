@@ -128,12 +128,16 @@ impl Version {
     }
 
     /// False if the length is 0 without a sign that the object is empty. Servers that compute no
-    /// length state 0; an empty object has the MD5 of nothing as its `ETag`, except where `ETag`s
-    /// are no MD5s.
+    /// length state 0; the `ETag` of an empty object is the MD5 of nothing, or that of `serve`,
+    /// which has the length of the file as its third number.
     #[must_use]
     pub fn has_credible_length(&self) -> bool {
         const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
-        let is_of_nothing = |tag: &String| tag.trim_matches('"').eq_ignore_ascii_case(MD5_OF_NOTHING);
+        let is_of_nothing = |tag: &String| {
+            let tag = tag.trim_matches('"');
+            let numbers: Vec<&str> = tag.split('-').collect();
+            tag.eq_ignore_ascii_case(MD5_OF_NOTHING) || matches!(numbers[..], [_, _, "0", _, _])
+        };
         self.size.is_some_and(|size| size > 0 || self.etag.as_ref().is_some_and(is_of_nothing))
     }
 
@@ -231,6 +235,21 @@ mod tests {
             assert!(listed.agrees_with(&sent) && sent.agrees_with(&listed) && listed == sent);
         }
         assert!(etag("\"a\"") != etag("\"b\"") && etag("\"a\"") != Version::default());
+    }
+
+    #[test]
+    fn a_length_of_0_is_believed_with_a_tag_of_an_empty_object_only() {
+        let stated = |size, etag: &str| Version { size, etag: Some(etag.into()), ..Version::default() };
+        for (size, etag, credible) in [
+            (Some(0), "\"d41d8cd98f00b204e9800998ecf8427e\"", true),
+            (Some(0), "\"1b-2d6e28-0-18ebbc3962ae2a2f-1c24e0431\"", true),
+            (Some(0), "\"1b-2d6e28-6000000-18ebbc3962ae2a2f-1c24e0431\"", false),
+            (Some(0), "\"5d41402abc4b2a76b9719d911017c592\"", false),
+            (Some(1), "\"5d41402abc4b2a76b9719d911017c592\"", true),
+            (None, "\"d41d8cd98f00b204e9800998ecf8427e\"", false),
+        ] {
+            assert_eq!(stated(size, etag).has_credible_length(), credible, "{size:?} {etag}");
+        }
     }
 
     #[test]

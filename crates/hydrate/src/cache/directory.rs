@@ -163,9 +163,6 @@ pub(super) fn maps(shard: &Path) -> io::Result<Vec<OsString>> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     location: String,
-    /// [`Store::service_of`](firstbyte_store::Store::service_of) the location.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    service: String,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
@@ -196,10 +193,9 @@ impl Name {
 
 impl Identity {
     /// `None` if the version has no length: no file can be made for it.
-    pub(super) fn new(location: &Location, version: &Version, service: &str) -> Option<Self> {
+    pub(super) fn new(location: &Location, version: &Version) -> Option<Self> {
         let mut identity = Self {
             location: location_text(location),
-            service: service.to_owned(),
             size: version.size?,
             etag: None,
             version_id: None,
@@ -293,7 +289,7 @@ mod tests {
         for location in ["s3://b/a//b ü", "https://h:1/a%20b?c", "/d/a b"] {
             let location = Location::parse(OsStr::new(location)).unwrap();
             for version in &versions {
-                let identity = Identity::new(&location, version, "").unwrap();
+                let identity = Identity::new(&location, version).unwrap();
                 let back = Identity::from_text(&identity.to_text()).unwrap();
                 assert_eq!(back, identity);
                 assert_eq!(back.location().unwrap(), location);
@@ -302,22 +298,19 @@ mod tests {
             }
         }
         let raw = Location::Local(OsStr::from_bytes(b"/d/\xff/%41").into());
-        assert_eq!(Identity::new(&raw, &strong("\"a\""), "").unwrap().location().unwrap(), raw);
+        assert_eq!(Identity::new(&raw, &strong("\"a\"")).unwrap().location().unwrap(), raw);
     }
 
     #[test]
     fn a_version_has_the_same_name_from_a_listing_and_a_stat() {
         let location = Location::parse(OsStr::new("s3://b/k")).unwrap();
-        let name = |version: &Version| Identity::new(&location, version, "").unwrap().name();
+        let name = |version: &Version| Identity::new(&location, version).unwrap().name();
         let listed = strong("\"a\"");
         let stat =
             Version { version_id: Some("v".into()), last_modified: Some("Mon".into()), ..listed.clone() };
         assert_eq!(name(&listed), name(&stat));
         assert_ne!(name(&listed), name(&strong("\"b\"")));
-        let elsewhere = Identity::new(&location, &listed, "http://h").unwrap().name();
-        assert_ne!(name(&listed), elsewhere, "another service has another object");
-        assert!(elsewhere.0.starts_with(&Name::prefix(&location)));
         assert_ne!(name(&listed), name(&Version { size: Some(4), ..listed.clone() }));
-        assert!(Identity::new(&location, &Version { size: None, ..listed }, "").is_none());
+        assert!(Identity::new(&location, &Version { size: None, ..listed }).is_none());
     }
 }

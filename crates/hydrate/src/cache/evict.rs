@@ -393,7 +393,7 @@ impl Cache {
         if let Some(packed) = self.packed(location, version) {
             released.add_packed(packed.release());
         }
-        if let Some(identity) = self.identity(location, version) {
+        if let Some(identity) = Identity::new(location, version) {
             self.release_map(Paths::new(&self.shared.objects, &identity.name()).map, &mut released)?;
         }
         Ok(released)
@@ -429,14 +429,14 @@ impl Cache {
         if self.packed(location, version).is_some() {
             return true;
         }
-        let named = self.identity(location, version).filter(|_| version.strength() == Strength::Strong);
+        let named = Identity::new(location, version).filter(|_| version.strength() == Strength::Strong);
         named.is_some_and(|identity| Paths::new(&self.shared.objects, &identity.name()).map.exists())
     }
 
     /// Bytes of disk for `blocks` of a version that has no files. `None` if it cannot be cached.
     #[must_use]
     pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
-        let identity = self.identity(location, version)?;
+        let identity = Identity::new(location, version)?;
         let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0)?.len();
         let first = first_cost(header, identity.size().div_ceil(BLOCK));
         Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))

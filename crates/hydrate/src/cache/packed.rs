@@ -50,7 +50,7 @@ impl Cache {
         if !is_small || version.strength() != Strength::Strong {
             return None;
         }
-        let identity = self.identity(location, version)?;
+        let identity = Identity::new(location, version)?;
         let text = identity.to_text();
         let tag = tag(identity.place(), &text);
         Some(Packed { shared: Arc::clone(&self.shared), identity, text, tag, checksum: OnceLock::new() })

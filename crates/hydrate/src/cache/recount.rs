@@ -16,7 +16,7 @@ use std::thread;
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
 use super::evict::{self, charged};
-use super::{Cache, Services, Shared};
+use super::{Cache, Shared};
 use crate::limits::POLL;
 
 /// Starts a thread that recounts if necessary, and then evicts if the cache exceeds a lowered
@@ -67,7 +67,7 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
     // the second, or are still in transition.
     let used = page.used.load(Ordering::SeqCst);
     let moving = page.moving.load(Ordering::SeqCst);
-    let mut statuses = Cache { shared, services: Services::default() }.statuses();
+    let mut statuses = Cache { shared }.statuses();
     let mut sum: u64 = 0;
     while let Some(map) = statuses.next_map() {
         weak.upgrade()?;

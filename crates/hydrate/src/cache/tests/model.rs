@@ -157,7 +157,7 @@ impl World {
             self.complete.clear();
             for (object, block) in lost {
                 let identity =
-                    Identity::new(&location(&format!("s3://b/{object}")), &strong(size(), "a"), "").unwrap();
+                    Identity::new(&location(&format!("s3://b/{object}")), &strong(size(), "a")).unwrap();
                 let paths = Paths::new(&dir.join("objects"), &identity.name());
                 if let Ok(data) = File::options().write(true).open(paths.data) {
                     let len = BLOCK.min(size() - block * BLOCK) as usize;
