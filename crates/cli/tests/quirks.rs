@@ -61,14 +61,6 @@ const VERBS: [Verb; 11] = [
     ("open", open),
 ];
 
-/// Cells whose result is wrong today: a listing out of order is compared as if it were in order.
-const WRONG: [(&str, &str); 4] = [
-    ("unsorted-pages", "check"),
-    ("unsorted-listing", "check"),
-    ("lists-by-directories", "check"),
-    ("repeats-keys", "check"),
-];
-
 /// Cells that differ from run to run: a key that is listed twice is moved twice, or is gone.
 const RACES: [(&str, &str); 1] = [("repeats-keys", "mv -r from")];
 
@@ -432,10 +424,7 @@ fn no_verb_succeeds_with_a_wrong_result_whatever_the_store() {
     let mut wrong = Vec::new();
     for ((quirk, verb), outcome) in &results {
         if let Outcome::Wrong(why) = outcome {
-            let cell = (quirk.name(), VERBS[*verb].0);
-            if !WRONG.contains(&cell) {
-                wrong.push(format!("{} under {}: {why}", cell.1, cell.0));
-            }
+            wrong.push(format!("{} under {}: {why}", VERBS[*verb].0, quirk.name()));
         }
     }
     let found = table(&results);
