@@ -232,7 +232,7 @@ fn the_bundle_of_the_options_holds_for_sts() {
     let certificate = Certificate::make(Made::Authority);
     let unusual = firstbyte_testkit::Unusual::default();
     let sts = firstbyte_testkit::TlsPeer::start(&certificate, unusual, ROLE.as_bytes().to_vec());
-    let mut world = world_with_role(&sts.url(), &store);
+    let mut world = world_with_role(sts.url(), &store);
     world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials", "not signed by an authority"]);
     let bundle = certificate.certificate();
     world.set("FIRSTBYTE_CA_BUNDLE", bundle.to_str().unwrap());

@@ -315,13 +315,14 @@ mod tests {
 
     fn entries(count: u64) -> Vec<Entry> {
         let entry = |number: u64| Entry {
-            size: (number % 3 > 0).then_some(number),
-            modified: (number % 5 > 0).then(|| moment(number % 2 == 0, Duration::new(number, 7)).unwrap()),
-            etag: (number % 7 > 0).then(|| format!("\"{number}\"")),
-            storage_class: (number % 11 == 0).then(|| "GLACIER".to_owned()),
+            size: (!number.is_multiple_of(3)).then_some(number),
+            modified: (!number.is_multiple_of(5))
+                .then(|| moment(number.is_multiple_of(2), Duration::new(number, 7)).unwrap()),
+            etag: (!number.is_multiple_of(7)).then(|| format!("\"{number}\"")),
+            storage_class: (number.is_multiple_of(11)).then(|| "GLACIER".to_owned()),
             ..Entry::named(
                 format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes(),
-                if number % 13 == 0 { Kind::Directory } else { Kind::File },
+                if number.is_multiple_of(13) { Kind::Directory } else { Kind::File },
             )
         };
         (0..count).map(entry).collect()

@@ -95,10 +95,13 @@ pub struct Received {
 /// Bytes of a body that are kept.
 const KEPT_BODY: u64 = 64 << 10;
 
+/// A script that sees the number and the head of each request.
+type HeadScript = dyn Fn(usize, &str) -> Reply + Send + Sync;
+
 /// Decides the reaction to a request.
 enum Script {
     /// By its number and its head. Requests are recorded.
-    Heads(Box<dyn Fn(usize, &str) -> Reply + Send + Sync>),
+    Heads(Box<HeadScript>),
     /// By the request with its whole body. Nothing is recorded.
     Bodies(Box<dyn Fn(&Received) -> Reply + Send + Sync>),
 }

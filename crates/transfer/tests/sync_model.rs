@@ -227,6 +227,32 @@ fn model(from: &Side<'_>, to: &Side<'_>, filters: Filters) -> BTreeMap<String, V
     after
 }
 
+/// Half of the files are older than a filter by age allows.
+fn age(draws: &mut Draws) -> Option<Duration> {
+    draws.one_in(2).then(|| Duration::from_secs(9 * 3_600))
+}
+
+/// Edits both sides, mostly by the same length and within a second.
+fn edit(seed: u64, draws: &mut Draws, from: &Side<'_>, to: &Side<'_>) {
+    for (name, (content, ..)) in from.state() {
+        match draws.below(6) {
+            0 => from.remove(&name),
+            1 | 2 => from.write(&name, &bytes(seed ^ draws.at, content.len()), None),
+            3 => from.write(&name, &bytes(seed ^ draws.at, content.len() + 1), age(draws)),
+            _ => {}
+        }
+    }
+    for name in draws.names() {
+        let taken = to.state();
+        let is_near = |other: &String| {
+            other.starts_with(&format!("{name}/")) || name.starts_with(&format!("{other}/")) || *other == name
+        };
+        if !taken.keys().chain(from.state().keys()).any(is_near) {
+            to.write(&name, &bytes(seed ^ draws.at, 1 + draws.below(6)), age(draws));
+        }
+    }
+}
+
 fn run(seed: u64) {
     let mut draws = Draws { seed, at: 0 };
     let quirk = draws.one_in(3).then(|| draws.of(&QUIRKS));
@@ -248,7 +274,6 @@ fn run(seed: u64) {
     let what = format!("seed {seed}, {quirk:?}, {} to {}", from.location(), to.location());
 
     // A destination that is partly a copy of the source.
-    let age = |draws: &mut Draws| draws.one_in(2).then(|| Duration::from_secs(9 * 3_600));
     for side in [&from, &to] {
         side.write("keep", b"kept", None);
         if let Some(root) = &side.root {
@@ -261,24 +286,7 @@ fn run(seed: u64) {
     }
     let nothing = Filters { without: None, limits: Limits::default() };
     sync(&plain, &from, &to, nothing, &Silent);
-    // Edits of both, mostly of one length and within a second.
-    for (name, (content, ..)) in from.state() {
-        match draws.below(6) {
-            0 => from.remove(&name),
-            1 | 2 => from.write(&name, &bytes(seed ^ draws.at, content.len()), None),
-            3 => from.write(&name, &bytes(seed ^ draws.at, content.len() + 1), age(&mut draws)),
-            _ => {}
-        }
-    }
-    for name in draws.names() {
-        let taken = to.state();
-        let is_near = |other: &String| {
-            other.starts_with(&format!("{name}/")) || name.starts_with(&format!("{other}/")) || *other == name
-        };
-        if !taken.keys().chain(from.state().keys()).any(is_near) {
-            to.write(&name, &bytes(seed ^ draws.at, 1 + draws.below(6)), age(&mut draws));
-        }
-    }
+    edit(seed, &mut draws, &from, &to);
 
     server.set_quirks(quirk.as_slice());
     let filters = Filters::draw(&mut draws);
