@@ -195,9 +195,20 @@ def report(results: list[Result], not_run: list[str]) -> None:
             print("\n".join((list(reports(result.lines)) or result.lines)[-REPEATED:]))
 
 
+def spread_process_ids() -> None:
+    """Lets process ids grow as far as systemd does: tests end processes by id, and with 32,768 of
+    them an id is used again within minutes. Only root may, and a container may not.
+    """
+    try:
+        Path("/proc/sys/kernel/pid_max").write_text("4194304")
+    except OSError:
+        pass
+
+
 def main() -> int:
     # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    spread_process_ids()
     # Programs from PyPI, after those of the system.
     os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "bin")
     groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]

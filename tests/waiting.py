@@ -6,11 +6,14 @@ waited for. crates/testkit/src/wait.rs is the same for Rust.
 """
 
 import functools
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+# The variable that hands the factor on.
+MEASURED = "TESTS_SLOWNESS"
 # Additions, and their time on an idle machine of 2026: one core of an AMD EPYC at 3 GHz.
 ADDITIONS, AT_REST = 250_000, 0.02
 # Bounds of the factor. The additions see one thread at one moment, while load comes and goes and
@@ -23,11 +26,17 @@ POLL_INTERVAL = 0.01
 
 @functools.cache
 def slowness() -> float:
-    """How many times longer than on an idle machine a wait may last here."""
+    """How many times longer than on an idle machine a wait may last here. What the first process
+    of a run measures holds for all that it starts: they collect the same tests.
+    """
+    if known := os.environ.get(MEASURED):
+        return float(known)
     began, total = time.perf_counter(), 0
     for number in range(ADDITIONS):
         total += number
-    return min(max((time.perf_counter() - began) / AT_REST * LEAST, LEAST), MOST)
+    factor = min(max((time.perf_counter() - began) / AT_REST * LEAST, LEAST), MOST)
+    os.environ[MEASURED] = str(factor)
+    return factor
 
 
 def patience(at_rest: float) -> float:

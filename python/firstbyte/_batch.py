@@ -65,8 +65,7 @@ class Batch:
         """Raise a ValueError, before any copy, if a key would lead out of the directory."""
         root = make_path_posix(os.fspath(directory))
         for key, target in self.pairs:
-            name = target.removeprefix(root).strip("/")
-            if not target.startswith(root) or (name and not {"", ".", ".."}.isdisjoint(name.split("/"))):
+            if not target.startswith(root) or ".." in key.split("/"):
                 raise ValueError(f"firstbyte: {key}: not a valid file name below {root}: it leads to another directory")
 
     def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:

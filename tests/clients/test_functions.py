@@ -70,6 +70,7 @@ def test_an_exception_is_the_error_object_and_the_environment_stays(python):
 @pytest.mark.parametrize(
     ("event", "kind", "part"),
     [({"sleep": 600}, "Sandbox.Timedout", f"{TIMEOUT}.00 seconds"), ({"exit": 7}, "Runtime.ExitError", "exit status 7")],
+    ids=["timeout", "end"],
 )
 def test_after_a_timeout_or_an_end_the_next_call_has_a_new_environment(python, event, kind, part):
     before = python.call({})
