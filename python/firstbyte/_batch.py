@@ -6,7 +6,6 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from fsspec.implementations.local import make_path_posix
 from fsspec.utils import isfilelike
 
 from firstbyte import _native
@@ -60,13 +59,6 @@ class Batch:
         if mode == "create" and self._fs.exists(rpath):
             raise FileExistsError(errno.EEXIST, "exists already", rpath)
         self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
-
-    def check_below(self, directory: str | os.PathLike[str]) -> None:
-        """Raise a ValueError, before any copy, if a key would lead out of the directory."""
-        root = make_path_posix(os.fspath(directory))
-        for key, target in self.pairs:
-            if not target.startswith(root) or ".." in key.split("/"):
-                raise ValueError(f"firstbyte: {key}: not a valid file name below {root}: it leads to another directory")
 
     def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:
         """Copy each to exactly the name beside it; of directories among the sources only the names

@@ -381,11 +381,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     ) -> None:
         """Copy objects to local files, all at once; see fsspec for what goes where."""
         batch: Any = Batch(self)
-        if isinstance(lpath, os.PathLike):
-            lpath = os.fspath(lpath)
         AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        if isinstance(lpath, str):
-            batch.check_below(lpath)
         callback.set_size(len(batch.pairs))
         batch.copy_all(self._location, os.fspath)
         callback.absolute_update(len(batch.pairs))

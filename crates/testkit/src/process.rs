@@ -109,7 +109,7 @@ fn find(program: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv");
-    let (pypi, npm) = (packages.join("bin"), packages.join("azurite/node_modules/.bin"));
+    let (pypi, npm) = (packages.join("servers"), packages.join("azurite/node_modules/.bin"));
     std::env::split_paths(&path)
         .chain([home.join("go/bin"), "/usr/sbin".into(), "/usr/local/bin".into(), pypi, npm])
         .map(|directory| directory.join(program))
