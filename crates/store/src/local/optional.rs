@@ -55,7 +55,7 @@ pub(crate) fn is_refusal(error: Errno) -> bool {
     )
 }
 
-/// As [`is_refusal`], of an error of the standard library.
+/// As `is_refusal`, of an error of the standard library.
 #[must_use]
 pub fn is_refused(error: &std::io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(is_refusal)

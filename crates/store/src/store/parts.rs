@@ -26,8 +26,8 @@ impl Store {
     /// Begins a multipart upload.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3 and Azure, and errors of the connection or
-    /// the store.
+    /// [`crate::Error::Unsupported`] for stores other than S3 and Azure, and errors of the
+    /// connection or the store.
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
         match object_in_azure(location) {
             Some(object) => self.azure.begin_upload(object),
@@ -58,8 +58,8 @@ impl Store {
     /// Copies a range of another object of S3 as part `number`, within the service.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if one of them is not in S3, [`Error::Changed`] if the source
-    /// has changed.
+    /// [`crate::Error::Unsupported`] if one of them is not in S3, [`crate::Error::Changed`] if the
+    /// source has changed.
     pub fn copy_part(
         &self,
         upload: &Upload,
@@ -124,7 +124,8 @@ impl Store {
     /// Lists unfinished uploads below `location`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3, and errors of the connection or the store.
+    /// [`crate::Error::Unsupported`] for stores other than S3, and errors of the connection or the
+    /// store.
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
         self.s3.stale_uploads(object_in_s3(location, "a list of unfinished uploads")?)
     }
