@@ -1,49 +1,25 @@
 //! Changes that a listing alone does not show, and copies that need no request to be found
 //! unchanged.
 
+use crate::support::{engine, object, tree};
+
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Signing, Store};
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
-use firstbyte_transfer::{
-    Compare, Effect, Engine, Extras, Levels, Names, Settings, Shard, Silent, Summary, Tree,
-};
+use firstbyte_transfer::{Compare, Extras, Settings, Silent, Summary};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn engine(server: &QuirkStore, settings: Settings) -> Engine {
-    let options = Options {
-        endpoint_url: Some(server.url().to_owned()),
-        region: Some("here-1".to_owned()),
-        signing: Signing::Anonymous,
-        ..Options::default()
-    };
-    Engine::new(Store::new(options).unwrap(), settings)
-}
 
 fn here(path: &Path) -> Location {
     Location::Local(path.to_owned())
 }
 
-fn object(name: &str) -> Location {
-    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
-}
-
 /// Copies what is missing or changed: so many objects, and the requests for single objects.
 fn sync(server: &QuirkStore, source: Location, destination: Location) -> (Summary, usize) {
-    let tree = Tree {
-        source,
-        names: Names::Listed,
-        destination,
-        beginning: String::new(),
-        levels: Levels::All,
-        select: &|_| true,
-        shard: Shard::default(),
-        effect: Effect::Apply,
-    };
+    let tree = tree(source, destination);
     let before = server.requests().len();
     let summary = engine(server, Settings::default()).sync(&tree, Extras::Keep, &Silent).unwrap();
     assert!(summary.failures == 0 && summary.ended.is_none(), "{:?}", summary.failed);

@@ -4,6 +4,7 @@ mod changes;
 mod downloads;
 mod markers;
 mod orders;
+mod support;
 mod sync_model;
 mod tags;
 mod trees;

@@ -1,43 +1,18 @@
 //! The object that marks the prefix which is copied, `PREFIX/`: it arrives like every other key, or
 //! is named as failed.
 
+use crate::support::{engine, object, tree};
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Metadata, Options, Signing, Store};
+use firstbyte_store::Metadata;
 use firstbyte_testkit::{QuirkStore, scratch};
 use firstbyte_transfer::{
-    Check, Content, Difference, Effect, Empty, Engine, Extent, Extras, Levels, Move, Names, Observer,
-    Settings, Shard, Silent, Summary, Tree,
+    Check, Content, Difference, Empty, Engine, Extent, Extras, Move, Observer, Settings, Silent, Summary,
+    Tree,
 };
-
-fn engine(server: &QuirkStore, settings: Settings) -> Engine {
-    let options = Options {
-        endpoint_url: Some(server.url().to_owned()),
-        region: Some("here-1".to_owned()),
-        signing: Signing::Anonymous,
-        ..Options::default()
-    };
-    Engine::new(Store::new(options).unwrap(), settings)
-}
-
-fn object(name: &str) -> Location {
-    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
-}
-
-fn tree(source: Location, destination: Location) -> Tree<'static> {
-    Tree {
-        source,
-        names: Names::Listed,
-        destination,
-        beginning: String::new(),
-        levels: Levels::All,
-        select: &|_| true,
-        shard: Shard::default(),
-        effect: Effect::Apply,
-    }
-}
 
 /// A store with a marker of this content and metadata at `p/`, and an object below it.
 fn marked(content: &[u8]) -> QuirkStore {

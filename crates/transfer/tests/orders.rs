@@ -1,14 +1,16 @@
 //! Stores that list out of order: what is synchronised, compared and deleted is what they have.
 
+use crate::support::{engine, object, tree};
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_location::Location;
-use firstbyte_store::{Error as StoreError, ListOptions, Options, Order, Signing, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Order};
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
 use firstbyte_transfer::{
-    Check, Content, Difference, Effect, Empty, Engine, Error, Extras, Levels, Limits, Names, Observer,
-    Settings, Shard, Silent, Summary, Tree,
+    Check, Content, Difference, Effect, Empty, Error, Extras, Levels, Limits, Observer, Settings, Silent,
+    Summary,
 };
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -27,33 +29,6 @@ const NAMES: [&str; 14] = [
     "a", "a b", "b/021", "b/022", "b-1", "b.c", "d0/0", "d1/0", "d1-a", "d1.c", "d2/0", "e/f/g", "e/f-g",
     "e-f",
 ];
-
-fn engine(server: &QuirkStore, settings: Settings) -> Engine {
-    let options = Options {
-        endpoint_url: Some(server.url().to_owned()),
-        region: Some("here-1".to_owned()),
-        signing: Signing::Anonymous,
-        ..Options::default()
-    };
-    Engine::new(Store::new(options).unwrap(), settings)
-}
-
-fn object(name: &str) -> Location {
-    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
-}
-
-fn tree(source: Location, destination: Location) -> Tree<'static> {
-    Tree {
-        source,
-        names: Names::Listed,
-        destination,
-        beginning: String::new(),
-        levels: Levels::All,
-        select: &|_| true,
-        shard: Shard::default(),
-        effect: Effect::Apply,
-    }
-}
 
 /// Makes the destination like the source, and deletes what only it has.
 fn mirror(server: &QuirkStore, source: &Location, destination: &Location) -> Summary {

@@ -4,13 +4,15 @@
 //!
 //! `FIRSTBYTE_SYNC_TREES` (10000 in the long runs) trees from `FIRSTBYTE_SEED` on.
 
+use crate::support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Kind, Location};
-use firstbyte_store::{ListOptions, Options, Signing, Store};
+use firstbyte_store::ListOptions;
 use firstbyte_testkit::{Quirk, QuirkStore, bytes, count, scratch};
 use firstbyte_transfer::{
     Effect, Empty, Engine, Extras, Levels, Limits, Names, Observer, Settings, Shard, Silent, Stop, Summary,
@@ -177,13 +179,7 @@ impl Filters {
 }
 
 fn engine(server: &QuirkStore, limits: Limits, stop: Stop) -> Engine {
-    let options = Options {
-        endpoint_url: Some(server.url().to_owned()),
-        region: Some("here-1".to_owned()),
-        signing: Signing::Anonymous,
-        ..Options::default()
-    };
-    Engine::new(Store::new(options).unwrap(), Settings { limits, stop, ..Settings::default() })
+    support::engine(server, Settings { limits, stop, ..Settings::default() })
 }
 
 fn sync(

@@ -1,40 +1,16 @@
 //! Stores that write the tag of an object otherwise in a listing than in a response.
 
+use crate::support::{engine, object, tree};
+
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Signing, Store};
 use firstbyte_testkit::{Quirk, QuirkStore, scratch};
-use firstbyte_transfer::{
-    Check, Content, Effect, Engine, Extent, Levels, Move, Names, Settings, Shard, Silent, Tree,
-};
-
-fn object(name: &str) -> Location {
-    Location::parse(format!("s3://bucket/{name}").as_ref()).unwrap()
-}
-
-fn tree(source: Location, destination: Location) -> Tree<'static> {
-    Tree {
-        source,
-        names: Names::Listed,
-        destination,
-        beginning: String::new(),
-        levels: Levels::All,
-        select: &|_| true,
-        shard: Shard::default(),
-        effect: Effect::Apply,
-    }
-}
+use firstbyte_transfer::{Check, Content, Extent, Move, Settings, Silent};
 
 #[test]
 fn objects_are_copied_compared_and_moved_however_a_listing_writes_their_tags() {
     for quirk in [Quirk::BareTags, Quirk::CapitalTags] {
         let server = QuirkStore::start(&[quirk]);
-        let options = Options {
-            endpoint_url: Some(server.url().to_owned()),
-            region: Some("here-1".to_owned()),
-            signing: Signing::Anonymous,
-            ..Options::default()
-        };
-        let engine = Engine::new(Store::new(options).unwrap(), Settings::default());
+        let engine = engine(&server, Settings::default());
         for name in ["a", "b", "c"] {
             server.insert(&format!("t/{name}"), name.as_bytes());
         }
