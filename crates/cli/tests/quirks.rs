@@ -67,9 +67,9 @@ const RACES: [(&str, &str); 1] = [("repeats-keys", "mv -r from")];
 /// The end of a verb.
 enum Outcome {
     Right,
-    /// It failed, and lost nothing; the reasons that it gave.
+    /// A failure that lost nothing: the reasons given.
     Refused(BTreeSet<String>),
-    /// It reported success and the result is wrong, or it lost something.
+    /// A success with a wrong result, or a loss.
     Wrong(String),
 }
 
@@ -111,7 +111,7 @@ impl Case {
         tree
     }
 
-    /// What the bucket holds below `t/`.
+    /// The objects of the bucket below `t/`.
     fn objects(&self) -> Tree {
         let all = self.store.objects().into_iter();
         all.filter_map(|(key, content)| Some((key.strip_prefix("t/")?.to_owned(), content))).collect()

@@ -58,7 +58,7 @@ impl DestinationName {
         Self::check(&bytes).map(|()| Self(bytes))
     }
 
-    /// As [`new`](Self::new), for a name that is not kept.
+    /// Checks like [`new`](Self::new), for a name that is not kept.
     ///
     /// # Errors
     /// [`NameFault`].

@@ -122,7 +122,7 @@ fn directories_of(python: &Path) -> Result<Vec<PathBuf>> {
     Ok(output.stdout.split(|byte| *byte == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
 }
 
-/// Those of `paths` that lie below `/tmp` and not below another of them.
+/// Paths below `/tmp`, without those that lie below another.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.retain(|path| path.starts_with("/tmp") && path != Path::new("/tmp"));
     paths.sort();

@@ -77,7 +77,7 @@ pub fn standard_output() -> Result<File> {
 /// Every verb that reads it does so here.
 ///
 /// # Errors
-/// It was closed when the program began.
+/// Standard input was closed when the program began.
 pub fn standard_input() -> Result<File> {
     if INPUT_CLOSED.load(Ordering::Relaxed) {
         return Err(Error::failed("standard input: it is closed").advise("name a file, or open it (< FILE)"));

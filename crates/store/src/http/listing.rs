@@ -146,7 +146,7 @@ enum Time {
     Seconds(f64),
 }
 
-/// What a directory's URL has answered.
+/// The answer of a directory's URL.
 enum Listed {
     Lines(Vec<Entry>),
     Html(Page),

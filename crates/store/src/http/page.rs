@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::wire::Origin;
 
-/// What the titles of directory pages begin with: of nginx, Apache and lighttpd; of Python.
+/// Beginnings of the titles of directory pages: of nginx, Apache and lighttpd; of Python.
 const TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.

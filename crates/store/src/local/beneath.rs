@@ -142,7 +142,7 @@ impl Beneath {
     /// Calls `with` for each name in a directory, if it exists.
     ///
     /// # Errors
-    /// Those of [`names`](Self::names).
+    /// The errors of [`names`](Self::names).
     pub fn each_name(&self, directory: &Path, with: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut read = || -> std::result::Result<(), Errno> {
             let opened = self.directory(directory, Missing::Refuse)?;
@@ -161,7 +161,7 @@ impl Beneath {
     /// another: the file system takes the two for one.
     ///
     /// # Errors
-    /// Those of [`names`](Self::names).
+    /// The errors of [`names`](Self::names).
     pub fn other_spelling(&self, name: &Path) -> Result<Option<OsString>> {
         let found =
             self.parent(name, Missing::Refuse).and_then(|(directory, last)| other_spelling(&directory, last));

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-/// What a call adds to a copy.
+/// The gain of a call for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
     /// `flock`: resuming, which must be the only writer.
@@ -38,7 +38,7 @@ impl Improvement {
     }
 }
 
-/// What file systems have refused, by device.
+/// Refusals of file systems, by device.
 static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap::new());
 /// Whether anything has been refused: most runs look no further.
 static ANY: AtomicBool = AtomicBool::new(false);
