@@ -7,6 +7,7 @@ waited for. crates/testkit/src/wait.rs is the same for Rust.
 
 import functools
 import os
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -57,3 +58,17 @@ def until(what: str, holds: Callable[[], T], at_rest: float = AT_ONCE) -> T:
         assert time.monotonic() < end, f"not within {patience(at_rest):.0f} s: {what}"
         time.sleep(POLL_INTERVAL)
     return found
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a server sends anything. A connection alone proves nothing: MinIO listens on its port
+    to see whether it is free, and closes it again before it serves (`checkPortAvailability` in its
+    cmd/net.go).
+    """
+    try:
+        with socket.create_connection((host, port), WAIT_LIMIT) as asking:
+            # The status of any HTTP or TLS server; SSH sends its version first.
+            asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return bool(asking.recv(1))
+    except OSError:
+        return False

@@ -21,7 +21,7 @@ from pathlib import Path
 import boto3
 from botocore.config import Config
 from serving import CLEAN, PROGRAM, ROOT
-from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, until
+from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, answers, until
 
 KEY = "minioadmin"
 MINIO = "http://127.0.0.1:9000"
@@ -105,15 +105,14 @@ def separate_network() -> None:
 
 
 def wait_for(address: str, process: subprocess.Popen) -> None:
-    """Returns when a server takes connections."""
+    """Returns when a server answers."""
     host, port = address.split(":")
 
-    def accepts() -> bool:
+    def ready() -> bool:
         assert process.poll() is None, f"{process.args}: does not start"
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
+        return answers(host, int(port))
 
-    until(f"{process.args} listens", accepts)
+    until(f"{process.args} answers", ready)
 
 
 class World:

@@ -65,7 +65,7 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
         many, there = "s3://bucket/many/", {"endpoint_url": own.url}
         loss = threading.Thread(target=lose_a_node)
         loss.start()
-        receipt = firstbyte.ray.cp(many, to, shards=8, limit_rate=OBJECTS * SIZE * 4 // 5, progress=progress, **there)
+        receipt = firstbyte.ray.cp(many, to, shards=8, limit_rate=OBJECTS * SIZE // 5, progress=progress, **there)
         loss.join()
         assert receipt["done"]["objects"] == OBJECTS and receipt["missing"]["objects"] == 0
         assert sorted(shard for _, _, shard in over) == list(range(8))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # The long runs are a program of their own, beside the tests.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from waiting import WAIT_LIMIT, until  # noqa: E402
+from waiting import WAIT_LIMIT, answers, until  # noqa: E402
 
 KEY, SECRET = "benchbench", "benchbench-secret"
 # What S3 tools read.
@@ -55,14 +55,13 @@ def free_port() -> int:
 
 
 def wait_for(port: int, process: subprocess.Popen) -> None:
-    """Returns once something accepts on `port`."""
+    """Returns once a server answers on `port`."""
 
-    def accepts() -> bool:
+    def ready() -> bool:
         assert process.poll() is None, f"{process.args[0]} does not listen on port {port}"
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
+        return answers("127.0.0.1", port)
 
-    until(f"{process.args[0]} listens on port {port}", accepts)
+    until(f"{process.args[0]} answers on port {port}", ready)
 
 
 class Servers(contextlib.ExitStack):

@@ -2,14 +2,14 @@
 //! tests that need them.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::until;
+use crate::{until, wait_limit};
 
 /// Ports of test servers, below those that Linux gives to connections.
 const PORTS: Range<u16> = 20_000..32_000;
@@ -23,11 +23,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` and waits until it listens. `configure` adds its arguments and is given a
+    /// Starts `program` and waits until it answers. `configure` adds its arguments and is given a
     /// free address to listen on.
     ///
     /// # Panics
-    /// When the program is not installed, ends at once, or does not listen in time.
+    /// When the program is not installed, ends at once, or does not answer in time.
     pub fn start(program: &str, configure: impl FnOnce(&mut Command, SocketAddr)) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut command = Command::new(find(program));
@@ -35,11 +35,11 @@ impl Process {
         configure(&mut command, address);
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
         let mut process = Self { child, address, scheme: "http" };
-        until(&format!("{program} listens on {address}"), || {
+        until(&format!("{program} answers on {address}"), || {
             if let Some(status) = process.child.try_wait().expect("a child to ask") {
                 panic!("{program} ended at once: {status}; run {command:?} by hand to see why");
             }
-            TcpStream::connect(address).is_ok()
+            answers(address)
         });
         process
     }
@@ -75,6 +75,20 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a server at `address` sends anything. A connection alone proves nothing: MinIO listens
+/// on its port to see whether it is free, and closes it again before it serves
+/// (`checkPortAvailability` in its cmd/net.go).
+fn answers(address: SocketAddr) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(wait_limit()))?;
+        // The status of any HTTP or TLS server; SSH sends its version first.
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+        stream.read_exact(&mut [0])
+    };
+    ask().is_ok()
 }
 
 /// A port that is free, and that no other test is given while this process lives. The system

@@ -2,6 +2,7 @@
 //! reason.
 
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Kind, Location, Version};
 use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Store};
@@ -206,13 +207,14 @@ fn an_upload_is_retried_if_the_server_is_busy() {
 #[test]
 fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let server = Scripted::start(|_, _| {
-        std::thread::sleep(2 * deadline());
+        std::thread::sleep(deadline() + Duration::from_secs(1));
         Reply::answer("200 OK", &["ETag: \"e\""], b"")
     });
     let options = Options { read_deadline: deadline(), retries: 0, ..Options::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
-    let payload = vec![7; 16 << 20];
+    // Four seconds more than the deadline, of which the server takes one.
+    let payload = vec![7; 32 << 20];
     store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
     // Of a few bytes there is nothing to work on.
     let error = store.put(&at, Payload::Bytes(b"few"), &PutOptions::default()).unwrap_err();
