@@ -2,24 +2,23 @@
 (prose.py)."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 LEXER = re.compile(
-    r"""(?P<space>\s+)
-      | (?P<comment>//[^\n]*|/\*)
+    r"""(?P<space>\s*)
+      (?:(?P<comment>//[^\n]*|/\*)
       | (?P<raw>\b(?:b|c)?r(?P<hashes>\#*)".*?"(?P=hashes))
       | (?P<string>(?:\b[bc])?"(?:\\.|[^"\\])*")
       | (?P<char>(?:\bb)?'(?:\\(?:u\{[^}]*\}|x..|.)|[^\\'])')
       | (?P<lifetime>'\w+)
       | (?P<word>(?:r\#)?\w+)
-      | (?P<mark>::|=>|->|.)""",
+      | (?P<mark>::|=>|->|\S))""",
     re.VERBOSE | re.DOTALL,
 )
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A token: its kind is the name of a group in `LEXER`, its line the one it starts on."""
 
     kind: str
@@ -27,16 +26,22 @@ class Token:
     line: int
 
 
-def lex(source: str) -> Iterator[Token]:
+# Several checks read a file, one after the other.
+@lru_cache(maxsize=8)
+def lex(source: str) -> tuple[Token, ...]:
     """The tokens of `source` in order, without white space."""
-    at, line = 0, 1
+    tokens, at, line = [], 0, 1
     while match := LEXER.match(source, at):
-        end = end_of_block_comment(source, at) if match[0] == "/*" else match.end()
-        text = source[at:end]
-        if match.lastgroup != "space":
-            yield Token("string" if match["raw"] else match.lastgroup, text, line)
-        line += text.count("\n")
+        line += match["space"].count("\n")
+        start, kind, end = match.end("space"), match.lastgroup, match.end()
+        if kind == "comment" and source.startswith("/*", start):
+            end = end_of_block_comment(source, start)
+        text = source[start:end]
+        tokens.append(Token("string" if kind == "raw" else kind, text, line))
+        if kind not in ("word", "mark"):
+            line += text.count("\n")
         at = end
+    return tuple(tokens)
 
 
 def end_of_block_comment(source: str, start: int) -> int:
