@@ -156,6 +156,15 @@ impl Version {
         }
     }
 
+    /// True if two versions of one length and date have different `ETag`s, as where several servers
+    /// compute the tags of one file.
+    #[must_use]
+    pub fn differs_by_tag(&self, other: &Self) -> bool {
+        let has_both = self.etag.is_some() && other.etag.is_some() && self.last_modified.is_some();
+        let is_alike = self.size == other.size && self.last_modified == other.last_modified;
+        has_both && is_alike && !self.has_etag_of(other)
+    }
+
     /// True if a response with the version `other` can be of the same content: all fields that both
     /// have are equal.
     #[must_use]

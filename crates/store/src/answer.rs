@@ -112,9 +112,9 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
             .ok_or_else(|| protocol("a partial response without Content-Range".to_owned()))?;
         let (range, size) =
             parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
-        let end = size.map_or(range.end, |size| asked.end.min(size));
-        // A response may be shorter than the range only at the end of the object.
-        if range.start != asked.start || range.end > asked.end || (size.is_some() && range.end != end) {
+        // A response may bring only the beginning of the range (RFC 9110, 15.3.7). `Store::get`
+        // requests the rest.
+        if range.start != asked.start || range.end > asked.end {
             return Err(protocol(format!("bytes {range} where {asked} was asked")));
         }
         if incoming.length().is_some_and(|length| length != range.len()) {

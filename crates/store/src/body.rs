@@ -26,8 +26,19 @@ pub struct Body {
     /// Bytes not returned yet; `None` if the length is unknown.
     left: Option<u64>,
     source: Source,
+    /// What follows the bytes of `source`, if the response brings only the beginning of the range.
+    rest: Option<Rest>,
     throttle: Throttle,
     cancel: Cancel,
+}
+
+/// Requests a part of the object.
+type Request = Box<dyn FnMut(ByteRange) -> Result<Body> + Send>;
+
+/// The end of a range that its response does not bring.
+struct Rest {
+    range: ByteRange,
+    request: Request,
 }
 
 /// Called with all bytes, for checksums.
@@ -83,7 +94,29 @@ impl Body {
 
     fn new(place: String, stat: Stat, range: ByteRange, left: Option<u64>, source: Source) -> Self {
         let (throttle, cancel) = (Throttle::default(), Cancel::default());
-        Self { stat, range, place, left, source, throttle, cancel }
+        Self { stat, range, place, left, source, rest: None, throttle, cancel }
+    }
+
+    /// Extends the body to `end`: `request` is called for what its response does not bring.
+    pub(crate) fn continued_to(mut self, end: u64, request: Request) -> Self {
+        self.rest = Some(Rest { range: ByteRange::new(self.range.end, end), request });
+        self.range.end = end;
+        self
+    }
+
+    /// Whether there are more bytes, of which the next are requested if need be.
+    fn has_more(&mut self) -> Result<bool> {
+        if self.left != Some(0) {
+            return Ok(true);
+        }
+        let Some(rest) = self.rest.as_mut().filter(|rest| !rest.range.is_empty()) else { return Ok(false) };
+        let next = (rest.request)(rest.range)?;
+        if next.range.is_empty() {
+            return Err(Error::Truncated { location: self.place.clone(), missing: rest.range.len() });
+        }
+        rest.range.start = next.range.end;
+        (self.left, self.source) = (next.left, next.source);
+        Ok(true)
     }
 
     /// Applies a rate limit. `cancel` ends its waits.
@@ -113,10 +146,10 @@ impl Body {
     /// [`TimedOut`](Error::TimedOut), [`Cancelled`](Error::Cancelled),
     /// [`Protocol`](Error::Protocol) if there are more bytes than announced.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(to_usize(left)));
-        if most == 0 {
+        if buffer.is_empty() || !self.has_more()? {
             return Ok(0);
         }
+        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(to_usize(left)));
         let allowed = self.wait_for(most as u64)?;
         let most = most.min(to_usize(allowed));
         let read = match &mut self.source {
@@ -164,7 +197,7 @@ impl Body {
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
         let mut done = 0;
-        while done < limit && self.left != Some(0) {
+        while done < limit && self.has_more()? {
             let most = self.left.map_or(limit - done, |left| left.min(limit - done));
             let moved = if observe.is_none() { self.hand_over(sink, offset + done, most) } else { None };
             let moved = match moved {

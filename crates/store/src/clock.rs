@@ -1,8 +1,8 @@
-//! The clocks of stores, as the `Date` of their listings shows them. The date of an object is of
+//! The clocks of stores, as the `Date` of their listings and of S3's HEAD shows them. The date of an object is of
 //! that clock, and is compared with the time of a file.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Service;
 
@@ -23,6 +23,12 @@ impl Clocks {
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
         self.of(service).store(noticed, Ordering::Relaxed);
+    }
+
+    /// Whether a date of the service's clock is within the last `span`.
+    pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
+        let now = seconds(SystemTime::now()) + self.ahead(service);
+        now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
     }
 
     /// Negative if the clock is behind; 0 if it is right or not known.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
+use crate::codes::{self, Meaning};
+
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 
@@ -62,7 +64,7 @@ pub enum Error {
         class: String,
     },
     /// The content changed while it was read, or differs from the pinned version.
-    #[error("{location}: changed while it was read: expected {expected}, found {found}")]
+    #[error("{location}: {}", change(.expected, .found))]
     Changed {
         /// The object.
         location: String,
@@ -70,6 +72,14 @@ pub enum Error {
         expected: Box<Version>,
         /// The version found; unknown if the store reports only that it differs.
         found: Box<Version>,
+    },
+    /// The server refuses a request for the version whose tag it sends itself.
+    #[error("{location}: the server answers 412 to If-Match with its own ETag {etag}")]
+    OwnTagRefused {
+        /// The object.
+        location: String,
+        /// The tag.
+        etag: String,
     },
     /// The server answered a range request with the whole object.
     #[error("{location}: the server does not serve ranges")]
@@ -262,7 +272,7 @@ impl Error {
             | Self::Disconnected { .. }
             | Self::Unresponsive { .. }
             | Self::SlowDown { .. } => true,
-            Self::Server { status, .. } => *status >= 500 && *status != 501,
+            Self::Server { status, code, .. } => codes::meaning(code, *status) != Meaning::Final,
             _ => false,
         }
     }
@@ -328,7 +338,12 @@ impl Error {
                 "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
+            Self::Changed { expected, found, .. } if expected.differs_by_tag(found) => {
+                "if nobody replaced it, its servers give different ETags for one file: `firstbyte cat` reads it \
+                 by one request"
+            }
             Self::Changed { .. } => "run it again to copy the new version",
+            Self::OwnTagRefused { .. } => "the store cannot copy it by itself: copy it to a local file first",
             Self::FalseLength { .. } => "cp and cat read it to its end",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
             Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
@@ -347,6 +362,16 @@ impl Error {
             Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,
         })
+    }
+}
+
+/// The change between two versions, in words.
+fn change(expected: &Version, found: &Version) -> String {
+    match (&expected.etag, &found.etag) {
+        (Some(one), Some(other)) if expected.differs_by_tag(found) => {
+            format!("two ETags, {one} and {other}, for one length and date")
+        }
+        _ => format!("changed while it was read: expected {expected}, found {found}"),
     }
 }
 

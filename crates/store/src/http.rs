@@ -16,7 +16,7 @@ use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
     Asked, Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Redirects, Result, Stat, Written,
-    answer, header_text,
+    answer, conditions, header_text,
 };
 
 /// Redirects followed per request, the common default of HTTP libraries.
@@ -136,9 +136,12 @@ impl Http {
         if let Some(range) = get.range {
             headers.push(("range".to_owned(), answer::range_header(range)));
         }
-        if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
-            headers.push(("if-match".to_owned(), etag.to_owned()));
-        }
+        // Without the password.
+        let host = url.authority.rsplit('@').next().unwrap_or_default();
+        let server = format!("{}://{host}", if url.tls { "https" } else { "http" });
+        let condition = get.version.as_ref().and_then(Version::if_match);
+        let condition = condition.filter(|_| self.client.own_tags.are_taken_by(&server));
+        headers.extend(condition.map(|etag| ("if-match".to_owned(), etag.to_owned())));
         if get.checksum {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
         }
@@ -146,7 +149,13 @@ impl Http {
         let call = Call { headers, throttle, ..Call::new(Method::Get, &get.cancel) };
         let reply = self.send(url, &call)?;
         match reply.head.status {
-            412 => Err(self.changed(url, get)),
+            412 => match self.refused(url, get.version.as_ref()) {
+                Error::OwnTagRefused { .. } if condition.is_some() => {
+                    self.client.own_tags.are_refused_by(&server);
+                    self.get(url, get)
+                }
+                error => Err(error),
+            },
             416 => answer::unsatisfied(&place, get, &reply.head),
             _ => {
                 let (head, incoming) = reply.success(&place)?;
@@ -256,14 +265,8 @@ impl Http {
         Err(protocol(&place, format!("more than {MOST_REDIRECTS} redirects")))
     }
 
-    fn changed(&self, url: &HttpUrl, get: &Get) -> Error {
-        let found = match self.stat(url) {
-            Ok(stat) => stat.version,
-            Err(error @ Error::NotFound { .. }) => return error,
-            Err(_) => Version::default(),
-        };
-        let expected = get.version.clone().unwrap_or_default();
-        Error::Changed { location: place(url), expected: Box::new(expected), found: Box::new(found) }
+    fn refused(&self, url: &HttpUrl, expected: Option<&Version>) -> Error {
+        conditions::refused(&place(url), expected, self.stat(url).map(|stat| stat.version))
     }
 }
 

@@ -11,6 +11,8 @@ mod azure;
 mod body;
 mod cancel;
 mod clock;
+mod codes;
+mod conditions;
 mod error;
 mod google;
 mod header_text;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::redacted;
-use firstbyte_pacing::DEADLINE;
+use firstbyte_pacing::{DEADLINE, RETRIES};
 
 use crate::wire::Origin;
 use crate::{Error, Result};
@@ -185,7 +185,7 @@ impl Default for Options {
             // A dead endpoint gives an error within 30 s.
             read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),
-            retries: 5,
+            retries: RETRIES,
             outages: Outages::WaitFor,
         }
     }

@@ -34,7 +34,7 @@ impl<'a> Retry<'a> {
             Error::Unresponsive { silences, .. } => self.tries.max(*silences),
             _ => self.tries + 1,
         };
-        if self.tries > options.retries {
+        if self.tries > self.client.retries {
             return Err(error);
         }
         let wait = match &error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Service, Version};
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
 
 use crate::azure::Azure;
 use crate::google::Google;
@@ -111,7 +111,23 @@ impl Store {
     /// connections, credentials and counters.
     #[must_use]
     pub fn scoped(&self, cancel: &Cancel) -> Self {
-        let client = Arc::new(self.client.scoped(cancel));
+        self.with_client(self.client.scoped(cancel))
+    }
+
+    /// A clone that makes each request once, for a caller that repeats it. It shares connections,
+    /// credentials and counters.
+    #[must_use]
+    pub fn without_retries(&self) -> Self {
+        self.with_client(self.client.without_retries())
+    }
+
+    /// Counts a request that the caller sends again.
+    pub fn count_retry(&self) {
+        self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn with_client(&self, client: Client) -> Self {
+        let client = Arc::new(client);
         Self {
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
             google: Arc::new(self.google.by(Arc::clone(&client))),
@@ -254,13 +270,36 @@ impl Store {
     /// connection or the store.
     pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
-        let body = match location {
-            Location::Local(path) => local::get(path, get, cancel.clone()),
+        let body = self.get_once(location, get)?;
+        let end = get.range.zip(body.stat().size()).map(|(asked, size)| asked.end.min(size));
+        let body = match end.filter(|end| *end > body.range().end) {
+            Some(end) => self.continued(location, get, body, end)?,
+            None => body,
+        };
+        Ok(body.kept_to(&get.throttle, &cancel))
+    }
+
+    fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {
+        match location {
+            Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
             Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
             Location::Http(url) => self.http.get(url, get),
             Location::Sftp(place) => self.sftp.get(place, get),
-        }?;
-        Ok(body.kept_to(&get.throttle, &cancel))
+        }
+    }
+
+    /// A body of which the response brings only the beginning. It requests the rest when it comes
+    /// to its end. An object without a version cannot be read by several requests.
+    fn continued(&self, location: &Location, get: &Get, body: Body, end: u64) -> Result<Body> {
+        let version = body.stat().version.clone();
+        if version.strength() == Strength::None {
+            let detail = format!("bytes {} where more were asked", body.range());
+            return Err(Error::Protocol { location: location.to_string(), detail });
+        }
+        let (store, location) = (self.clone(), location.clone());
+        let get = Get { version: Some(version), checksum: false, ..get.clone() };
+        let rest = move |range| store.get_once(&location, &Get { range: Some(range), ..get.clone() });
+        Ok(body.continued_to(end, Box::new(rest)))
     }
 
     /// Lists what is under `location`.

@@ -11,7 +11,7 @@ mod tokens;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Version};
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_pacing::Throttle;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -19,6 +19,7 @@ use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
     Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Payload, Result, STACK, Stat, answer,
+    conditions,
 };
 
 pub(crate) use pages::{Page, Query, directory_entry};
@@ -190,21 +191,13 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
             Err(refusal) => match (refusal.head.status, &get.version) {
                 (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
                 // A generation that was replaced does not exist any more.
-                (404 | 412, Some(_)) => Err(self.changed(call.object, get)),
+                (404 | 412, Some(expected)) => {
+                    let found = self.head(call.object).map(|stat| stat.version);
+                    Err(conditions::refused(&place, Some(expected), found))
+                }
                 _ => Err(self.refused(call, refusal)),
             },
         }
-    }
-
-    /// The error for an object that is not of the version asked for, with its current one.
-    fn changed(&self, object: &ObjectLocation, get: &Get) -> Error {
-        let found = match self.head(object) {
-            Ok(stat) => stat.version,
-            Err(error @ Error::NotFound { .. }) => return error,
-            Err(_) => Version::default(),
-        };
-        let expected = get.version.clone().unwrap_or_default();
-        Error::Changed { location: object.to_string(), expected: Box::new(expected), found: Box::new(found) }
     }
 
     /// Lists a prefix, a bucket, or (with an empty bucket) the buckets, page after page.

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::codes::{self, Meaning};
 use crate::s3::{retry_after, xml};
 use crate::wire::Head;
 use crate::{Asked, Error};
@@ -60,16 +61,18 @@ impl Refusal {
         Self { head, code, message }
     }
 
-    /// The error by the status alone.
+    /// The error by the code, where it is a known one, else by the status.
     pub(crate) fn into_error(self, location: String, request: Asked) -> Error {
         let Self { head, code, message } = self;
         let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };
+        if codes::meaning(&code, head.status) == Meaning::SlowDown {
+            return Error::SlowDown { location, retry_after: retry_after(&head) };
+        }
         match head.status {
             401 | 403 => Error::Denied { location, detail: detail(), request },
             404 => Error::NotFound { location },
             408 => Error::Disconnected { location, detail: detail() },
             412 => Error::Precondition { location },
-            429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head) },
             status => Error::Server { location, status, code, message },
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use firstbyte_location::{Location, ObjectLocation};
 
+use crate::codes::{self, Meaning};
 use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
 
 use super::errors::denied;
@@ -37,7 +38,11 @@ impl S3 {
         match self.send_batch(batch) {
             Ok(deletion) if deletion.error.iter().all(|refused| of(&refused.key).is_some()) => {
                 let failed = deletion.error.into_iter().filter_map(|refused| {
-                    let location = located(of(&refused.key)?);
+                    let object = of(&refused.key)?;
+                    let location = located(object);
+                    if codes::meaning(&refused.code, 200) != Meaning::Final {
+                        return self.delete(object).err().map(|error| (location, error));
+                    }
                     let detail = format!("{}: {}", refused.code, refused.message);
                     Some((
                         location.clone(),

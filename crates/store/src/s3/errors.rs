@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::codes::{self, Meaning};
 use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
 use crate::{Asked, Error, Result};
@@ -47,20 +48,15 @@ impl Refusal {
         Ok(Self { code, message, region, class, request, head })
     }
 
-    /// An error in the body of a 200, which Complete and Copy may send. It gets the status that it
-    /// has elsewhere, so that it is retried like any other, as the documentation of
-    /// CompleteMultipartUpload demands.
-    pub(super) fn in_success(mut head: Head, body: &[u8]) -> Option<Self> {
+    /// An error in the body of a 200, which services send where they begin to answer before they
+    /// are done. It gets the status that it has elsewhere, and is retried like any other, as the
+    /// documentation of CompleteMultipartUpload demands.
+    pub(super) fn in_success(head: &Head, body: &[u8], request: Asked) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
-        let ErrorBody { code, message, .. } = body;
-        head.status = match code.as_str() {
-            "PreconditionFailed" => 412,
-            "AccessDenied" => 403,
-            "NoSuchUpload" | "NoSuchKey" => 404,
-            "InvalidPart" | "InvalidPartOrder" | "EntityTooSmall" | "BadDigest" => 400,
-            _ => 500,
-        };
-        Some(Self { code, message, region: None, class: None, request: Asked::Signed, head })
+        let ErrorBody { code, message, region, storage_class: class } = body;
+        let mut head = head.clone();
+        head.status = codes::status(&code);
+        Some(Self { code, message, region, class, request, head })
     }
 
     /// The region of the bucket, if the error is that it is in another one.
@@ -85,19 +81,10 @@ impl Refusal {
         } else {
             format!("{}: {}", self.code, self.message)
         };
+        if codes::meaning(&self.code, status) == Meaning::SlowDown {
+            return Error::SlowDown { location, retry_after: retry_after(&self.head) };
+        }
         match (self.code.as_str(), status) {
-            (
-                "SlowDown"
-                | "ServiceUnavailable"
-                | "Throttling"
-                | "ThrottlingException"
-                | "TooManyRequests"
-                | "RequestLimitExceeded"
-                | "SlowDownRead"
-                | "SlowDownWrite",
-                _,
-            )
-            | (_, 429 | 503) => Error::SlowDown { location, retry_after: retry_after(&self.head) },
             ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken", _) => {
                 Error::Credentials { location, detail }
             }

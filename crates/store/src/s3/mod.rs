@@ -7,6 +7,7 @@
 //! (which is remembered), and once after the service rejected the credentials as expired.
 
 mod bucket;
+mod completed;
 mod credentials;
 mod delete;
 mod endpoint;
@@ -157,12 +158,19 @@ impl S3 {
         self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
-    /// Like [`call`](Self::call), for a response with a short text.
+    /// Like [`call`](Self::call), for a response with a short text, which may be an error.
     fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
-        self.retrying(call, |reply| {
-            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
-            Ok((head, incoming.collect(LONGEST_XML)?))
-        })
+        self.retrying(call, |reply| self.text_of(call, reply))
+    }
+
+    /// The text of a response. An error inside a 200 is an error, for every operation.
+    fn text_of(&self, call: &Call<'_>, reply: Reply) -> Result<(Head, Vec<u8>)> {
+        let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
+        let body = incoming.collect(LONGEST_XML)?;
+        match Refusal::in_success(&head, &body, self.asked()) {
+            Some(refusal) => Err(refusal.into_error(call)),
+            None => Ok((head, body)),
+        }
     }
 
     fn retrying<T>(&self, call: &Call<'_>, accept: impl Fn(Reply) -> Result<T>) -> Result<T> {

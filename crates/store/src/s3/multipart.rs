@@ -3,14 +3,19 @@
 //! Each part is sent with the CRC-64/NVME of its bytes, and the completion with that of the whole
 //! object, combined from those of the parts, so the service verifies every byte.
 
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Version};
 
+use crate::retry::Retry;
 use crate::turns::{Brought, Turns};
 use crate::{
-    Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
-    Written, answer,
+    Algorithm, Cancel, Checksum, Error, Part, Payload, Precondition, PutOptions, Result, Sending,
+    StaleUpload, Upload, Written, answer,
 };
 
+use super::completed::LostAnswer;
 use super::operation::Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
@@ -74,10 +79,9 @@ impl S3 {
         write::copy_from(&mut call, source, version);
         call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
-        let copied = self
-            .store_inside(&call, "CopyPartResult")
-            .map_err(|error| write::changed(error, source, version));
-        let (_, stored) = copied?;
+        let copied = self.store_inside(&call, "CopyPartResult");
+        let (_, stored) =
+            copied.map_err(|error| self.of_source(error, source, version, &Precondition::None))?;
         let etag = stored.etag.ok_or_else(|| protocol(&call.place(), "a part without an ETag"))?;
         let checksum = stored.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text));
         Ok(Part { number, size: range.len(), etag, checksum })
@@ -134,11 +138,23 @@ impl S3 {
             call.header(CRC_HEADER, whole.to_base64());
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
-        let (head, stored) = match self.store_inside(&call, "CompleteMultipartUploadResult") {
-            Err(Error::Server { code, .. }) if code == "NoSuchUpload" && whole.is_some() => {
-                return self.completed_before(object, id, whole.as_ref());
+        let (mut retry, began) = (Retry::new(&self.client, call.cancel), Instant::now());
+        // The client itself sends a request again if the connection it reused was closed.
+        let sent_again = || self.client.counters.retries.load(Ordering::Relaxed);
+        let sent_before = sent_again();
+        let (head, stored) = loop {
+            let sent = self.send(&call).and_then(|reply| self.text_of(&call, reply));
+            match sent.and_then(|answer| write::stored(&call, "CompleteMultipartUploadResult", answer)) {
+                Ok(done) => break done,
+                Err(Error::Server { code, .. })
+                    if code == "NoSuchUpload" && (whole.is_some() || sent_again() > sent_before) =>
+                {
+                    let metadata = &options.metadata;
+                    let lost = LostAnswer { object, id, parts, whole: whole.as_ref(), metadata, began };
+                    return self.completed_before(&lost);
+                }
+                Err(error) => retry.wait_or_give_up(error)?,
             }
-            other => other?,
         };
         let full = stored.checksum_type.as_deref() != Some("COMPOSITE");
         let verified = match &whole {
@@ -148,24 +164,6 @@ impl S3 {
             None => None,
         };
         Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
-    }
-
-    /// A completion is refused if it was done already and only its response was lost. In that case
-    /// the object has the checksum of the whole.
-    fn completed_before(
-        &self,
-        object: &ObjectLocation,
-        id: &str,
-        whole: Option<&Checksum>,
-    ) -> Result<Written> {
-        let stat = self.head(object, None)?;
-        if stat.checksum.is_some() && stat.checksum.as_ref() == whole {
-            return Ok(Written { version: stat.version, verified: stat.checksum });
-        }
-        Err(protocol(
-            &object.to_string(),
-            format!("upload {id} does not exist any more, and neither does its object"),
-        ))
     }
 
     /// `AbortMultipartUpload`. A missing upload is not an error.

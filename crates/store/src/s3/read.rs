@@ -1,8 +1,8 @@
 //! HeadObject and GetObject.
 
-use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
+use firstbyte_location::{ByteRange, Kind, ObjectLocation, Service, Version};
 
-use crate::{Body, Cancel, Error, Get, Result, Stat, answer};
+use crate::{Body, Cancel, Error, Get, Result, Stat, answer, conditions};
 
 use super::operation::Operation;
 use super::{Call, S3};
@@ -48,7 +48,10 @@ impl S3 {
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
         let described = match self.call(&call) {
-            Ok((head, _)) => Some(answer::stat(&head, head.content_length(&call.place())?)),
+            Ok((head, _)) => {
+                self.client.clocks.learn(Service::S3, &head);
+                Some(answer::stat(&head, head.content_length(&call.place())?))
+            }
             Err(error) if answer::refuses_head(&error) => None,
             Err(error) => return Err(of_version(error, version_id)),
         };
@@ -87,11 +90,15 @@ impl S3 {
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
         }
+        let (server, mut is_conditional) = (object.with_key("").to_string(), false);
         if let Some(version) = &get.version {
             match (&version.version_id, version.if_match()) {
                 (Some(id), _) => call.query.push(("versionId", id.clone())),
-                (None, Some(etag)) => call.header("if-match", etag),
-                (None, None) => {}
+                (None, Some(etag)) if self.client.own_tags.are_taken_by(&server) => {
+                    call.header("if-match", etag);
+                    is_conditional = true;
+                }
+                (None, _) => {}
             }
         }
         if get.checksum {
@@ -101,10 +108,14 @@ impl S3 {
         match self.send(&call)? {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
-            Err(refusal) if refusal.head.status == 412 => match self.changed(object, &place, get) {
+            Err(refusal) if refusal.head.status == 412 => match self.refused(object, get.version.as_ref()) {
                 Error::Changed { expected, found, .. } if is_respelled(&expected, &found) => {
                     let version = Version { etag: found.etag, ..*expected };
                     self.get(object, &Get { version: Some(version), ..get.clone() })
+                }
+                Error::OwnTagRefused { .. } if is_conditional => {
+                    self.client.own_tags.are_refused_by(&server);
+                    self.get(object, get)
                 }
                 error => Err(error),
             },
@@ -115,15 +126,10 @@ impl S3 {
         }
     }
 
-    /// The error for an object that has changed, with its current version.
-    fn changed(&self, object: &ObjectLocation, place: &str, get: &Get) -> Error {
-        let found = match self.head(object, None) {
-            Ok(stat) => stat.version,
-            Err(error @ Error::NotFound { .. }) => return error,
-            Err(_) => Version::default(),
-        };
-        let expected = get.version.clone().unwrap_or_default();
-        Error::Changed { location: place.to_owned(), expected: Box::new(expected), found: Box::new(found) }
+    /// The error for a version of an object that a condition refused.
+    pub(super) fn refused(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
+        let found = self.head(object, None).map(|stat| stat.version);
+        conditions::refused(&object.to_string(), expected, found)
     }
 }
 

@@ -7,11 +7,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
 use crate::{
-    Algorithm, Checksum, Error, Metadata, Payload, PutOptions, Result, ServerSideEncryption, Written, answer,
-    header_text,
+    Algorithm, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption,
+    Written, answer, header_text,
 };
 
-use super::errors::Refusal;
 use super::operation::Operation;
 use super::xml::{self, Stored};
 use super::{Call, S3, endpoint, protocol};
@@ -67,26 +66,36 @@ impl S3 {
             call.header("x-amz-tagging-directive", "REPLACE");
         }
         call.headers.extend(options.precondition.header());
+        let copied = self.store_inside(&call, "CopyObjectResult");
         let (head, stored) =
-            self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
+            copied.map_err(|error| self.of_source(error, source, version, &options.precondition))?;
         let etag = stored.etag.clone();
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
 
-    /// A call whose response may be an error in the body of a 200, which the service starts before
-    /// it is done.
+    /// A call after which the service has the object or part.
     pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
-        let place = call.place();
-        self.retrying(call, |reply| {
-            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
-            let body = incoming.collect(super::LONGEST_XML)?;
-            if let Some(refusal) = Refusal::in_success(head.clone(), &body) {
-                return Err(refusal.into_error(call));
-            }
-            let stored = xml::parse_root(root, &body)
-                .ok_or_else(|| protocol(&place, format!("no {root} in the response")))?;
-            Ok((head, stored))
-        })
+        self.call_text(call).and_then(|answer| stored(call, root, answer))
+    }
+
+    /// The error of a copy. A failed condition is about the source if none was stated for the
+    /// destination, or the source has changed.
+    pub(super) fn of_source(
+        &self,
+        error: Error,
+        source: &ObjectLocation,
+        version: &Version,
+        destination: &Precondition,
+    ) -> Error {
+        match error {
+            Error::Precondition { location } => match self.refused(source, Some(version)) {
+                Error::OwnTagRefused { .. } if *destination != Precondition::None => {
+                    Error::Precondition { location }
+                }
+                refused => refused,
+            },
+            other => other,
+        }
     }
 
     /// Adds the headers for metadata and storage options.
@@ -136,25 +145,19 @@ impl S3 {
     }
 }
 
+/// What a response says of the object or part that the service has now.
+pub(super) fn stored(call: &Call<'_>, root: &str, (head, body): (Head, Vec<u8>)) -> Result<(Head, Stored)> {
+    let stored = xml::parse_root(root, &body)
+        .ok_or_else(|| protocol(&call.place(), format!("no {root} in the response")))?;
+    Ok((head, stored))
+}
+
 /// Adds the headers that name a version of an object as the source.
 pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {
         call.header("x-amz-copy-source-if-match", etag);
-    }
-}
-
-/// A failed condition on a copy without a condition on the destination means that the source has
-/// changed.
-pub(super) fn changed(error: Error, source: &ObjectLocation, version: &Version) -> Error {
-    match error {
-        Error::Precondition { .. } => Error::Changed {
-            location: source.to_string(),
-            expected: Box::new(version.clone()),
-            found: Box::default(),
-        },
-        other => other,
     }
 }
 

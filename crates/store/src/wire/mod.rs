@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use firstbyte_location::to_usize;
 
 use crate::clock::Clocks;
+use crate::conditions::OwnTags;
 use crate::order::Unsorted;
 use crate::{Cancel, Error, Options, Result};
 
@@ -61,10 +62,13 @@ pub(crate) struct Counters {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
+    /// Retries of a control request.
+    pub(crate) retries: u32,
     pub(crate) counters: Arc<Counters>,
     /// The buckets whose listings are not in the order of names.
     pub(crate) unsorted: Arc<Unsorted>,
     pub(crate) clocks: Arc<Clocks>,
+    pub(crate) own_tags: Arc<OwnTags>,
     pool: Arc<Pool>,
     endpoints: Arc<Mutex<HashMap<pool::Key, Arc<Endpoint>>>>,
     routes: Arc<Routes>,
@@ -79,9 +83,11 @@ impl Client {
     /// elsewhere than in the options; it is called before the first TLS connection.
     pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Result<Self> {
         Ok(Self {
+            retries: options.retries,
             counters: Arc::new(Counters::default()),
             unsorted: Arc::default(),
             clocks: Arc::default(),
+            own_tags: Arc::default(),
             pool: Arc::new(Pool::default()),
             endpoints: Arc::default(),
             routes: Arc::new(Routes::new(&options.proxies)?),
@@ -95,6 +101,11 @@ impl Client {
     /// A clone whose requests end also when `cancel` is cancelled.
     pub(crate) fn scoped(&self, cancel: &Cancel) -> Self {
         Self { scope: Some(self.scoped_cancel(cancel)), ..self.clone() }
+    }
+
+    /// A clone whose control requests are made once.
+    pub(crate) fn without_retries(&self) -> Self {
+        Self { retries: 0, ..self.clone() }
     }
 
     /// A clone whose requests end only when `cancel` or their own handle is cancelled.

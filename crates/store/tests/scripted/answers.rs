@@ -116,6 +116,82 @@ fn a_changed_object_is_an_error_that_names_both_versions() {
 }
 
 #[test]
+fn two_tags_for_one_length_and_date_are_named_with_what_helps() {
+    let date = "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n";
+    let pinned = Version {
+        size: Some(6),
+        etag: Some("\"n0\"".into()),
+        last_modified: Some("Fri, 02 Jan 2026 03:04:05 GMT".into()),
+        ..Version::default()
+    };
+    let asked = Get { version: Some(pinned), ..range(2, 4) };
+    let error = one(part("bytes 2-3/6", &format!("ETag: \"n1\"\r\n{date}"), "cd"), &asked).unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(error.to_string().contains("two ETags, \"n0\" and \"n1\""), "{error}");
+    assert!(error.advice().unwrap().contains("firstbyte cat"), "{:?}", error.advice());
+}
+
+#[test]
+fn a_server_that_refuses_its_own_tag_is_asked_without_a_condition_and_still_checked() {
+    let server = Server::answering(|head| match head {
+        _ if head.contains("if-match:") => refusal("412 Precondition Failed", "", ""),
+        _ if head.starts_with("HEAD") => {
+            "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 6\r\n\r\n".to_owned()
+        }
+        _ if head.contains("bytes=4-5") => part("bytes 4-5/6", "ETag: \"b\"\r\n", "ef"),
+        _ => part("bytes 2-3/6", "ETag: \"a\"\r\n", "cd"),
+    });
+    let pinned = Version { size: Some(6), etag: Some("\"a\"".into()), ..Version::default() };
+    for object in [server.url("/x"), Location::parse("s3://bucket/x".as_ref()).unwrap()] {
+        let store = server.store();
+        let before = server.heads().len();
+        let get = |start, end| {
+            let get = Get { version: Some(pinned.clone()), ..range(start, end) };
+            store.get(&object, &get).and_then(read)
+        };
+        assert_eq!((get(2, 4).unwrap(), get(2, 4).unwrap()), ("cd".to_owned(), "cd".to_owned()));
+        assert_eq!(server.heads().len() - before, 4, "a refusal, HEAD, and two reads without a condition");
+        assert!(matches!(get(4, 6), Err(Error::Changed { .. })), "of another version");
+    }
+}
+
+#[test]
+fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_rest() {
+    let content = "abcdefghi";
+    // At most two bytes, and another version once `changed` bytes were read.
+    let start = |tag: &'static str, changed: usize| {
+        Server::answering(move |head| {
+            let (first, last) =
+                head.split("bytes=").nth(1).unwrap().split("\r\n").next().unwrap().split_once('-').unwrap();
+            let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap_or(8));
+            let last = last.min(first + 1).min(8);
+            let tag = if first >= changed { "ETag: \"other\"\r\n" } else { tag };
+            part(&format!("bytes {first}-{last}/9"), tag, &content[first..=last])
+        })
+    };
+    let tagged = start("ETag: \"a\"\r\n", 99);
+    for (asked, want) in [((0, 9), content), ((2, 7), "cdefg"), ((4, 5), "e"), ((5, u64::MAX), "fghi")] {
+        let body = tagged.store().get(&tagged.url("/x"), &range(asked.0, asked.1)).unwrap();
+        assert_eq!(body.range().len(), want.len() as u64);
+        assert_eq!(read(body).unwrap(), want);
+    }
+    let mut body = tagged.store().get(&tagged.url("/x"), &range(1, 8)).unwrap();
+    let sink = firstbyte_store::Sink::new(tempfile::tempfile().unwrap());
+    let mut reported = 0;
+    body.write_to(&sink, 0, 6, &mut [0; 64], None, &mut |count| reported += count).unwrap();
+    let mut written = [0; 6];
+    sink.file().read_exact_at(&mut written, 0).unwrap();
+    assert_eq!((&written, reported), (b"bcdefg", 6));
+    // Two versions are never mixed, and nothing tells one of no version from another.
+    let changing = start("ETag: \"a\"\r\n", 4);
+    let body = changing.store().get(&changing.url("/x"), &range(0, 9)).unwrap();
+    assert!(matches!(read(body), Err(Error::Changed { .. })));
+    let untagged = start("", 99);
+    let error = untagged.store().get(&untagged.url("/x"), &range(0, 9)).err().unwrap();
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
+}
+
+#[test]
 fn a_read_from_a_silent_server_fails_after_the_deadline() {
     for text in
         [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")]

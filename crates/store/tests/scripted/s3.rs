@@ -1,12 +1,17 @@
 //! Responses specific to S3: error codes, regions, checksums, archived objects, pages.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
-use firstbyte_location::Location;
+use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::{
-    Algorithm, Error, Get, Hasher, ListOptions, Options, Payload, PutOptions, Result, Signing, Store,
+    Algorithm, Error, Get, Hasher, ListOptions, Metadata, Options, Part, Payload, PutOptions, Result,
+    Signing, Store, Upload,
 };
-use firstbyte_testkit::{Quirk, QuirkStore};
+use firstbyte_testkit::{Quirk, QuirkStore, Reply, Scripted};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 
 use crate::server::{Server, Step, part, refusal, whole};
 
@@ -39,6 +44,150 @@ fn error_responses_become_specific_errors() {
     assert!(matches!(error(code("503 Slow", "SlowDown")), Error::SlowDown { .. }));
     assert!(matches!(error(code("500 Oops", "InternalError")), Error::Server { status: 500, .. }));
     assert!(matches!(error(refusal("404 Not Found", "", "<html>")), Error::NotFound { .. }));
+}
+
+fn upload() -> Upload {
+    Upload { location: object("k"), id: "u".to_owned() }
+}
+
+/// An operation, and the text of its success.
+type Operation = (&'static str, fn(&Store) -> Result<()>);
+
+const OPERATIONS: [Operation; 6] = [
+    ("<CopyObjectResult><ETag>e</ETag></CopyObjectResult>", |store| {
+        store.copy(&object("a"), &Version::default(), &object("k"), &PutOptions::default()).map(drop)
+    }),
+    ("<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>", |store| {
+        store.complete_upload(&upload(), &[], &PutOptions::default()).map(drop)
+    }),
+    ("<CopyPartResult><ETag>e</ETag></CopyPartResult>", |store| {
+        let range = ByteRange::new(0, 1);
+        store.copy_part(&upload(), 1, &object("a"), &Version::default(), range).map(drop)
+    }),
+    ("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>", |store| {
+        store.begin_upload(&object("k"), &PutOptions::default()).map(drop)
+    }),
+    ("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>", |store| {
+        store.list_parts(&upload()).map(drop)
+    }),
+    ("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", |store| {
+        store.list(&object(""), &ListOptions::default())?.collect::<Result<Vec<_>>>().map(drop)
+    }),
+];
+
+#[test]
+fn an_error_inside_a_200_is_retried_by_every_operation_if_its_code_says_that_it_passes() {
+    let inside = |code: &str| whole("", &format!("<Error><Code>{code}</Code><Message>why</Message></Error>"));
+    for (success, operation) in OPERATIONS {
+        for passing in ["InternalError", "SlowDown"] {
+            let server = Server::start(vec![Step::Keep(inside(passing)), Step::Close(whole("", success))]);
+            let done = operation(&server.store());
+            assert!(done.is_ok(), "{success} after {passing}: {done:?}");
+        }
+        let server = Server::start(vec![Step::Close(inside("AccessDenied"))]);
+        let denied = operation(&server.store());
+        assert!(matches!(denied, Err(Error::Denied { .. })), "{success}: {denied:?}");
+        assert_eq!(server.heads().len(), 1);
+    }
+}
+
+#[test]
+fn a_code_decides_whether_a_request_is_sent_again_and_not_its_status() {
+    let requests = |status: &str, name: &str| {
+        let server = Server::answering({
+            let answer = code(status, name);
+            move |_| answer.clone()
+        });
+        assert!(server.store().list_parts(&upload()).is_err());
+        server.heads().len()
+    };
+    for (status, name) in [("400 Bad", "RequestTimeout"), ("409 Conflict", "OperationAborted")] {
+        assert_eq!(requests(status, name), 3, "{name}");
+    }
+    for (status, name) in [("500 Oops", "AccessDenied"), ("503 Oops", "NotImplemented")] {
+        assert_eq!(requests(status, name), 1, "{name}");
+    }
+}
+
+#[test]
+fn keys_whose_deletion_fails_in_passing_are_deleted_one_by_one() {
+    let refused = |key: &str, code: &str| format!("<Error><Key>{key}</Key><Code>{code}</Code></Error>");
+    let result = format!(
+        "<DeleteResult>{}{}</DeleteResult>",
+        refused("a", "InternalError"),
+        refused("b", "AccessDenied")
+    );
+    let server = Server::answering(move |head| match head.split(' ').next() {
+        Some("POST") => whole("", &result),
+        _ => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+    });
+    let failed = server.store().delete_many(&[object("a"), object("b"), object("c")]);
+    let failed: Vec<_> = failed.into_iter().map(|(location, _)| location).collect();
+    assert_eq!(failed, [object("b")]);
+    assert!(server.heads()[1].starts_with("DELETE /bucket/a"));
+}
+
+/// An upload whose completion is done, but whose first answer is lost, in a store without CRC-64.
+/// Its object has the head `object_head` and ends in `bytes`. On a `reused` connection the client
+/// itself sends the request again.
+fn complete_without_answer(
+    object_head: &str,
+    bytes: &'static [u8],
+    options: &PutOptions,
+    reused: bool,
+) -> Result<()> {
+    let head = object_head.to_owned();
+    let completions = AtomicUsize::new(0);
+    let server = Scripted::start(move |_, request| {
+        let method = request.split(' ').next();
+        match method {
+            Some("POST") if completions.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Hang,
+            Some("POST") => Reply::Send(code("404 Not Found", "NoSuchUpload").into_bytes()),
+            Some("HEAD") => Reply::raw("200 OK", &head.lines().collect::<Vec<_>>(), b""),
+            _ => Reply::answer("206 Partial Content", &["content-range: bytes 3-5/6"], bytes),
+        }
+    });
+    let store = Store::new(Options {
+        endpoint_url: Some(server.url().to_owned()),
+        signing: Signing::Anonymous,
+        ..Options::default()
+    })
+    .unwrap();
+    if reused {
+        store.stat(&object("k")).unwrap();
+    }
+    let etag = Hasher::of(Algorithm::Md5, b"def").to_hex();
+    let part = |number, etag: &str| Part { number, size: 3, etag: format!("\"{etag}\""), checksum: None };
+    let parts = [part(1, "0"), part(2, &etag)];
+    store.complete_upload(&upload(), &parts, options).map(drop)
+}
+
+#[test]
+fn a_completion_whose_answer_was_lost_is_found_by_length_and_metadata_or_date_or_bytes() {
+    let old = "last-modified: Fri, 02 Jan 1998 03:04:05 GMT";
+    let now = OffsetDateTime::now_utc().format(&Rfc2822).unwrap().replace("+0000", "GMT");
+    let dated = PutOptions {
+        metadata: Metadata {
+            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(7)),
+            ..Metadata::default()
+        },
+        ..PutOptions::default()
+    };
+    let plain = PutOptions::default();
+    let cases = [
+        (format!("content-length: 6\n{old}\nx-amz-meta-mtime: 7"), b"xxx", &dated, true),
+        (format!("content-length: 6\n{old}\nx-amz-meta-mtime: 8"), b"def", &dated, false),
+        (format!("content-length: 6\nlast-modified: {now}"), b"xxx", &plain, true),
+        (format!("content-length: 6\n{old}"), b"def", &plain, true),
+        (format!("content-length: 6\n{old}"), b"xxx", &plain, false),
+        (format!("content-length: 7\nlast-modified: {now}"), b"def", &plain, false),
+    ];
+    for (head, bytes, options, is_found) in cases {
+        for reused in [false, true] {
+            let done = complete_without_answer(&head, bytes, options, reused);
+            assert_eq!(done.is_ok(), is_found, "{head}, {bytes:?}, {reused}: {done:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! Error codes of object stores: the status that each has, and whether its request may be repeated.
+//!
+//! A code counts more than the status that it comes with: S3 also sends codes inside a 200, and
+//! proxies replace statuses. A code that is not listed counts by its status. Read by the backends
+//! of S3, Google and Azure and by [`Error::is_transient`](crate::Error::is_transient), so that no
+//! operation has a rule of its own.
+//!
+//! Sources, as of 27 November 2026: the list of codes
+//! (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>), "Retry InternalErrors"
+//! (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/ErrorBestPractices.html>), InternalError
+//! and SlowDown inside a 200 (<https://repost.aws/knowledge-center/s3-resolve-200-internalerror>),
+//! and the transient and throttling codes of boto3's standard mode
+//! (<https://docs.aws.amazon.com/boto3/latest/guide/retries.html>). Azure's:
+//! <https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>.
+
+/// The consequence of a code for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The server requests a lower rate.
+    SlowDown,
+    /// A failure that passes: the same request may succeed.
+    Passing,
+    /// The same request fails again.
+    Final,
+}
+
+use Meaning::{Final, Passing, SlowDown};
+
+/// Code, usual status, meaning.
+const CODES: [(&str, u16, Meaning); 41] = [
+    ("InternalError", 500, Passing),
+    ("InternalFailure", 500, Passing),
+    ("OperationAborted", 409, Passing),
+    ("OperationTimedOut", 500, Passing),
+    ("PriorRequestNotComplete", 400, Passing),
+    ("RequestTimeout", 400, Passing),
+    ("RequestTimeoutException", 400, Passing),
+    ("BandwidthLimitExceeded", 503, SlowDown),
+    ("RequestLimitExceeded", 503, SlowDown),
+    ("RequestThrottled", 503, SlowDown),
+    ("RequestThrottledException", 503, SlowDown),
+    ("ServerBusy", 503, SlowDown),
+    ("ServiceUnavailable", 503, SlowDown),
+    ("SlowDown", 503, SlowDown),
+    // MinIO's.
+    ("SlowDownRead", 503, SlowDown),
+    ("SlowDownWrite", 503, SlowDown),
+    ("ThrottledException", 503, SlowDown),
+    ("Throttling", 503, SlowDown),
+    ("ThrottlingException", 503, SlowDown),
+    ("TooManyRequests", 429, SlowDown),
+    ("TooManyRequestsException", 429, SlowDown),
+    ("AccessDenied", 403, Final),
+    ("BadDigest", 400, Final),
+    ("EntityTooLarge", 400, Final),
+    ("EntityTooSmall", 400, Final),
+    ("InvalidArgument", 400, Final),
+    ("InvalidDigest", 400, Final),
+    ("InvalidObjectState", 403, Final),
+    ("InvalidPart", 400, Final),
+    ("InvalidPartOrder", 400, Final),
+    ("InvalidRequest", 400, Final),
+    ("InvalidStorageClass", 400, Final),
+    ("KeyTooLongError", 400, Final),
+    ("MalformedXML", 400, Final),
+    ("MethodNotAllowed", 405, Final),
+    ("NoSuchBucket", 404, Final),
+    ("NoSuchKey", 404, Final),
+    ("NoSuchUpload", 404, Final),
+    ("NotImplemented", 501, Final),
+    ("PreconditionFailed", 412, Final),
+    ("QuotaExceeded", 403, Final),
+];
+
+/// The meaning of an error with this code and status.
+pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
+    match (find(code), status) {
+        (Some((_, meaning)), _) => meaning,
+        (None, 429 | 503) => SlowDown,
+        (None, 501) => Final,
+        (None, 500..) => Passing,
+        (None, _) => Final,
+    }
+}
+
+/// The status that a code usually has; 500 for one that is not known.
+pub(crate) fn status(code: &str) -> u16 {
+    find(code).map_or(500, |(status, _)| status)
+}
+
+fn find(code: &str) -> Option<(u16, Meaning)> {
+    CODES.iter().find(|(known, ..)| *known == code).map(|(_, status, meaning)| (*status, *meaning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_counts_more_than_its_status() {
+        for status in [200, 400, 403, 500, 503] {
+            assert_eq!(meaning("InternalError", status), Passing);
+            assert_eq!(meaning("SlowDown", status), SlowDown);
+            assert_eq!(meaning("AccessDenied", status), Final);
+        }
+        assert_eq!(meaning("Bad Gateway", 502), Passing);
+        assert_eq!(meaning("Service Unavailable", 503), SlowDown);
+        assert_eq!(meaning("Not Found", 404), Final);
+    }
+
+    #[test]
+    fn each_code_is_listed_once() {
+        for (place, (code, ..)) in CODES.iter().enumerate() {
+            assert!(CODES[..place].iter().all(|(other, ..)| other != code), "{code}");
+        }
+    }
+}

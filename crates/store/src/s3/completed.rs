@@ -1,0 +1,88 @@
+//! Finds out whether an upload is complete although the answer that says so was lost.
+//!
+//! A completion that is sent again is refused, because the upload does not exist any more. Its
+//! object then has the length of the upload, and its checksum; or, in a store without CRC-64, our
+//! metadata, a date since the first completion, or our bytes.
+
+use std::time::Instant;
+
+use firstbyte_location::{ByteRange, ObjectLocation, Service};
+
+use crate::{Algorithm, BUFFER, Checksum, Get, Hasher, Metadata, Part, Result, Stat, Written, answer};
+
+use super::{S3, protocol};
+
+/// An upload that its store does not know any more.
+pub(super) struct LostAnswer<'a> {
+    pub(super) object: &'a ObjectLocation,
+    pub(super) id: &'a str,
+    /// In order.
+    pub(super) parts: &'a [Part],
+    /// The checksum of the whole, if the parts have one.
+    pub(super) whole: Option<&'a Checksum>,
+    pub(super) metadata: &'a Metadata,
+    /// The time at which the completion was first sent.
+    pub(super) began: Instant,
+}
+
+impl LostAnswer<'_> {
+    fn size(&self) -> u64 {
+        self.parts.iter().map(|part| part.size).sum()
+    }
+}
+
+impl S3 {
+    /// The result of an upload whose completion was done before. An error if the object is not
+    /// that of the upload.
+    pub(super) fn completed_before(&self, lost: &LostAnswer<'_>) -> Result<Written> {
+        let stat = self.head(lost.object, None)?;
+        if self.is_result(lost, &stat) {
+            let verified = stat.checksum.filter(|sum| Some(sum) == lost.whole);
+            return Ok(Written { version: stat.version, verified });
+        }
+        let id = lost.id;
+        let why = format!("upload {id} does not exist any more, and neither does its object");
+        Err(protocol(&lost.object.to_string(), why))
+    }
+
+    fn is_result(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
+        if stat.size() != Some(lost.size()) {
+            return false;
+        }
+        if let (Some(found), Some(whole)) = (&stat.checksum, lost.whole)
+            && found.algorithm == whole.algorithm
+        {
+            return found == whole;
+        }
+        match (stat.metadata.modified, lost.metadata.modified) {
+            (Some(found), Some(sent)) => found == sent,
+            _ => self.is_since(lost, stat) || self.has_last_part(lost, stat),
+        }
+    }
+
+    /// Whether the object was written since the completion was first sent, by the store's clock.
+    fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
+        let written = stat.version.last_modified.as_deref().and_then(answer::http_date);
+        let clocks = &self.client.clocks;
+        written.is_some_and(|date| clocks.is_within(Service::S3, date, lost.began.elapsed()))
+    }
+
+    /// Whether the object ends with the bytes of the last part, whose `ETag` is their MD5.
+    fn has_last_part(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
+        let Some(last) = lost.parts.last() else { return false };
+        let range = Some(ByteRange::new(lost.size() - last.size, lost.size()));
+        let get = Get { range, version: Some(stat.version.clone()), ..Get::default() };
+        let hash = || -> Result<Checksum> {
+            let mut body = self.get(lost.object, &get)?;
+            let (mut hasher, mut buffer) = (Hasher::new(Algorithm::Md5), vec![0; BUFFER]);
+            loop {
+                match body.read(&mut buffer)? {
+                    0 => return Ok(hasher.finish()),
+                    read => hasher.update(&buffer[..read]),
+                }
+            }
+        };
+        let found = hash().inspect_err(|error| tracing::debug!(%error, "the last part cannot be compared"));
+        found.is_ok_and(|found| found.to_hex().eq_ignore_ascii_case(last.etag.trim_matches('"')))
+    }
+}
