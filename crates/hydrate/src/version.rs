@@ -104,26 +104,35 @@ impl VersionState {
     /// Calls `done` with the bytes of `range`, at once or when they have arrived.
     pub(crate) fn read_then(self: &Arc<Self>, range: ByteRange, done: Done) {
         let deadline = Instant::now() + self.engine.settings.deadline;
-        let receiver = Receiver::Callback(range, self.delivery(), done);
-        let pending = self.demand(deadline, receiver, range.start, None, Rounding::Blocks);
+        self.answer(deadline, Receiver::Callback(range, self.delivery(), done), range.start);
+    }
+
+    /// Answers a callback's read when its blocks have arrived, or at the deadline.
+    fn answer(self: &Arc<Self>, deadline: Instant, receiver: Receiver, reader: u64) {
+        let pending = self.pending(deadline, receiver);
+        self.demand(&pending, reader, None, Rounding::Blocks);
         if pending.is_open() {
             self.engine.fetcher.watch_deadline(&pending);
         }
     }
 
+    /// A read that waits for nothing yet.
+    fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
+        Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
+    }
+
     /// Starts or joins fetches for the absent blocks of a read. With an `interest`, other readers
     /// have priority: the fetches that it starts are ahead of a reader at the offset `reader`, and
-    /// not wanted once the interest has no owner.
+    /// not wanted once the interest has no owner. A caller that has lent memory to the read has to
+    /// abandon it if this panics, because fetches know it by then.
     fn demand(
         self: &Arc<Self>,
-        deadline: Instant,
-        receiver: Receiver,
+        pending: &Arc<PendingRead>,
         reader: u64,
         interest: Option<&Weak<()>>,
         rounding: Rounding,
-    ) -> Arc<PendingRead> {
+    ) {
         let priority = if interest.is_some() { Priority::Ahead } else { Priority::Demand };
-        let pending = Arc::new(PendingRead::new(self.location.clone(), deadline, receiver));
         let sizes = self.engine.fetcher.read_sizes();
         let mut promoted = Vec::new();
         let mut fetches = Vec::new();
@@ -147,7 +156,7 @@ impl VersionState {
                         }
                         Want::Fetch => wanted.push(*block),
                     }
-                    table.waiting.entry(*block).or_default().push(Arc::clone(&pending));
+                    table.waiting.entry(*block).or_default().push(Arc::clone(pending));
                 }
                 if table.mode == FetchMode::Whole {
                     wanted.truncate(1);
@@ -177,7 +186,7 @@ impl VersionState {
                 if let Some(ready) = pending.complete() {
                     self.read_out(ready);
                 }
-                return pending;
+                return;
             }
             failed
         };
@@ -186,7 +195,6 @@ impl VersionState {
         }
         promoted.into_iter().for_each(|id| self.engine.fetcher.promote(id));
         self.submit(fetches, reader);
-        pending
     }
 
     /// Reads cached blocks for a callback. If some were evicted meanwhile, fetches them again and
@@ -198,11 +206,7 @@ impl VersionState {
             done(Ok(&buffer));
             return;
         }
-        let receiver = Receiver::Callback(range, Delivery::Copied, done);
-        let again = self.demand(deadline, receiver, range.start, None, Rounding::Blocks);
-        if again.is_open() {
-            self.engine.fetcher.watch_deadline(&again);
-        }
+        self.answer(deadline, Receiver::Callback(range, Delivery::Copied, done), range.start);
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

@@ -312,6 +312,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Mutex, OnceLock};
     use std::time::Duration;
 
@@ -321,6 +322,7 @@ mod tests {
 
     use super::*;
     use crate::Settings;
+    use crate::part::Part;
     use crate::pending_read::Receiver;
     use crate::version::{Engine, Fetcher, Rounding};
 
@@ -330,15 +332,33 @@ mod tests {
         version: OnceLock<Arc<VersionState>>,
         ahead: Mutex<Vec<FetchId>>,
         demand: Mutex<Vec<FetchId>>,
+        panics: bool,
+    }
+
+    impl Queues {
+        /// A version of eight blocks, whose fetches come to these queues.
+        fn open(self) -> (Arc<Self>, Arc<VersionState>) {
+            let queues = Arc::new(self);
+            let store = Store::new(firstbyte_store::Options::default()).unwrap();
+            let fetcher = Box::new(Arc::clone(&queues));
+            let engine = Arc::new(Engine::new(store, Settings::default(), fetcher, None, 64 << 20));
+            let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
+            let location = Location::parse("s3://bucket/key".as_ref()).unwrap();
+            let version = engine.open_version(&location, version);
+            assert!(queues.version.set(Arc::clone(&version)).is_ok());
+            (queues, version)
+        }
     }
 
     impl Fetcher for Arc<Queues> {
         fn submit(&self, fetches: Vec<(Fetch, u64)>) {
+            assert!(!self.panics, "the panic of the test");
             let version = self.version.get().unwrap();
             for (fetch, _) in fetches {
                 let deadline = Instant::now() + Duration::from_secs(60);
                 let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
-                version.demand(deadline, receiver, 0, None, Rounding::Blocks);
+                let pending = version.pending(deadline, receiver);
+                version.demand(&pending, 0, None, Rounding::Blocks);
                 self.ahead.lock().unwrap().push(fetch.id);
             }
         }
@@ -374,16 +394,23 @@ mod tests {
 
     #[test]
     fn a_fetch_ahead_that_a_reader_waits_for_is_promoted_also_if_it_was_not_queued_yet() {
-        let queues = Arc::new(Queues::default());
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let fetcher = Box::new(Arc::clone(&queues));
-        let engine = Arc::new(Engine::new(store, Settings::default(), fetcher, None, 64 << 20));
-        let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
-        let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
-        assert!(queues.version.set(Arc::clone(&version)).is_ok());
+        let (queues, version) = Queues::default().open();
         let handle = Arc::new(());
         let ahead = Ahead { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
         version.fetch_ahead(&ahead, &Arc::downgrade(&handle));
         assert_eq!((queues.ahead.lock().unwrap().len(), queues.demand.lock().unwrap().len()), (0, 1));
+    }
+    #[test]
+    fn memory_that_is_lent_to_a_read_that_panics_is_not_written_to() {
+        let (_queues, version) = Queues { panics: true, ..Queues::default() }.open();
+        let mut memory = [0; 10];
+        // SAFETY: `memory` outlives the part, and is read after its read has ended.
+        let part = unsafe { Part::new(0, &mut memory) };
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            version.read(vec![part], Rounding::Blocks, &mut || {}, Duration::MAX, &mut || true)
+        }));
+        assert!(read.is_err());
+        version.arrived(0, 0, &vec![7; to_usize(BLOCK)], Priority::Demand);
+        assert_eq!(memory, [0; 10]);
     }
 }

@@ -61,8 +61,11 @@ impl VersionState {
                 let interest = (!window.pending.is_empty()).then_some(&interest);
                 self.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
                 let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
-                let pending = self.demand(deadline, Receiver::Thread(missing), reader, interest, rounding);
-                window.pending.push_back(pending);
+                // The window abandons it if anything fails from here on: fetches write to the
+                // caller's memory only while the read is open.
+                let pending = self.pending(deadline, Receiver::Thread(missing));
+                window.pending.push_back(Arc::clone(&pending));
+                self.demand(&pending, reader, interest, rounding);
             }
             requested();
             let Some(front) = window.pending.front() else { return Ok(()) };
