@@ -1,4 +1,4 @@
-"""The numeric tuning constants of `pacing`, `transfer`, `hydrate` and `store`.
+"""The numeric tuning constants of `pacing`, `fetch`, `transfer`, `hydrate` and `store`.
 
 A tuning constant is a number that changes how fast, how much or how long, and not what is right: a
 threshold, a growth factor, a time-out, a poll interval, a size of a buffer or a request, a count.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rust import Token, lex
 
-CRATES = ("pacing", "transfer", "hydrate", "store")
+CRATES = ("pacing", "fetch", "transfer", "hydrate", "store")
 NUMBER = re.compile(r"(0[xob][0-9a-f_]+|\d[\d_]*(e\d+)?)(_?([iu](8|16|32|64|128|size)|f32|f64))?$", re.IGNORECASE)
 OPEN, CLOSE = "([{", ")]}"
 

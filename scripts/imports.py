@@ -17,6 +17,7 @@ prints each circle with a shortest cycle and the lines that cause it; `--list` a
 """
 
 import argparse
+import functools
 import json
 import re
 import subprocess
@@ -38,8 +39,9 @@ MAY_IMPORT = {
     "layout": {"location", "listing"},
     "pacing": set(),
     "store": {"location", "listing", "pacing"},
-    "transfer": {"location", "pacing", "store"},
-    "hydrate": {"location", "pacing", "store"},
+    "fetch": {"location", "pacing", "store"},
+    "transfer": {"location", "pacing", "store", "fetch"},
+    "hydrate": {"location", "pacing", "store", "fetch"},
     "mount": {"location", "store", "hydrate"},
     "firstbyte": {"location", "store", "transfer", "hydrate"},
     "serve": {"location", "store", "listing", "pacing"},
@@ -107,6 +109,12 @@ class Crate:
         module = Module(path, file)
         Reader(self, module, folder, list(code(file.read_text(encoding="utf-8")))).body()
         return module
+
+
+@functools.cache
+def crate_in(folder: Path) -> Crate:
+    """The crate in `folder`, read once for all checks."""
+    return Crate(folder)
 
 
 class Reader:
@@ -421,7 +429,7 @@ def shortest_cycle(edges: dict[Path, dict[Path, Edge]], files: set[Path]) -> lis
 
 def circles(folder: Path) -> list[tuple[set[Path], list[Edge]]]:
     """The circles of the crate in `folder`: the files of each, and a shortest cycle among them."""
-    edges = graph(Crate(folder))
+    edges = graph(crate_in(folder))
     return [(files, shortest_cycle(edges, files)) for files in components(edges)]
 
 

@@ -21,6 +21,7 @@ mod demo;
 mod doctor;
 mod du;
 mod escapes;
+mod faults;
 mod folded_names;
 mod functions;
 mod headers;

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{0}")]
     Store(std::sync::Arc<firstbyte_store::Error>),
     /// The object changed since it was opened. Cached blocks can still be read.
-    #[error("{location}: changed while it was open: it was {expected}, and is {found} now; open it again")]
+    #[error("{location}: changed while it was open: it was {expected}, and is {found} now; {advice}")]
     Changed {
         /// The object.
         location: String,
@@ -21,6 +21,14 @@ pub enum Error {
         expected: String,
         /// The version that the store has now.
         found: String,
+        /// What to try.
+        advice: &'static str,
+    },
+    /// A thread of this process panicked.
+    #[error("{location}: a thread of firstbyte panicked while it fetched this; please report it")]
+    Panicked {
+        /// The object.
+        location: String,
     },
     /// The server sends nothing that identifies the content, and its one response has passed.
     #[error(
@@ -117,7 +125,14 @@ impl From<firstbyte_store::Error> for Error {
     fn from(error: firstbyte_store::Error) -> Self {
         match error {
             firstbyte_store::Error::Changed { location, expected, found } => {
-                Self::Changed { location, expected: expected.to_string(), found: found.to_string() }
+                let advice = match expected.differs_by_tag(&found) {
+                    true => {
+                        "or its servers give different ETags for one file: `firstbyte cat` reads it by one request"
+                    }
+                    false => "open it again",
+                };
+                let (expected, found) = (expected.to_string(), found.to_string());
+                Self::Changed { location, expected, found, advice }
             }
             other => Self::Store(std::sync::Arc::new(other)),
         }

@@ -1,26 +1,27 @@
 //! One fetch: a ranged request over adjacent blocks, received block by block.
 //!
 //! It needs memory for one block at most, whatever the length of the request. Blocks received
-//! before a failure stay, and only the rest is requested again. Called by the threads of
-//! [`WorkerPool`](crate::workers).
+//! before a failure stay, and so do the first bytes of the next one; only the rest is requested
+//! again. Called by the threads of [`WorkerPool`](crate::workers).
 
-mod retry;
-
+use std::cell::Cell;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use firstbyte_fetch::{Attempt, Ended, Event, Interest, Slot, Tries};
 use firstbyte_location::{ByteRange, Location, to_usize};
-use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
-use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get};
+use firstbyte_pacing::{RequestTracker, Throttle, Wait};
+use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get, Outages};
 
+use crate::Error;
 use crate::background::BackgroundThrottle;
 use crate::block_store::{CacheOutcome, FetchTurn};
 use crate::inflight::Priority;
 use crate::limits::POLL;
 use crate::version::Fetch;
-
-use retry::{Failed, GaveUp, Retry};
 
 /// Meters that all fetches share, and that the supervisor of the workers observes.
 pub(crate) struct FetchMeters {
@@ -47,53 +48,111 @@ impl FetchMeters {
     }
 }
 
-/// Brings the blocks of a fetch, or reports the error to the reads that wait for them.
+/// Retries of a fetch ahead. If a read comes to wait for it, it has as many as any other request.
+const FEW: u32 = 3;
+
+/// Brings the blocks of a fetch, or reports the error to the reads that wait for them. A panic is
+/// such an error, so that no block stays claimed.
 pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
-    fit(buffer, to_usize(fetch.buffer()));
-    let version = &fetch.version;
-    version.started(fetch.id);
-    if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
-        version.learn_checksum();
-    }
-    let reader = (fetch.priority != Priority::Background).then(|| meters.throttle.begin_reader());
-    let mut retry = Retry::default();
-    let mut lease = Lease::new(&fetch);
-    let result = loop {
-        if !lease.acquire(buffer) && !version.remaining(fetch.id).is_empty() && fetch.is_wanted() {
-            continue;
-        }
-        let blocks = version.remaining(fetch.id);
-        if (blocks.is_empty() || !fetch.is_wanted()) && version.give_up(fetch.id, None) {
-            break Ok(());
-        }
-        let mut attempt = Attempt { meters, fetch: &fetch, slot, buffer, progressed: false, refused: false };
-        let result = attempt.fetch(blocks, retry.cuts);
-        let Attempt { progressed, refused, .. } = attempt;
-        let Err(error) = result else { continue };
-        if refused {
-            // The next attempt receives through memory.
-            continue;
-        }
-        if let Failed::Store(StoreError::RangeIgnored { .. }) = error {
-            version.fetch_whole();
-            continue;
-        }
-        match retry.wait(meters, &fetch, error, progressed) {
-            Ok(()) => {}
-            Err(GaveUp::Permanent(error)) => break Err(error),
-            // A read that started just now has a right to tries of its own.
-            Err(GaveUp::Unwanted(error)) if version.give_up(fetch.id, Some(&error)) => break Err(error),
-            Err(GaveUp::Unwanted(_)) => {}
-        }
-    };
-    drop((reader, lease));
+    let caught = catch_unwind(AssertUnwindSafe(|| bring(meters, &fetch, slot, buffer)));
     meters.requests.fetch_add(1, Ordering::Relaxed);
+    let version = &fetch.version;
+    let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: version.location.to_string() }));
     if let Err(error) = &result {
         version.failed(fetch.id, error);
     }
     version.verify_if_complete();
     if let Some(job) = fetch.job {
         job.ended(result.err());
+    }
+}
+
+fn bring(meters: &FetchMeters, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
+    fit(buffer, to_usize(fetch.buffer()));
+    let version = &fetch.version;
+    version.started(fetch.id);
+    if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
+        version.learn_checksum();
+    }
+    let _reader = (fetch.priority != Priority::Background).then(|| meters.throttle.begin_reader());
+    let interest = Wanted { meters, fetch };
+    let mut receiver = Receiver::new(meters, fetch, buffer);
+    let slot = Slot { tracker: &meters.tracker, index: slot };
+    loop {
+        let (error, is_final) = match slot.request(&interest, None, |attempt| receiver.receive_all(attempt)) {
+            Ok(()) => return Ok(()),
+            // Cut, and its one response has passed.
+            Err(Ended::Failed(StoreError::Cancelled)) => {
+                (Error::Unversioned { location: version.location.to_string() }, true)
+            }
+            Err(Ended::Failed(error)) => (error.into(), true),
+            Err(Ended::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
+        };
+        // A read that started just now has a right to tries of its own.
+        if is_final || version.give_up(fetch.id, Some(&error)) {
+            return Err(error);
+        }
+    }
+}
+
+/// The reads and the job that a fetch is for.
+struct Wanted<'a> {
+    meters: &'a FetchMeters,
+    fetch: &'a Fetch,
+}
+
+impl Wanted<'_> {
+    /// The error of a fetch whose last request was cut. A cancelled job has cut it itself: that is
+    /// not a failure of the server.
+    fn silence(&self) -> StoreError {
+        let version = &self.fetch.version;
+        let (location, after) = (version.location.to_string(), version.engine.settings.deadline);
+        if self.fetch.is_wanted() { StoreError::TimedOut { location, after } } else { StoreError::Cancelled }
+    }
+}
+
+impl Interest for Wanted<'_> {
+    fn is_wanted(&self, tries: Tries) -> bool {
+        if tries == Tries::default() {
+            return true;
+        }
+        match (self.deadline(), self.fetch.priority) {
+            (Some(deadline), _) => deadline > Instant::now(),
+            (None, Priority::Demand) => false,
+            (None, Priority::Ahead) => tries.failures.max(tries.cuts) <= FEW && self.fetch.is_wanted(),
+            (None, Priority::Background) => self.fetch.is_wanted(),
+        }
+    }
+
+    /// Its version was learnt from an answer.
+    fn is_known(&self) -> bool {
+        true
+    }
+
+    /// Readers share one deadline; background work waits until the server responds again.
+    fn outages(&self) -> Outages {
+        match self.fetch.priority {
+            Priority::Background => Outages::WaitFor,
+            Priority::Demand | Priority::Ahead => Outages::FailFast,
+        }
+    }
+
+    fn is_repeatable(&self) -> bool {
+        !self.fetch.version.is_fetched_once()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.fetch.version.latest_deadline(self.fetch.id)
+    }
+
+    fn count(&self, event: Event) {
+        let counters = &self.fetch.version.engine.counters;
+        let counter = match event {
+            Event::Cut => &counters.cuts,
+            Event::Retry => &counters.retries,
+            Event::SlowDown => &self.meters.slowdowns,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -145,104 +204,105 @@ impl<'a> Lease<'a> {
     }
 }
 
-struct Attempt<'a> {
+/// Receives the blocks of a fetch, in order.
+struct Receiver<'a> {
     meters: &'a FetchMeters,
     fetch: &'a Fetch,
-    slot: usize,
+    lease: Lease<'a>,
     buffer: &'a mut [u8],
-    progressed: bool,
-    /// The cached file refused a block on its way into it.
-    refused: bool,
+    /// Whether the cached file has just refused a block on its way into it.
+    is_refused: bool,
+    /// A block of which the buffer has the first bytes, and their number.
+    partial: Option<(u64, usize)>,
 }
 
-impl Attempt<'_> {
+impl<'a> Receiver<'a> {
+    fn new(meters: &'a FetchMeters, fetch: &'a Fetch, buffer: &'a mut [u8]) -> Self {
+        let lease = Lease::new(fetch);
+        Self { meters, fetch, lease, buffer, is_refused: false, partial: None }
+    }
+
+    /// Receives what the fetch has still to bring. One attempt; of several requests if blocks are
+    /// taken over meanwhile, or for a local file.
+    fn receive_all(&mut self, attempt: &mut Attempt<'_>) -> Result<(), StoreError> {
+        let (fetch, version) = (self.fetch, &self.fetch.version);
+        loop {
+            if !self.lease.acquire(self.buffer)
+                && !version.remaining(fetch.id).is_empty()
+                && fetch.is_wanted()
+            {
+                continue;
+            }
+            let blocks = version.remaining(fetch.id);
+            if (blocks.is_empty() || !fetch.is_wanted()) && version.give_up(fetch.id, None) {
+                return Ok(());
+            }
+            match self.request_each(attempt, blocks) {
+                Err(StoreError::RangeIgnored { .. }) => version.fetch_whole(),
+                // The cached file refused a block: the next attempt receives through memory.
+                Err(StoreError::Io { .. }) if std::mem::take(&mut self.is_refused) => {}
+                received => received?,
+            }
+        }
+    }
+
     /// One request; for a local file one for each block, because its version is checked only after
     /// the last byte of a request, and no block may be stored before.
-    fn fetch(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
+    fn request_each(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
         if let Location::Local(_) = self.fetch.version.location {
-            return blocks.into_iter().try_for_each(|block| self.request(block..block + 1, cuts));
+            return blocks.into_iter().try_for_each(|block| self.request(attempt, block..block + 1));
         }
-        self.request(blocks, cuts)
+        self.request(attempt, blocks)
     }
 
-    fn request(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
-        let cancel = Cancel::new();
-        let meters = self.meters;
-        let request = meters.tracker.begin(self.slot, Wait::Head, cancel.clone(), cuts, Instant::now());
-        let result = self.receive_all(blocks, cancel, &request);
-        let cut = request.end(result.is_ok(), Instant::now());
-        result.map_err(|error| match error {
-            _ if cut => Failed::Cut,
-            // A request cut just as the head of its response arrives reports that only here.
-            StoreError::Cancelled => Failed::Cut,
-            error => Failed::Store(error),
-        })
-    }
-
-    fn receive_all(
-        &mut self,
-        blocks: Range<u64>,
-        cancel: Cancel,
-        request: &InFlightRequest<'_, Cancel>,
-    ) -> Result<(), StoreError> {
-        let version = &self.fetch.version;
-        let range = self.fetch.requested(&blocks);
+    fn request(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
+        let (fetch, version) = (self.fetch, &self.fetch.version);
         let is_whole = version.is_whole();
+        let partial = self.partial.take().filter(|(block, _)| *block == blocks.start && !is_whole);
+        let mut kept = partial.map_or(0, |(_, kept)| kept);
+        let range = fetch.requested(&blocks).skip(kept as u64);
         // A response with the whole object may carry its checksum.
         let whole = is_whole || range.len() == version.size();
         let blocks = if is_whole { 0..blocks.end } else { blocks };
+        attempt.begin(Wait::Head);
         let get = Get {
             range: (!whole).then_some(range),
             version: Some(version.version.clone()),
-            cancel,
             checksum: whole && version.blocks.has_cache(),
-            throttle: self.throttle().cloned().unwrap_or_default(),
-            ..Get::default()
+            ..attempt.get(&self.throttle().cloned().unwrap_or_default())
         };
-        version.engine.counters.started(self.fetch.priority);
+        version.engine.counters.started(fetch.priority);
         let mut body = version.engine.store.get(&version.location, &get)?;
         let head = Instant::now();
-        request.head_arrived(range.len(), head);
-        let progress = || match get.throttle.is_unlimited() {
-            true => request.bytes_arrived(Instant::now()),
-            false => request.paused(),
-        };
-        progress();
+        attempt.head_arrived(range.len());
         if get.checksum {
             version.blocks.set_checksum(body.stat().checksum.clone());
         }
         let mut received = 0;
         for block in blocks {
-            let bytes = self.fetch.requested(&(block..block + 1));
-            let outcome = match is_whole {
-                true => CacheOutcome::NotTried,
-                false => self.receive_into_cache(&mut body, block, bytes)?,
-            };
-            let read = match outcome {
-                CacheOutcome::Cached => self.len(bytes),
-                _ => self.receive_into_buffer(&mut body, bytes)?,
-            };
-            self.progressed = true;
+            let bytes = fetch.requested(&(block..block + 1));
+            let (read, outcome) =
+                self.receive_block(attempt, &mut body, block, std::mem::take(&mut kept), is_whole)?;
+            attempt.reached(bytes.end);
             self.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             received += bytes.len();
-            if is_whole && !version.is_owned_by(self.fetch.id, block) {
-                progress();
+            if is_whole && !version.is_owned_by(fetch.id, block) {
                 continue;
             }
             if bytes.len() < version.blocks.bytes(&(block..block + 1)).len() {
-                version.arrived_in_part(self.fetch.id, block, bytes.start, &self.buffer[..read]);
+                version.arrived_in_part(fetch.id, block, bytes.start, &self.buffer[..read]);
             } else {
                 self.store(block, read, outcome);
             }
-            let is_wanted = self.fetch.priority == Priority::Demand || self.fetch.is_wanted();
-            if !is_wanted || !version.is_needed(self.fetch.id) {
+            let is_wanted = fetch.priority == Priority::Demand || fetch.is_wanted();
+            if !is_wanted || !version.is_needed(fetch.id) {
                 break;
             }
-            self.yield_to_readers(bytes.len(), request);
+            self.yield_to_readers(bytes.len(), attempt);
             if is_whole {
-                self.wait_for_readers(block + 1, request);
+                self.wait_for_readers(block + 1, attempt);
             }
-            progress();
+            attempt.reached(bytes.end);
         }
         if get.throttle.is_unlimited() && !is_whole {
             self.meters.tracker.learn_rate(received, head.elapsed());
@@ -250,11 +310,46 @@ impl Attempt<'_> {
         Ok(())
     }
 
+    /// Receives a block, of which the buffer has the first `kept` bytes. Returns its length.
+    fn receive_block(
+        &mut self,
+        attempt: &mut Attempt<'_>,
+        body: &mut Body,
+        block: u64,
+        kept: usize,
+        is_whole: bool,
+    ) -> Result<(usize, CacheOutcome), StoreError> {
+        let bytes = self.fetch.requested(&(block..block + 1));
+        let outcome = match is_whole || kept > 0 {
+            true => CacheOutcome::NotTried,
+            false => self.receive_into_cache(attempt, body, block, bytes)?,
+        };
+        if outcome == CacheOutcome::Cached {
+            return Ok((self.len(bytes), outcome));
+        }
+        let (want, mut done) = (self.len(bytes), kept);
+        while done < want {
+            let read = body.read(&mut self.buffer[done..want]);
+            if let Err(_) | Ok(0) = read {
+                self.partial = Some((block, done));
+            }
+            match read? {
+                0 => break,
+                read => done += read,
+            }
+            // A whole response begins at the first byte again, and only whole blocks are kept of it.
+            attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
+        }
+        check_length(self.fetch, done as u64, bytes)?;
+        Ok((done, outcome))
+    }
+
     /// Receives a block directly into the cached file, and from there into the buffer, if
     /// possible. Not for a response that cannot be repeated: bytes in transit when the disk is
     /// full are lost.
     fn receive_into_cache(
         &mut self,
+        attempt: &mut Attempt<'_>,
         body: &mut Body,
         block: u64,
         bytes: ByteRange,
@@ -263,26 +358,24 @@ impl Attempt<'_> {
             return Ok(CacheOutcome::NotTried);
         }
         let (len, exempt, fetch) = (self.len(bytes), self.fetch.exempt(), self.fetch);
+        let done = Cell::new(0);
+        let mut progress = |moved| {
+            done.set(done.get() + moved);
+            attempt.reached(bytes.start + done.get());
+        };
+        let mut kept = false;
         let received =
             fetch.version.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
-                let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
-                check_length(fetch, moved, bytes)
+                let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
+                let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
+                // The next attempt goes on behind them.
+                let arrived = &mut scratch[..to_usize(done.get())];
+                kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok();
+                received
             });
-        self.refused = matches!(received, Err(StoreError::Io { .. }));
+        self.partial = kept.then_some((block, to_usize(done.get())));
+        self.is_refused = matches!(received, Err(StoreError::Io { .. }));
         received
-    }
-
-    /// Receives a block into the buffer.
-    fn receive_into_buffer(&mut self, body: &mut Body, bytes: ByteRange) -> Result<usize, StoreError> {
-        let (want, mut done) = (self.len(bytes), 0);
-        while done < want {
-            match body.read(&mut self.buffer[done..want])? {
-                0 => break,
-                read => done += read,
-            }
-        }
-        check_length(self.fetch, done as u64, bytes)?;
-        Ok(done)
     }
 
     /// Stores the first `length` bytes of the buffer as a block, unless it is in the cache
@@ -313,9 +406,9 @@ impl Attempt<'_> {
     }
 
     /// Keeps a whole response close to its readers if only memory holds it.
-    fn wait_for_readers(&self, block: u64, request: &InFlightRequest<'_, Cancel>) {
+    fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
         let version = &self.fetch.version;
-        request.paused();
+        attempt.paused();
         // While the file is open, this fetch is not the only owner of the version.
         while version.is_far_ahead(block) && std::sync::Arc::strong_count(version) > 1 {
             std::thread::sleep(POLL);
@@ -323,7 +416,7 @@ impl Attempt<'_> {
     }
 
     /// Pauses background work while readers fetch.
-    fn yield_to_readers(&self, bytes: u64, request: &InFlightRequest<'_, Cancel>) {
+    fn yield_to_readers(&self, bytes: u64, attempt: &Attempt<'_>) {
         if self.fetch.priority != Priority::Background {
             return;
         }
@@ -332,7 +425,7 @@ impl Attempt<'_> {
         if pause.is_zero() {
             return;
         }
-        request.paused();
+        attempt.paused();
         let start = Instant::now();
         loop {
             let left = pause.saturating_sub(start.elapsed());

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Algorithm, Error as StoreError, Get, Hasher, PAGE, Payload, PutOptions, Store};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The beginning of a marker's name. Copies leave such names out.
 pub(crate) const MARKER: &str = ".marker-of-firstbyte-";

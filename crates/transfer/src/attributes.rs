@@ -12,9 +12,11 @@ use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions};
 
 use crate::context::Scope;
+use crate::error::{Error, Failure, Result};
+use crate::job::Effect;
 use crate::job::as_path;
+use crate::report::{Observer, Summary};
 use crate::tree::TreeCopy;
-use crate::{Effect, Error, Failure, Observer, Result, Summary};
 
 /// Gives everything below a tree's destination the attributes it has below the source.
 pub(crate) fn of_tree(

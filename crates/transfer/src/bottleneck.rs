@@ -10,9 +10,9 @@ use std::time::Duration;
 use firstbyte_store::LOOK;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Bottleneck;
 use crate::context::{Context, count};
 use crate::job::Route;
+use crate::report::Bottleneck;
 
 /// Share of a limit from which it counts as reached.
 const REACHED: f64 = 0.85;

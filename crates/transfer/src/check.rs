@@ -11,9 +11,10 @@ use firstbyte_store::{Error as StoreError, ListOptions, Marker, Order};
 use crate::compare::{Comparison, Comparisons, Sameness};
 use crate::context::Scope;
 use crate::deferred::Deferred;
+use crate::error::{Error, Failure, Result};
 use crate::job::{Route, is_unfinished};
 use crate::listing_prefetch::ListingPrefetch;
-use crate::{Difference, Error, Failure, Observer, Result, Summary, Verified};
+use crate::report::{Difference, Observer, Summary, Verified};
 
 /// Two places to compare.
 pub struct Check<'a> {

@@ -25,14 +25,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use firstbyte_fetch::{Ended, Event, Interest, Slot, Tries};
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_pacing::{RETRIES, START, backoff};
+use firstbyte_pacing::{RequestTracker, START};
 use firstbyte_store::{
-    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, LOOK, STACK, StatedLength, Store,
+    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, Outages, STACK, StatedLength, Store,
 };
 
+use crate::error::{Error, Result};
+use crate::job::Tree;
 use crate::job::{Route, as_path};
-use crate::{Concurrency, Error, Result, Tree};
+use crate::settings::Concurrency;
 
 /// Times that are closer prove no order: dates have whole seconds, and clocks differ a little.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -415,6 +418,25 @@ fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     }
 }
 
+/// Reads while the comparison is not cancelled.
+struct Uncancelled<'a>(&'a AtomicBool);
+
+impl Interest for Uncancelled<'_> {
+    fn is_wanted(&self, _: Tries) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn is_known(&self) -> bool {
+        false
+    }
+
+    fn outages(&self) -> Outages {
+        Outages::WaitFor
+    }
+
+    fn count(&self, _: Event) {}
+}
+
 /// The checksum of an object, read whole, again after transient failures.
 fn content(
     store: &Store,
@@ -422,24 +444,21 @@ fn content(
     algorithm: Algorithm,
     cancelled: &AtomicBool,
 ) -> Result<Checksum> {
-    let (mut failures, mut length) = (0, StatedLength::Checked);
-    loop {
-        let body = store.get(location, &Get { length, ..Get::default() });
-        match body.map_err(Error::from).and_then(|body| hash(body, algorithm, cancelled)) {
-            Err(error) if error.is_false_length() && length == StatedLength::Checked => {
-                length = StatedLength::Ignored;
-            }
-            Err(Error::Store(error)) if error.is_transient() && failures < RETRIES => {
-                failures += 1;
-                tracing::debug!(%error, failures, "reading it again");
-                let (began, pause) = (Instant::now(), backoff(failures, None));
-                while began.elapsed() < pause && !cancelled.load(Ordering::Relaxed) {
-                    std::thread::sleep(LOOK);
-                }
-            }
-            hashed => return hashed,
-        }
-    }
+    let tracker = RequestTracker::new(1, Instant::now());
+    let slot = Slot { tracker: &tracker, index: 0 };
+    let read = |length| {
+        slot.request(&Uncancelled(cancelled), None, |_| {
+            hash(store.get(location, &Get { length, ..Get::default() })?, algorithm, cancelled)
+        })
+    };
+    let checked = match read(StatedLength::Checked) {
+        Err(Ended::Failed(error)) if error.is_false_length() => read(StatedLength::Ignored),
+        other => other,
+    };
+    checked.map_err(|ended| match ended {
+        Ended::Failed(error) => error,
+        Ended::Unwanted(_) => Error::Interrupted,
+    })
 }
 
 fn hash(mut body: Body, algorithm: Algorithm, cancelled: &AtomicBool) -> Result<Checksum> {

@@ -19,10 +19,13 @@ use firstbyte_store::{
     BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
 };
 
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::job::{Batch, Route};
 use crate::local_root::LocalRoot;
+use crate::report::Observer;
+use crate::settings::Settings;
 use crate::sources::Sources;
-use crate::{Error, Job, Observer, Result, Settings};
 
 /// Counters of the workers.
 #[derive(Debug, Default)]
@@ -82,6 +85,8 @@ pub(crate) struct Subject<'a> {
 
 pub(crate) struct Context<'a> {
     pub(crate) store: &'a Store,
+    /// The store, without retries of its own: for requests that the loop repeats.
+    pub(crate) single: Store,
     /// Ends the run's requests, those of its listings included.
     cancel: &'a Cancel,
     pub(crate) settings: &'a Settings,
@@ -107,6 +112,7 @@ impl<'a> Context<'a> {
     ) -> Self {
         Self {
             store: &scope.store,
+            single: scope.store.without_retries(),
             cancel: &scope.cancel,
             settings: scope.settings,
             throttles: scope.throttles,
@@ -245,11 +251,6 @@ impl<'a> Context<'a> {
             // If another worker was first, its time stands.
             let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-
-    /// Whether reads keep to a rate limit: then a silence may be our own pause.
-    pub(crate) fn is_throttled(&self) -> bool {
-        !self.throttles.reading.is_unlimited()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Bytes that wait in memory.
 const ROOM: usize = 256 << 10;

@@ -8,17 +8,20 @@ use firstbyte_location::{ByteRange, Entry, Location, Version};
 use firstbyte_pacing::Throttle;
 use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
 
+use crate::check::Check;
 use crate::context::{Context, Scope, Subject, Throttles};
+use crate::error::{Error, Result};
 use crate::job::{Batch, Route, keeps_all};
+use crate::job::{Extras, Job, Jobs, Move, Tree};
 use crate::moving;
+use crate::remove::Removal;
 use crate::report::Done;
+use crate::report::{Observer, Summary};
 use crate::scheduler::Scheduler;
+use crate::settings::{Compare, Settings};
 use crate::sources::{self, Sources};
 use crate::tree::TreeCopy;
-use crate::{
-    Check, Compare, Error, Extras, Job, Jobs, Move, Observer, Removal, Result, Settings, Summary, Tree,
-    attributes, check, compare, remove, stream, sync, tree,
-};
+use crate::{attributes, check, compare, remove, stream, sync, tree};
 
 /// Moves objects between locations. Cheap to create.
 #[derive(Clone)]

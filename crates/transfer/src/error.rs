@@ -117,6 +117,11 @@ impl Error {
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
     }
 
+    /// Whether a later run may succeed where this one failed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_transient())
+    }
+
     /// Whether it concerns two places rather than one object.
     pub(crate) fn concerns_places(&self) -> bool {
         matches!(self, Self::OnePlace { .. } | Self::Unproven { .. })

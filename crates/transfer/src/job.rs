@@ -11,7 +11,8 @@ use firstbyte_location::{Entry, Location, Version};
 use firstbyte_store::{Error as StoreError, Listing, Over};
 
 use crate::apart::MARKER;
-use crate::{Error, Failure, Keep, Result, Settings};
+use crate::error::{Error, Failure, Result};
+use crate::settings::{Keep, Settings};
 
 /// One object to copy.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, PAGE, Privacy};
 
-use crate::Result;
+use crate::error::Result;
 use crate::job::is_unfinished;
 use crate::journal::Journal;
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use firstbyte_location::Entry;
 use firstbyte_store::{Cancel, Error as StoreError, LOOK, Listing, PAGE, Result};
 
-use crate::Error;
+use crate::error::Error;
 
 type Batch = Vec<Result<Entry>>;
 
@@ -20,7 +20,7 @@ pub(crate) struct ListingPrefetch {
 
 impl ListingPrefetch {
     /// Starts to read `listing`; `cancel` ends the wait for it.
-    pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::Result<Self> {
+    pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::error::Result<Self> {
         // One more page waits: with names of 100 bytes about 200 KiB.
         let (sender, batches) = sync_channel(1);
         std::thread::Builder::new()

@@ -6,8 +6,10 @@ use std::path::Path;
 use firstbyte_location::shown;
 use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
 
+use crate::error::{Error, Result};
+use crate::job::Tree;
 use crate::job::{as_path, is_unfinished};
-use crate::{Error, Limits, Result, Tree};
+use crate::settings::Limits;
 
 /// The destination of a tree, if it is local.
 pub(crate) struct LocalRoot<'a> {

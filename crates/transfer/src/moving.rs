@@ -10,10 +10,11 @@ use firstbyte_location::{Entry, Kind};
 use firstbyte_store::{Links, ListOptions, Listing, Order};
 
 use crate::context::Scope;
+use crate::error::{Error, Failure, Result};
 use crate::job::JobResult;
+use crate::report::Observer;
 use crate::sources::LINK;
 use crate::tree::{self, TreeCopy, with_sort_name};
-use crate::{Error, Failure, Observer, Result};
 
 /// The jobs of a move, in the order in which names are found. A link is a failure: what it leads to
 /// may lie outside, and would stay.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use firstbyte_store::Store;
 
+use crate::error::{Error, Result};
 use crate::report::Done;
-use crate::request::Requester;
-use crate::{Error, Result};
+use crate::request::{Opened, Requester};
 
 /// An object that moves in pieces. The workers that move them share it.
 pub(crate) trait Pieces: Send + Sync {
-    /// Moves these pieces, to the end or an error.
-    fn move_pieces(&self, requester: &mut Requester<'_>, pieces: Range<u32>) -> Result<()>;
+    /// Moves a piece, to the end or an error.
+    fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
     /// The number of neighbours that one request can move.
     fn most_together(&self) -> u32 {
         1
@@ -33,18 +33,78 @@ pub(crate) trait Pieces: Send + Sync {
     fn abandon(&self, store: &Store, error: &Error);
 }
 
+/// A piece of an object that one worker moves.
+pub(crate) enum Piece {
+    /// The chunk whose answer is open, because the object was opened with it.
+    FirstBody(u32, Opened),
+    /// Neighbouring chunks of a download, or parts of an upload.
+    Chunks(Range<u32>),
+    /// The checksum of the whole, which ranged answers do not carry.
+    Checksum,
+}
+
+impl Piece {
+    /// The parts of an upload, which has no other pieces.
+    pub(crate) fn parts(self) -> Range<u32> {
+        match self {
+            Self::Chunks(parts) => parts,
+            Self::FirstBody(..) | Self::Checksum => 0..0,
+        }
+    }
+}
+
+/// The pieces of an object that no worker has claimed.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// Whether the checksum of the whole is to be asked for. It comes first.
+    pub(crate) checksum: bool,
+    /// Chunks or parts.
+    pub(crate) chunks: VecDeque<u32>,
+}
+
+impl Pending {
+    /// Their number.
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len() + usize::from(self.checksum)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Claims the next piece: of chunks up to `most` neighbours.
+    pub(crate) fn claim(&mut self, most: u32) -> Option<Piece> {
+        if std::mem::take(&mut self.checksum) {
+            return Some(Piece::Checksum);
+        }
+        let start = self.chunks.pop_front()?;
+        let mut end = start + 1;
+        while end - start < most && self.chunks.front() == Some(&end) {
+            self.chunks.pop_front();
+            end += 1;
+        }
+        Some(Piece::Chunks(start..end))
+    }
+}
+
+impl FromIterator<u32> for Pending {
+    fn from_iter<I: IntoIterator<Item = u32>>(chunks: I) -> Self {
+        Self { checksum: false, chunks: chunks.into_iter().collect() }
+    }
+}
+
 /// The state of an object when all its pieces have moved.
 pub(crate) enum Finish {
     /// The object is complete.
     Done(Done),
     /// These pieces have to be moved (again).
-    Again(VecDeque<u32>),
+    Again(Pending),
 }
 
 /// The state of an object once it has been started.
 pub(crate) enum Started {
     /// The object was small and is complete.
     Done(Done),
-    /// It moves in pieces. The answer for piece `own` is already open.
-    Split { object: Arc<dyn Pieces>, pending: VecDeque<u32>, own: Option<u32> },
+    /// It moves in pieces, of which the worker that started it moves the `first`.
+    Split { object: Arc<dyn Pieces>, pending: Pending, first: Option<Piece> },
 }

@@ -1,19 +1,20 @@
 //! Copies an object from one store to another. An S3 service that holds both copies it itself,
 //! unless the user gave a checksum to check; otherwise the bytes go through local memory.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use firstbyte_location::{ByteRange, Location, Strength, to_usize};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{Error as StoreError, Get, Payload, Stat, StatedLength, Store};
 
-use crate::pieces::{Finish, Pieces, Started};
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::pieces::{Finish, Piece, Pieces, Started};
 use crate::plan::{LEAST_PART, MOST_PARTS, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
+use crate::spool;
 use crate::upload::parts::{self, Parts, put_options, put_over};
-use crate::{Error, Job, Result, spool};
 
 /// Bytes in memory at once, per worker: as many workers as possible fit below the memory ceiling.
 const PART: u64 = LEAST_PART;
@@ -54,7 +55,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     let options = put_options(context, &stat);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
-            Err(StoreError::Unsupported { .. }) => {}
+            // A condition that the service refuses is checked here, with each answer.
+            Err(StoreError::Unsupported { .. } | StoreError::OwnTagRefused { .. }) => {}
             Err(error) => return Err(error.into()),
             Ok(written) => {
                 context.observer.moved(size);
@@ -87,7 +89,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     let parts = Parts::new(context.store.begin_upload(&job.destination, &options)?, options);
     let pending = plan.pieces().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, way };
-    Ok(Started::Split { object: Arc::new(relay), pending, own: None })
+    Ok(Started::Split { object: Arc::new(relay), pending, first: None })
 }
 
 /// Whether a service can copy between them by itself.
@@ -108,7 +110,8 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
             let most = attempt.context.throttles.reading.request().unwrap_or(u64::MAX);
             let asked = ByteRange::at(rest.start, rest.len().min(most));
             let version = Some(stat.version.clone());
-            let mut body = attempt.open(source, &Get { range: Some(asked), version, ..attempt.get() })?;
+            let get = Get { range: Some(asked), version, ..attempt.get() };
+            let mut body = attempt.open(source, &get)?;
             let end = filled + to_usize(asked.len());
             while filled < end {
                 let read = body.read(&mut bytes[filled..end])?;
@@ -117,7 +120,7 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
                     return Err(StoreError::Truncated { location: source.to_string(), missing }.into());
                 }
                 filled += read;
-                attempt.moved(read as u64);
+                attempt.moved(read as u64, range.start + filled as u64);
             }
         }
         Ok(())
@@ -151,8 +154,8 @@ impl Relay {
 }
 
 impl Pieces for Relay {
-    fn move_pieces(&self, requester: &mut Requester<'_>, mut pieces: Range<u32>) -> Result<()> {
-        pieces.try_for_each(|index| self.move_part(requester, index))
+    fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
+        piece.parts().try_for_each(|index| self.move_part(requester, index))
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {

@@ -17,11 +17,13 @@ use firstbyte_store::{
 };
 
 use crate::context::Scope;
+use crate::error::{Error, Failure, Result};
+use crate::job::{Effect, Extent, Levels, Move, Tree};
 use crate::job::{as_path, is_unfinished};
+use crate::report::{Action, Observer, Summary};
+use crate::settings::Concurrency;
+use crate::stop::Stop;
 use crate::tree::with_sort_name;
-use crate::{
-    Action, Concurrency, Effect, Error, Extent, Failure, Levels, Move, Observer, Result, Stop, Summary, Tree,
-};
 
 /// Concurrent requests of 1,000 keys each, unless the settings fix the concurrency. A server takes
 /// many times a round trip for one.

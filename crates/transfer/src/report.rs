@@ -4,7 +4,7 @@ use std::fmt;
 
 use firstbyte_location::{Location, Version};
 
-use crate::Failure;
+use crate::error::Failure;
 
 /// An action that a dry run reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ pub struct Summary {
     pub bound_by: Option<Bottleneck>,
     /// The reason for which the run ended early: an interruption, its deadline, or a failing bucket
     /// or endpoint of a tree.
-    pub ended: Option<crate::Error>,
+    pub ended: Option<crate::error::Error>,
 }
 
 impl Summary {

@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use firstbyte_fetch::RETRIES;
 use firstbyte_location::to_usize;
-use firstbyte_pacing::RETRIES;
 use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
-use crate::Stop;
+use crate::stop::Stop;
 
 /// The number of requests in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

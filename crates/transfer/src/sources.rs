@@ -9,9 +9,10 @@ use firstbyte_location::{Location, Strength, Version};
 use firstbyte_store::{Beneath, Error as StoreError, Store};
 
 use crate::apart::{Apart, Reach};
+use crate::error::{Error, Result};
+use crate::job::{Job, Tree};
 use crate::local_root::LocalRoot;
 use crate::report::{Done, Verified};
-use crate::{Error, Job, Result, Tree};
 
 /// Why a link is not moved.
 pub(crate) const LINK: &str =

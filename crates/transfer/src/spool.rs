@@ -8,11 +8,12 @@ use firstbyte_location::ByteRange;
 use firstbyte_pacing::Wait;
 use firstbyte_store::{Get, Hasher, Payload, Sink, StatedLength};
 
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{done, put_options, put_over, verified};
-use crate::{Error, Job, Result};
 
 /// An unnamed temporary file. Where files cannot be created without a name, its name is removed.
 pub(crate) fn unnamed_file() -> Result<File> {
@@ -31,11 +32,11 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job, length: StatedLengt
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let mut body = Some(body);
     let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {
-        attempt.starts_over();
         let mut body = match body.take() {
             Some(body) => body,
             None => {
-                attempt.open(&job.source, &Get { version: job.wanted_version(), length, ..attempt.get() })?
+                let get = Get { version: job.wanted_version(), length, ..attempt.get() };
+                attempt.open(&job.source, &get)?
             }
         };
         let mut hasher = expected.as_ref().map(|expected| Hasher::new(expected.algorithm));

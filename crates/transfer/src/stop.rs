@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstbyte_store::{Cancel, STACK};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Ends runs cleanly: requests in flight are cut, and journals keep what arrived.
 #[derive(Clone, Debug, Default)]

@@ -13,12 +13,13 @@ use firstbyte_store::{
 };
 
 use crate::context::Context;
+use crate::error::{Error, Result};
 use crate::plan::{LEAST_PART, MOST_PARTS};
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Requester};
+use crate::settings::Settings;
 use crate::spool::unnamed_file;
 use crate::upload::parts::{self, Parts};
-use crate::{Error, Result, Settings};
 
 /// The first parts of a stream of unknown length.
 const PART: usize = LEAST_PART as usize;
@@ -74,7 +75,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// Asks for what has not been written, of the version of the first answer.
-    fn open(&mut self, attempt: &Attempt<'_>) -> Result<Body> {
+    fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
         let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
         if let Some(version) = &version
@@ -110,7 +111,7 @@ impl Output<'_> {
         self.stat = Some(stat.clone());
     }
 
-    fn copy(&mut self, attempt: &mut Attempt<'_>, mut body: Body, buffer: &mut [u8]) -> Result<()> {
+    fn copy(&mut self, attempt: &mut Attempt<'_, '_>, mut body: Body, buffer: &mut [u8]) -> Result<()> {
         loop {
             let read = body.read(buffer)?;
             if read == 0 {
@@ -121,7 +122,7 @@ impl Output<'_> {
                 hasher.update(&buffer[..read]);
             }
             self.written += read as u64;
-            attempt.moved(read as u64);
+            attempt.moved(read as u64, self.written);
         }
     }
 

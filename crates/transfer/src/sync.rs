@@ -23,11 +23,14 @@ use crate::apart::{Apart, Reach};
 use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
 use crate::deferred::{Deferred, Records};
+use crate::error::{Error, Failure, Result};
+use crate::job::{Effect, Empty, Extras, Tree};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
+use crate::report::{Action, Observer};
+use crate::settings::Compare;
 use crate::spelling::Parts;
 use crate::tree::{self, TreeCopy, with_sort_name};
-use crate::{Action, Compare, Effect, Empty, Error, Extras, Failure, Observer, Result, Tree};
 
 /// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(

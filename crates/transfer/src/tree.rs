@@ -12,14 +12,14 @@ use firstbyte_store::{
 
 use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
+use crate::error::{Error, Failure, Result};
+use crate::job::{Effect, Job, Levels, Names, Tree};
 use crate::job::{JobResult, Route, as_path, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
+use crate::report::{Action, Observer, Summary};
+use crate::settings::{Compare, Limits, Settings};
 use crate::spelling::{Parts, Spellings};
-use crate::{
-    Action, Compare, Effect, Error, Failure, Job, Levels, Limits, Names, Observer, Result, Settings, Summary,
-    Tree,
-};
 
 /// Counts of a run over a tree, beside its jobs.
 #[derive(Debug, Default)]

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
 
+use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::{Error, Result};
 
 /// Times that bytes are fetched until they have the expected checksum; without one, until two
 /// fetches agree.

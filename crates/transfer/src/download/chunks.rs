@@ -13,16 +13,14 @@ use firstbyte_store::{
     Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat, Store,
 };
 
+use crate::error::{Error, Result};
 use crate::journal::{Journal, Record};
-use crate::pieces::{Finish, Pieces};
+use crate::pieces::{Finish, Piece, Pieces};
 use crate::plan::Plan;
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Opened, Requester};
 use crate::verify::{self, FETCHES, Follower};
-use crate::{Error, Result};
 
-/// A piece that is not a chunk: asks the source for the checksum that ranged answers do not carry.
-pub(super) const ASK_CHECKSUM: u32 = u32::MAX;
 /// Times the whole is audited before the source itself counts as damaged.
 const AUDITS: u32 = 2;
 
@@ -42,8 +40,6 @@ pub(super) struct Download {
     /// The checksum of the whole, once it is known whether the source has one.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
-    /// The answer the object was opened with; its chunk reads it.
-    pub(super) first: Mutex<Option<Opened>>,
     pub(super) audits: AtomicU32,
 }
 
@@ -113,13 +109,12 @@ impl Download {
     }
 
     /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
-    /// After an error only the missing bytes are asked for again.
-    fn fetch(&self, requester: &mut Requester<'_>, pieces: Range<u32>) -> Result<()> {
+    /// After an error only the missing bytes are asked for again. The answer for the first of them
+    /// may be open.
+    fn fetch(&self, requester: &mut Requester<'_>, pieces: Range<u32>, opened: Option<Opened>) -> Result<()> {
         let mut chunk = self.arriving(pieces.start);
         let end = self.plan.range(pieces.end - 1).end;
-        let held = |opened: &mut Opened| opened.0.range().start == chunk.at;
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take_if(held);
-        let (mut body, cancel) = first.unzip();
+        let (mut body, cancel) = opened.unzip();
         let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
         requester.request(wait, cancel, |attempt, buffer| {
             while chunk.index < pieces.end {
@@ -150,7 +145,7 @@ impl Download {
     /// Moves a body's bytes of a chunk to their place. Returns whether the chunk is complete.
     fn receive(
         &self,
-        attempt: &mut Attempt<'_>,
+        attempt: &mut Attempt<'_, '_>,
         body: &mut Body,
         chunk: &mut Arriving,
         buffer: &mut [u8],
@@ -161,7 +156,7 @@ impl Download {
         Ok(chunk.at == chunk.end)
     }
 
-    fn ask(&self, attempt: &Attempt<'_>, range: ByteRange) -> Result<Body> {
+    fn ask(&self, attempt: &mut Attempt<'_, '_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, ..attempt.get() };
         attempt.open(&self.source, &get)
@@ -184,7 +179,7 @@ impl Download {
         let checksum = || self.chunks()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
         for _ in 0..FETCHES {
-            self.fetch(requester, index..index + 1)?;
+            self.fetch(requester, index..index + 1, None)?;
             requester.context.reread(self.plan.range(index).len());
             let again = checksum();
             if seen.contains(&again) {
@@ -226,14 +221,17 @@ impl Download {
 }
 
 impl Pieces for Download {
-    fn move_pieces(&self, requester: &mut Requester<'_>, mut pieces: Range<u32>) -> Result<()> {
-        if pieces.start == ASK_CHECKSUM {
-            return self.ask_checksum(requester);
+    fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
+        match piece {
+            Piece::Checksum => self.ask_checksum(requester),
+            Piece::FirstBody(index, opened) => self.fetch(requester, index..index + 1, Some(opened)),
+            Piece::Chunks(mut chunks)
+                if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 =>
+            {
+                chunks.try_for_each(|index| self.audit(requester, index))
+            }
+            Piece::Chunks(chunks) => self.fetch(requester, chunks, None),
         }
-        if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 {
-            return pieces.try_for_each(|index| self.audit(requester, index));
-        }
-        self.fetch(requester, pieces)
     }
 
     fn most_together(&self) -> u32 {

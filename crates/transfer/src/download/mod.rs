@@ -9,7 +9,6 @@ mod chunks;
 mod resume;
 mod single;
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,13 +17,14 @@ use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat, StatedLength};
 
 use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::journal::{Header, Journal, Origin};
-use crate::pieces::Started;
+use crate::pieces::{Pending, Piece, Started};
 use crate::plan::{OPENING, Plan};
 use crate::request::{Opened, Requester};
-use crate::{Error, Job, Result};
 
-use chunks::{ASK_CHECKSUM, Chunk, Download};
+use chunks::{Chunk, Download};
 use resume::Resumable;
 
 /// Downloads a source as one stream to its end, because its stated length is false.
@@ -104,7 +104,7 @@ fn split(
     requester.context.resumed(resumed);
     let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
     let own = own.filter(|index| !chunks[*index as usize].done);
-    let mut pending: VecDeque<u32> =
+    let mut pending: Pending =
         plan.pieces().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
     let expected = OnceLock::new();
     let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
@@ -112,7 +112,7 @@ fn split(
         // It cannot be set already.
         let _ = expected.set(known);
     } else {
-        pending.push_front(ASK_CHECKSUM);
+        pending.checksum = true;
     }
     let download = Download {
         source: source.clone(),
@@ -127,11 +127,11 @@ fn split(
         chunks: Mutex::new(chunks),
         expected,
         follower: OnceLock::new(),
-        first: Mutex::new(own.map(|_| opened)),
         audits: AtomicU32::new(0),
     };
     download.follow()?;
-    Ok(Started::Split { object: Arc::new(download), pending, own })
+    let first = own.map(|index| Piece::FirstBody(index, opened));
+    Ok(Started::Split { object: Arc::new(download), pending, first })
 }
 
 /// The state of all chunks, and the files that a download writes: those found, or new ones.

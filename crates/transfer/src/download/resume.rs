@@ -7,9 +7,11 @@ use firstbyte_location::{ByteRange, Strength, shown};
 use firstbyte_store::{LocalFile, Privacy};
 
 use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::journal::{Header, Journal, Origin, Record};
 use crate::plan::Plan;
-use crate::{Error, Job, Result, verify};
+use crate::verify;
 
 /// A download that can be resumed. Holds the lock on the partial file.
 pub(super) struct Resumable {

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
-use firstbyte_location::{Location, Strength};
+use firstbyte_location::{ByteRange, Location, Strength};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{
     Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Privacy, Stat, StatedLength,
 };
 
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
-use crate::request::{Opened, Requester};
+use crate::request::{Attempt, Opened, Requester};
 use crate::verify::FETCHES;
-use crate::{Job, Result};
 
 /// Completes an object whose opening answer carries all of it.
 pub(super) fn whole(
@@ -59,9 +60,17 @@ fn fetch(
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
     for fetches in 1.. {
-        let moved =
-            move_all(requester, job, path, &partial, opened.take(), (&mut stat, length), expected.as_ref());
-        let (bytes, found) = match moved {
+        let mut arriving = Arriving {
+            job,
+            partial: &partial,
+            stat: &mut stat,
+            length,
+            expected: expected.as_ref(),
+            at: 0,
+            hasher: None,
+            has_ranges: length == StatedLength::Checked,
+        };
+        let (bytes, found) = match arriving.receive(requester, path, opened.take()) {
             Ok(moved) => moved,
             Err(error) => {
                 let discarded = partial.discard();
@@ -97,44 +106,69 @@ fn fetch(
     unreachable!("the loop above ends by returning")
 }
 
-/// Moves all bytes of an object into the partial file. Returns how many, and their checksum if one
-/// is expected.
-fn move_all(
-    requester: &mut Requester<'_>,
-    job: &Job,
-    path: &Path,
-    partial: &LocalFile,
-    opened: Option<Opened>,
-    (stat, length): (&mut Stat, StatedLength),
-    expected: Option<&Checksum>,
-) -> Result<(u64, Option<Checksum>)> {
-    let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
-    let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
-    requester.request(wait, cancel, |attempt, buffer| {
-        attempt.starts_over();
-        partial.empty()?;
-        let mut body = match body.take() {
-            Some(body) => body,
-            None => {
-                // A version other than the first answer's is an error.
-                let version =
-                    Some(stat.version.clone()).filter(|version| version.strength() > Strength::None);
-                let get = Get { checksum: true, version, length, ..attempt.get() };
-                let body = attempt.open(&job.source, &get)?;
-                *stat = Stat { checksum: stat.checksum.clone(), ..body.stat().clone() };
-                body
+/// An object on its way into its partial file, by one request, or by one more after each failure.
+struct Arriving<'a> {
+    job: &'a Job,
+    partial: &'a LocalFile,
+    /// The description in the latest answer that began with the first byte.
+    stat: &'a mut Stat,
+    length: StatedLength,
+    expected: Option<&'a Checksum>,
+    /// The offset of the next byte.
+    at: u64,
+    hasher: Option<Hasher>,
+    /// Whether the server may answer a range, as far as is known.
+    has_ranges: bool,
+}
+
+impl Arriving<'_> {
+    fn start_over(&mut self) -> Result<()> {
+        self.at = 0;
+        self.hasher = self.expected.map(|expected| Hasher::new(expected.algorithm));
+        Ok(self.partial.empty()?)
+    }
+
+    /// Requests what is missing; everything if the server has no ranges or no version to pin.
+    fn open(&mut self, attempt: &mut Attempt<'_, '_>) -> Result<Body> {
+        // A version other than the first answer's is an error.
+        let version = Some(self.stat.version.clone()).filter(|version| version.strength() > Strength::None);
+        let is_begun = self.at > 0 && self.stat.size().is_some_and(|size| self.at < size);
+        if is_begun && self.has_ranges && version.is_some() {
+            let range = Some(ByteRange::new(self.at, u64::MAX));
+            let get = Get { range, version: version.clone(), ..attempt.get() };
+            match attempt.open(&self.job.source, &get) {
+                Err(Error::Store(StoreError::RangeIgnored { .. })) => self.has_ranges = false,
+                other => return other,
             }
-        };
-        let mut hasher = expected.map(|expected| Hasher::new(expected.algorithm));
-        let mut at = 0;
-        attempt
-            .copy_body(&mut body, partial.sink(), &mut at, u64::MAX, buffer, hasher.as_mut())
-            .map_err(|error| error.at_file(path, &job.source))?;
-        if let Some(missing) =
-            stat.size().and_then(|size| size.checked_sub(at)).filter(|missing| *missing > 0)
-        {
-            return Err(StoreError::Truncated { location: job.source.to_string(), missing }.into());
         }
-        Ok((at, hasher.map(Hasher::finish)))
-    })
+        self.start_over()?;
+        let get = Get { checksum: true, version, length: self.length, ..attempt.get() };
+        let body = attempt.open(&self.job.source, &get)?;
+        *self.stat = Stat { checksum: self.stat.checksum.clone(), ..body.stat().clone() };
+        Ok(body)
+    }
+
+    /// Receives all bytes. Returns how many, and their checksum if one is expected.
+    fn receive(
+        &mut self,
+        requester: &mut Requester<'_>,
+        path: &Path,
+        opened: Option<Opened>,
+    ) -> Result<(u64, Option<Checksum>)> {
+        let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
+        let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
+        self.start_over()?;
+        requester.request(wait, cancel, |attempt, buffer| {
+            let mut body = body.take().map_or_else(|| self.open(attempt), Ok)?;
+            let (sink, hasher) = (self.partial.sink(), self.hasher.as_mut());
+            attempt
+                .copy_body(&mut body, sink, &mut self.at, u64::MAX, buffer, hasher)
+                .map_err(|error| error.at_file(path, &self.job.source))?;
+            let missing = self.stat.size().and_then(|size| size.checked_sub(self.at));
+            if let Some(missing) = missing.filter(|missing| *missing > 0) {
+                return Err(StoreError::Truncated { location: self.job.source.to_string(), missing }.into());
+            }
+            Ok((self.at, self.hasher.take().map(Hasher::finish)))
+        })
+    }
 }

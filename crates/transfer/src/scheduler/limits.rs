@@ -4,11 +4,11 @@
 use firstbyte_pacing::{Controller, Work};
 use firstbyte_store::THREAD_MEMORY;
 
-use crate::Concurrency;
 use crate::context::{Scope, Subject};
 use crate::job::{Batch, Route};
 use crate::plan::LEAST_PART;
 use crate::request::buffer_size;
+use crate::settings::Concurrency;
 
 /// The limits of one run.
 #[derive(Clone, Debug)]

@@ -18,9 +18,13 @@ use firstbyte_store::{Durability, Error as StoreError, PAGE};
 
 use crate::bottleneck::Baseline;
 use crate::context::{Context, Scope, Subject, count};
+use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
+use crate::job::{Job, Jobs};
 use crate::report::Done;
-use crate::{Concurrency, Error, Failure, Job, Jobs, Observer, Result, Summary, stream};
+use crate::report::{Observer, Summary};
+use crate::settings::Concurrency;
+use crate::stream;
 
 use limits::Limits;
 use queue::Queue;

@@ -2,15 +2,16 @@
 //! pieces from it.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 
-use crate::pieces::Pieces;
+use crate::error::Error;
+use crate::job::Job;
+use crate::pieces::{Pending, Piece, Pieces};
 use crate::plan::{LARGE, OPENING};
-use crate::{Error, Job, Summary};
+use crate::report::Summary;
 
 /// Neighbouring pieces of the shortest request to a near server.
 const NEAR_PIECES: u32 = (SHORTEST_REQUEST / OPENING) as u32;
@@ -43,7 +44,7 @@ pub(super) struct Open {
     pub(super) job: Job,
     pub(super) object: Arc<dyn Pieces>,
     /// Pieces that no worker has claimed.
-    pub(super) pending: VecDeque<u32>,
+    pub(super) pending: Pending,
     /// Workers that move pieces of it.
     pub(super) running: u32,
     pub(super) error: Option<Error>,
@@ -55,11 +56,11 @@ pub(super) enum Task {
     Move(Claimed),
 }
 
-/// Pieces of an object that a worker moves.
+/// A piece of an object that a worker moves.
 pub(super) struct Claimed {
     pub(super) id: u64,
     pub(super) object: Arc<dyn Pieces>,
-    pub(super) pieces: Range<u32>,
+    pub(super) piece: Piece,
 }
 
 impl Queue {
@@ -93,9 +94,9 @@ impl Queue {
             if full && open.object.is_upload() {
                 return None;
             }
-            let pieces = open.claim(most)?;
+            let piece = open.pending.claim(most.min(open.object.most_together()))?;
             open.running += 1;
-            return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), pieces }));
+            return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), piece }));
         }
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
@@ -143,20 +144,6 @@ impl Queue {
     }
 }
 
-impl Open {
-    /// Claims the first pieces: up to `most` neighbours, as far as one request can move them.
-    fn claim(&mut self, most: u32) -> Option<Range<u32>> {
-        let most = most.min(self.object.most_together());
-        let start = self.pending.pop_front()?;
-        let mut end = start.saturating_add(1);
-        while end - start < most && self.pending.front() == Some(&end) {
-            self.pending.pop_front();
-            end += 1;
-        }
-        Some(start..end)
-    }
-}
-
 /// Length of a job's object, bytes; 0 if its listing does not have it.
 fn length(job: &Job) -> u64 {
     job.listed_size().unwrap_or_default()
@@ -164,6 +151,8 @@ fn length(job: &Job) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::Result;
     use crate::pieces::Finish;
@@ -176,7 +165,7 @@ mod tests {
     struct Still;
 
     impl Pieces for Still {
-        fn move_pieces(&self, _: &mut Requester<'_>, _: Range<u32>) -> Result<()> {
+        fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
         fn most_together(&self) -> u32 {
@@ -201,7 +190,7 @@ mod tests {
             id,
             job: job(None),
             object: Arc::new(Still),
-            pending: pending.into(),
+            pending: pending.into_iter().collect(),
             running: 0,
             error: None,
         };
@@ -211,8 +200,8 @@ mod tests {
     /// The pieces claimed until only objects not started are left, each with its object.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
         std::iter::from_fn(|| match queue.claim(near)? {
-            Task::Move(claimed) => Some((claimed.id, claimed.pieces)),
-            Task::Start(_) => None,
+            Task::Move(Claimed { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
+            Task::Move(_) | Task::Start(_) => None,
         })
         .collect()
     }
@@ -236,17 +225,16 @@ mod tests {
 
     #[test]
     fn a_gap_left_by_an_earlier_run_is_not_bridged() {
-        assert_eq!(
-            of_one([u32::MAX, 1, 2, 7, 8, 9, 10, 11, 12, 13], 1)[..3],
-            [u32::MAX..u32::MAX, 1..3, 7..10]
-        );
+        assert_eq!(of_one([1, 2, 7, 8, 9, 10, 11, 12, 13], 1)[..2], [1..3, 7..10]);
     }
 
     #[test]
     fn the_work_left_of_all_objects_is_shared() {
         let mut queue = started([(0..4).collect()], 2);
         queue.add(job(Some(16 * OPENING)));
-        assert!(matches!(queue.claim(false), Some(Task::Move(Claimed { pieces, .. })) if pieces == (0..4)));
+        assert!(
+            matches!(queue.claim(false), Some(Task::Move(Claimed { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
+        );
         assert!(matches!(queue.claim(false), Some(Task::Start(_))) && queue.half_share() == 0);
     }
 

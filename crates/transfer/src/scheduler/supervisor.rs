@@ -10,8 +10,9 @@ use firstbyte_pacing::{Controller, Observation, Proximity, Work};
 use super::Scheduler;
 use super::queue::Queue;
 use crate::context::{Context, count};
+use crate::error::Result;
 use crate::job::{Batch, Route};
-use crate::{Hedging, Result};
+use crate::settings::Hedging;
 
 /// Supervises until the run is over. Returns true if the concurrency ever reached its cap.
 pub(super) fn supervise<'scope>(

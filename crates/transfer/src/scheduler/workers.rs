@@ -3,7 +3,6 @@
 //! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
 //! parks threads without a message to them.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -15,12 +14,14 @@ use firstbyte_store::{STACK, StatedLength};
 use super::queue::{Claimed, Open, Task};
 use super::{QUEUED, Role, Scheduler, Unwinding};
 use crate::context::{Subject, add, micros};
+use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
-use crate::pieces::{Finish, Pieces, Started};
+use crate::job::Job;
+use crate::pieces::{Finish, Pending, Pieces, Started};
 use crate::report::Done;
 use crate::request::Requester;
 use crate::sources::Sources;
-use crate::{Error, Failure, Job, Result, download, relay, spool, upload};
+use crate::{download, relay, spool, upload};
 
 impl Scheduler<'_> {
     /// Changes how many workers take part.
@@ -48,7 +49,7 @@ impl Scheduler<'_> {
             let began = Instant::now();
             match task {
                 Task::Start(job) => self.start(&mut requester, *job),
-                Task::Move(claimed) => self.move_pieces(&mut requester, claimed),
+                Task::Move(claimed) => self.move_piece(&mut requester, claimed),
             }
             add(&self.context.meters.busy, micros(began.elapsed()));
             self.task_done();
@@ -131,12 +132,10 @@ impl Scheduler<'_> {
         match started {
             Err(error) if error.is_false_length() => self.start_to_end(requester, job),
             Ok(Started::Done(done)) => self.completed(&job, done),
-            Ok(Started::Split { object, pending, own }) => {
-                let id = self.open(job, Arc::clone(&object), pending, u32::from(own.is_some()));
-                match own {
-                    Some(index) => {
-                        self.move_pieces(requester, Claimed { id, object, pieces: index..index + 1 });
-                    }
+            Ok(Started::Split { object, pending, first }) => {
+                let id = self.open(job, Arc::clone(&object), pending, u32::from(first.is_some()));
+                match first {
+                    Some(piece) => self.move_piece(requester, Claimed { id, object, piece }),
                     None => self.finish_if_last(requester, id),
                 }
             }
@@ -144,7 +143,7 @@ impl Scheduler<'_> {
         }
     }
 
-    fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: VecDeque<u32>, running: u32) -> u64 {
+    fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: Pending, running: u32) -> u64 {
         self.context.observer.started(&job.source, job.listed_size().unwrap_or(0));
         let mut queue = self.queue();
         let id = queue.next_id;
@@ -156,9 +155,9 @@ impl Scheduler<'_> {
         id
     }
 
-    fn move_pieces(&self, requester: &mut Requester<'_>, claimed: Claimed) {
+    fn move_piece(&self, requester: &mut Requester<'_>, claimed: Claimed) {
         let began = Instant::now();
-        let result = claimed.object.move_pieces(requester, claimed.pieces);
+        let result = claimed.object.move_piece(requester, claimed.piece);
         if result.is_ok() && claimed.object.is_upload() {
             self.part_sent(began.elapsed());
         }
@@ -167,7 +166,7 @@ impl Scheduler<'_> {
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
             open.running -= 1;
             if let Err(error) = result {
-                open.pending.clear();
+                open.pending = Pending::default();
                 // The first failure is the cause. Others follow from it, as do interruptions.
                 if open.error.as_ref().is_none_or(Error::ends_run) {
                     open.error = Some(error);

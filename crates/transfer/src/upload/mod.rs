@@ -9,7 +9,6 @@ mod upload_journal;
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,11 +16,13 @@ use firstbyte_location::{ByteRange, Kind, Location};
 use firstbyte_store::{Error as StoreError, Payload, Pinned, Stat, StatedLength, Store, open_regular};
 
 use crate::context::Context;
-use crate::pieces::{Finish, Pieces, Started};
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::pieces::{Finish, Piece, Pieces, Started};
 use crate::plan::{LARGE, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::{Error, Job, Result, spool, verify};
+use crate::{spool, verify};
 
 use parts::{Parts, done, put_options, put_over, verified};
 use upload_journal::UploadJournal;
@@ -85,7 +86,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     let pending = plan.pieces().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
     let parts = Parts::resume(upload, options, sent);
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
-    Ok(Started::Split { object: Arc::new(object), pending, own: None })
+    Ok(Started::Split { object: Arc::new(object), pending, first: None })
 }
 
 /// Compares the file with the checksum the user gave, before anything is sent.
@@ -126,8 +127,8 @@ fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Erro
 }
 
 impl Pieces for FileUpload {
-    fn move_pieces(&self, requester: &mut Requester<'_>, mut pieces: Range<u32>) -> Result<()> {
-        pieces.try_for_each(|index| {
+    fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
+        piece.parts().try_for_each(|index| {
             let range = self.plan.range(index);
             self.parts
                 .send(
@@ -160,8 +161,9 @@ impl Pieces for FileUpload {
     }
 
     fn abandon(&self, store: &Store, error: &Error) {
-        // An interrupted upload with a journal resumes later; any other would only be billed.
-        if self.journal.is_some() && error.ends_run() {
+        // An upload that was interrupted, or whose store fails for now, resumes from its journal.
+        // Without one it would only be billed.
+        if self.journal.is_some() && (error.ends_run() || error.is_transient()) {
             return;
         }
         self.parts.abort(store);

@@ -13,9 +13,10 @@ use firstbyte_store::{
 };
 
 use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::{Error, Job, Result};
 
 /// A multipart upload in progress. The threads that send its parts share it.
 pub(crate) struct Parts {
@@ -52,10 +53,12 @@ pub(crate) fn put(
         // A web server takes any object in one request, and may work on it before it answers.
         let is_long = Wait::write(size) == Wait::Write;
         if matches!(destination, Location::Sftp(_)) || (is_long && matches!(destination, Location::Http(_))) {
-            attempt.left_to_store();
+            // The store itself notices a silence: a write is many requests, each with its reply, or
+            // one that lasts as long as the object is large.
+            attempt.paused();
         }
-        let written = attempt.context.store.put(destination, payload, &options)?;
-        attempt.moved(size);
+        let written = attempt.context.single.put(destination, payload, &options)?;
+        attempt.moved(size, size);
         Ok(written)
     })
 }
@@ -134,12 +137,13 @@ impl Parts {
         size: u64,
     ) -> Result<()> {
         let part = requester.request(Wait::Write, None, |attempt, _| {
-            self.in_flight().insert(number, attempt.cancel.clone());
+            self.in_flight().insert(number, attempt.cancel().clone());
             if self.failed.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            let part = attempt.context.store.put_part(&self.upload, number, payload, &attempt.sending())?;
-            attempt.moved(size);
+            let sending = attempt.sending();
+            let part = attempt.context.single.put_part(&self.upload, number, payload, &sending)?;
+            attempt.moved(size, size);
             Ok(part)
         });
         self.in_flight().remove(&number);

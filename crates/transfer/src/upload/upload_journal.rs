@@ -17,8 +17,8 @@ use firstbyte_store::{Algorithm, Hasher, Part, Stat, Store, Upload};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::{Error, Result};
 
 pub(super) struct UploadJournal {
     file: File,

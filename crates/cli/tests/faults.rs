@@ -1,0 +1,191 @@
+//! Every way to read or write an object under the same faults: the same number of requests, the
+//! same end, the same words. A mount reads by the same handle as `open`; its kernel reads a page
+//! that fails once more, and only says EIO.
+
+use crate::support;
+
+use std::io::Read as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use firstbyte::{Client, Options};
+use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_location::Location;
+use firstbyte_store::Store;
+use firstbyte_testkit::{Reply, Scripted, bytes};
+use support::World;
+
+/// One block of the cache, so that each way needs one request for all of it.
+const LENGTH: usize = 100_000;
+const SEED: u64 = 3;
+/// A body is cut after so many bytes.
+const CUT: usize = 20_000;
+/// Requests of a write or read whose every attempt fails: the first, and nine retries.
+const ALL: usize = 10;
+
+/// The answer to a read of these bytes; its number counts reads from 0.
+type Answer = fn(usize, usize, &[u8]) -> Reply;
+
+/// A fault, and what is to come of it.
+struct Fault {
+    name: &'static str,
+    answer: Answer,
+    /// Reads of each way.
+    reads: usize,
+    /// What every way says; empty if the object arrives.
+    says: &'static str,
+}
+
+const FAULTS: [Fault; 4] = [
+    Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
+    // Silence is noticed, and the request repeated.
+    Fault {
+        name: "stall",
+        answer: |number, at, rest| sent(at, rest, if number == 0 { LENGTH / 2 } else { LENGTH }),
+        reads: 2,
+        says: "",
+    },
+    // Each read brings the same bytes, or none: half of the object never comes.
+    Fault {
+        name: "broken",
+        answer: |_, at, rest| sent(at, rest, (LENGTH / 2).saturating_sub(at)).then_close(),
+        reads: ALL,
+        says: "ended 50000 bytes early",
+    },
+    Fault {
+        name: "storm",
+        answer: |_, _, _| Reply::answer("503 Slow Down", &[], b""),
+        reads: ALL,
+        says: "asks to slow down",
+    },
+];
+
+/// Head and the first `most` bytes of an answer that states all of `rest`, from offset `at`.
+fn sent(at: usize, rest: &[u8], most: usize) -> Reply {
+    let length = format!("content-length: {}", rest.len());
+    let range = format!("content-range: bytes {at}-{}/{LENGTH}", LENGTH - 1);
+    let body = &rest[..most.min(rest.len())];
+    match at {
+        0 => Reply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], body),
+        _ => Reply::raw("206 Partial Content", &[&length, "etag: \"v\"", &range], body),
+    }
+}
+
+/// A server with one object and one fault, and its reads.
+struct Faulty {
+    server: Scripted,
+    reads: Arc<AtomicUsize>,
+    content: Arc<Vec<u8>>,
+}
+
+impl Faulty {
+    fn start(fault: &Fault) -> Self {
+        let (reads, content) = (Arc::new(AtomicUsize::new(0)), Arc::new(bytes(SEED, LENGTH)));
+        let (counted, served, answer) = (Arc::clone(&reads), Arc::clone(&content), fault.answer);
+        let server = Scripted::start(move |_, head| {
+            if head.starts_with("HEAD") {
+                let length = format!("content-length: {LENGTH}");
+                return Reply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], b"");
+            }
+            let asked =
+                head.split("range: bytes=").nth(1).and_then(|text| text.split('-').next()?.parse().ok());
+            let at: usize = asked.unwrap_or(0);
+            answer(counted.fetch_add(1, Ordering::SeqCst), at, &served[at..])
+        });
+        Self { server, reads, content }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/object", self.server.url())
+    }
+}
+
+/// A way to read the object: what it got, or what it says.
+type Way = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
+
+const WAYS: [Way; 5] = [
+    ("cp", |url| {
+        let world = World::new();
+        let ran = world.run(&["cp", url, "copy"]);
+        if ran.code == Some(0) { Ok(world.read("copy")) } else { Err(ran.stderr) }
+    }),
+    ("cat", |url| {
+        let ran = World::new().run(&["cat", url]);
+        if ran.code == Some(0) { Ok(ran.stdout) } else { Err(ran.stderr) }
+    }),
+    ("hydrate", |url| {
+        let world = World::new();
+        let ran = world.run(&["hydrate", "--cache", "cache", url]);
+        // A reader of the cache makes no request.
+        let rows = world.run(&["--json", "status", "--cache", "cache", url]).ok().stdout;
+        let is_hydrated = String::from_utf8_lossy(&rows).contains("\"hydrated\"");
+        match (ran.code, is_hydrated) {
+            (Some(0), true) => Ok(bytes(SEED, LENGTH)),
+            _ => Err(ran.stderr),
+        }
+    }),
+    ("open", |url| {
+        let mut content = Vec::new();
+        let mut file = Client::new(Options::default()).unwrap().open(url).unwrap();
+        file.read_to_end(&mut content).map(|_| content).map_err(|error| error.to_string())
+    }),
+    ("read_many", |url| {
+        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let hydrator = Hydrator::new(store, Settings::default()).unwrap();
+        let handle = hydrator.open(&Location::parse(url.as_ref()).unwrap()).unwrap().handle();
+        let mut content = vec![0; LENGTH];
+        let (one, other) = content.split_at_mut(LENGTH / 3);
+        let ranges: &mut [(u64, &mut [u8])] = &mut [(0, one), (LENGTH as u64 / 3, other)];
+        let read = handle.read_ranges_while(ranges, Duration::MAX, &mut || true);
+        read.map(|_| content).map_err(|error| error.to_string())
+    }),
+];
+
+/// The deviations of one way under one fault.
+fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
+    let faulty = Faulty::start(fault);
+    let got = read(&faulty.url());
+    let reads = faulty.reads.load(Ordering::SeqCst);
+    let mut found = Vec::new();
+    match &got {
+        Ok(content) if fault.says.is_empty() && *content == *faulty.content => {}
+        Err(text) if !fault.says.is_empty() && text.contains(fault.says) => {}
+        Ok(content) => found.push(format!("{} bytes", content.len())),
+        Err(text) => found.push(format!("says {text}")),
+    }
+    if reads * 5 > fault.reads * 6 || reads * 6 < fault.reads * 5 {
+        found.push(format!("{reads} reads instead of {}", fault.reads));
+    }
+    found.into_iter().map(|what| format!("{way} under {}: {what}", fault.name)).collect()
+}
+
+/// Some 17 s: the pauses of nine retries, which a user waits for too. All cases wait at once.
+#[test]
+fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
+    let found = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for fault in &FAULTS {
+            for way in &WAYS {
+                scope.spawn(|| {
+                    let differences = differences(fault, way);
+                    found.lock().unwrap().extend(differences);
+                });
+            }
+        }
+    });
+    let found = found.into_inner().unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_write_is_sent_as_often_as_a_read() {
+    let server = Scripted::start(|_, _| Reply::answer("503 Slow Down", &[], b""));
+    let world = World::new();
+    world.write("object", &bytes(SEED, LENGTH));
+    let ran = world.run(&["cp", "object", &format!("{}/object", server.url())]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("asks to slow down"), "{ran:?}");
+    assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL);
+}
