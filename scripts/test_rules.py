@@ -7,16 +7,22 @@ from pathlib import Path
 
 import imports
 import prose
+import reading
 import tidy
+
+
+def write(folder: str, files: dict[str, str]) -> None:
+    """Makes the sources of a crate in `folder`."""
+    for name, text in files.items():
+        path = Path(folder, "src", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def crate(files: dict[str, str]) -> list[list[str]]:
     """The circles of a crate of these files, as sorted names."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            path = Path(folder, "src", name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write(folder, files)
         source = Path(folder, "src")
         found = imports.circles(Path(folder))
         for files_of, cycle in found:
@@ -119,6 +125,72 @@ class Circles(unittest.TestCase):
         self.assertEqual(crate(files), [["a.rs", "b.rs"]])
         files["b.rs"] = "#[arg(value_parser = super::a::parse)] pub struct B;"
         self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+
+
+def read(files: dict[str, str], name: str = "a") -> list[str]:
+    """What a reader finds in a crate of this name."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent, name)
+        write(str(folder), files)
+        return reading.violations(folder)
+
+
+class Reading(unittest.TestCase):
+    def test_a_name_that_a_parent_passes_on_is_an_upward_import(self):
+        files = {
+            "lib.rs": "mod error; mod x; pub use error::Error; pub struct Own;",
+            "error.rs": "pub struct Error;",
+            "x.rs": "mod y; use crate::{Error, Own};",
+            "x/y.rs": "use super::super::Error; use crate::error::Error as E; use crate::Own;",
+        }
+        self.assertEqual(read(files), ["upward a/x.rs: Error", "upward a/x/y.rs: Error"])
+
+    def test_a_file_that_passes_a_name_on_is_part_of_the_circle(self):
+        files = {
+            "lib.rs": "mod a; mod wire;",
+            "a.rs": "use crate::wire::Method; pub struct A;",
+            "wire/mod.rs": "mod method; pub use method::Method;",
+            "wire/method.rs": "use crate::a::A; pub struct Method;",
+        }
+        self.assertEqual(read(files), ["circle a: a.rs wire/method.rs wire/mod.rs"])
+        # What the parent defines itself makes no circle of it and its child.
+        files["wire/mod.rs"] = "mod method; pub struct Method;"
+        self.assertEqual(read(files), [])
+
+    def test_the_definition_that_a_use_leads_to_does_not_count(self):
+        files = {
+            "lib.rs": "mod a; mod b; mod c;",
+            "a.rs": "use crate::b::C; pub struct A;",
+            "b.rs": "pub use crate::c::C; use crate::a::A;",
+            "c.rs": "pub struct C;",
+        }
+        self.assertEqual(read(files), ["circle a: a.rs b.rs"])
+
+    def test_a_path_through_a_module_that_was_imported_by_name_counts(self):
+        files = {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "use crate::b; pub struct A; fn f(_: b::B) {}",
+            "b.rs": "use super::a::A; pub struct B;",
+        }
+        self.assertEqual(read(files), ["circle a: a.rs b.rs"])
+
+    def test_an_import_from_a_room_above_is_found(self):
+        files = {
+            "lib.rs": "mod engine; mod download; mod plan;",
+            "engine.rs": "use crate::download::D; pub struct E;",
+            "download.rs": "use crate::plan::P; pub struct D;",
+            "plan.rs": "pub struct P; fn f(_: crate::engine::E) {}",
+        }
+        found = read(files, "transfer")
+        self.assertIn("room transfer/plan.rs: engine.rs", found)
+        self.assertEqual([line for line in found if line.startswith("room")], ["room transfer/plan.rs: engine.rs"])
+
+    def test_the_list_only_shrinks(self):
+        self.assertEqual(reading.compare(["a"], {"a"}), [])
+        [new] = reading.compare(["a", "b"], {"a"})
+        self.assertTrue(new.startswith("b: a new import"))
+        [gone] = reading.compare(["a"], {"a", "c"})
+        self.assertTrue(gone.startswith("c: not found any more"))
 
 
 class Map(unittest.TestCase):

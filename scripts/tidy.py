@@ -11,6 +11,7 @@ from pathlib import Path
 
 import imports
 import prose
+import reading
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -138,7 +139,7 @@ def check_prose(files: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = imports.against_the_map() + check_circles()
+    found = imports.against_the_map() + check_circles() + reading.check()
     texts = {}
     for path in tracked():
         name = str(path.relative_to(ROOT))

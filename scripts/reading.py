@@ -1,0 +1,191 @@
+"""Imports as a reader sees them: by the `use` lines, not by where a name is defined.
+
+`imports.py` follows `pub use` to the file that defines a name, and so passes over a file that only
+passes names on. Here such a file counts. Three things are found:
+
+- `upward`: a module imports a name that one of its own parents merely re-exports. It should name
+  the sibling that defines it.
+- `circle`: files that import each other, where a re-export is an import of the file that has it.
+- `room`: an import against the order that HOUSE.md states for the rooms of a crate.
+
+`known_imports.txt` lists what there is today. A line that is not on it fails the check, and so does
+one that is on it and is not found any more: the list only shrinks.
+
+    python3 scripts/reading.py [--write] [CRATE...]
+
+prints what is not on the list; `--write` replaces the list.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import imports
+from imports import ROOT, Edge, Mention, Module, Resolver, crate_in, related
+
+KNOWN = ROOT / "scripts" / "known_imports.txt"
+
+# The rooms of a crate from the top to the bottom, each with the modules in it. A module may import
+# from its own room and from those below. What is not named may be imported by all.
+ROOMS = {
+    "transfer": [
+        ["engine"],
+        ["tree", "sync", "compare"],
+        ["scheduler"],
+        ["download", "upload", "relay", "stream", "spool"],
+        ["context"],
+        ["job", "plan", "journal", "verify"],
+    ],
+    "hydrate": [
+        ["hydrator", "background"],
+        ["handle", "read_ahead"],
+        ["version", "inflight", "pending_read"],
+        ["workers", "fetch"],
+        ["block_store"],
+        ["cache"],
+    ],
+    "serve": [["server"], ["route"], ["s3", "plain", "page"], ["object"], ["http"]],
+    "cli": [["main"], ["args"], ["verbs"], ["globals", "render"]],
+}
+
+
+@dataclass(frozen=True)
+class Read:
+    """An import as it is written: by a module, of a name in another module."""
+
+    edge: Edge
+    by: Module
+    of: Module
+    name: str
+    is_passed_on: bool
+
+
+class Reading(Resolver):
+    """Follows paths to the module that they name, and no further."""
+
+    def reads(self) -> Iterator[Read]:
+        for module in self.modules.values():
+            for path in module.mentions:
+                found = self.named(module, path)
+                if found is None:
+                    continue
+                target, name = found
+                if target.file == module.file or not name:
+                    continue
+                passed_on = name in target.uses and name not in target.items and name not in target.children
+                edge = Edge(module.file, target.file, path.line, "::".join(path.segments))
+                yield Read(edge, module, target, name, passed_on)
+
+    def named(self, module: Module, path: Mention) -> tuple[Module, str] | None:
+        """The module in which a path ends, and the name that it has there; no name if it ends at a
+        module."""
+        at, rest = module, list(path.segments)
+        if rest[0] == "crate":
+            at, rest = self.root, rest[1:]
+        elif rest[0] == "self":
+            rest = rest[1:]
+        elif rest[0] == "super":
+            while rest and rest[0] == "super" and at:
+                at, rest = self.modules.get(at.path[:-1]), rest[1:]
+        elif rest[0] not in module.children:
+            # A name that the module imported: an edge where it is imported, unless it is a module.
+            if path.is_use or len(rest) == 1:
+                return None
+            aliased = self.alias(module, rest[0])
+            if aliased is None:
+                return None
+            at, rest = aliased, rest[1:]
+        while at and rest and rest[0] in at.children:
+            at, rest = at.children[rest[0]], rest[1:]
+        return (at, rest[0] if rest else "") if at else None
+
+    def alias(self, module: Module, name: str) -> Module | None:
+        """The module that a `use` of `module` gives this name."""
+        for use in module.uses.get(name, []):
+            if use.segments and use.segments[0] in ("crate", "self", "super", *module.children):
+                found = self.named(module, use)
+                if found and not found[1]:
+                    return found[0]
+        return None
+
+
+def room_of(crate: str, module: Module) -> int | None:
+    for place, modules in enumerate(ROOMS.get(crate, [])):
+        if module.path and module.path[0] in modules:
+            return place
+    return None
+
+
+def violations(folder: Path) -> list[str]:
+    """What is found in the crate in `folder`, one line each."""
+    source, crate = folder / "src", folder.name
+    upward: dict[Path, set[str]] = defaultdict(set)
+    rooms: set[tuple[Path, Path]] = set()
+    edges: dict[Path, dict[Path, Edge]] = defaultdict(dict)
+    for root in crate_in(folder).roots:
+        for read in Reading(root).reads():
+            by, of = read.by.path, read.of.path
+            if related(by, of):
+                if len(of) < len(by) and read.is_passed_on:
+                    upward[read.edge.source].add(read.name)
+                    continue
+                # A parent depends on the child whose name it passes on; other edges between the two
+                # are allowed.
+                if len(of) < len(by) or read.name not in read.by.uses:
+                    continue
+            edges[read.edge.source].setdefault(read.edge.target, read.edge)
+            here, there = room_of(crate, read.by), room_of(crate, read.of)
+            if here is not None and there is not None and there < here:
+                rooms.add((read.edge.source, read.edge.target))
+
+    def shown(file: Path) -> str:
+        return str(file.relative_to(source))
+
+    found = [f"upward {crate}/{shown(file)}: {' '.join(sorted(names))}" for file, names in upward.items()]
+    found += [f"room {crate}/{shown(one)}: {shown(other)}" for one, other in rooms]
+    for files in imports.components(edges):
+        found.append(f"circle {crate}: {' '.join(sorted(map(shown, files)))}")
+    return sorted(found)
+
+
+def all_violations(wanted: list[str]) -> list[str]:
+    folders = sorted((ROOT / "crates").iterdir())
+    return [line for folder in folders if not wanted or folder.name in wanted for line in violations(folder)]
+
+
+def listed() -> set[str]:
+    return {line for line in KNOWN.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")}
+
+
+def compare(found: list[str], known: set[str]) -> list[str]:
+    """What is found and not known, and what is known and not found."""
+    new = [f"{line}: a new import of this kind; see scripts/reading.py" for line in found if line not in known]
+    gone = sorted(known - set(found))
+    return new + [f"{line}: not found any more: remove it from scripts/known_imports.txt" for line in gone]
+
+
+def check() -> list[str]:
+    """The lines by which the code and the list differ."""
+    return compare(all_violations([]), listed())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="replace the list by what is found")
+    parser.add_argument("crates", nargs="*", metavar="CRATE", help="crates to look at (default: all)")
+    wanted = parser.parse_args()
+    found = all_violations(wanted.crates)
+    if wanted.write:
+        head = "# Imports that scripts/reading.py finds. Lines are removed here when they are mended; none is added.\n"
+        KNOWN.write_text(head + "".join(f"{line}\n" for line in found), encoding="utf-8")
+        return 0
+    new = [line for line in found if line not in listed()]
+    print("\n".join(new))
+    return int(bool(new))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
