@@ -3,6 +3,7 @@ make of theirs.
 """
 
 import os
+import re
 
 # In a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -11,6 +12,8 @@ Location = str | os.PathLike[str]
 
 # What begins a location in a store; everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
+# What begins one in an endpoint that the configuration file names: `s3+lab://`.
+_NAMED = re.compile(r"s3\+[a-z0-9-]+://")
 # Descriptors are numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
 
@@ -19,7 +22,7 @@ def stored(path: object) -> str | None:
     """`path` if it is a location in a store, else None; for functions that take paths."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    return path if isinstance(path, str) and path.startswith(_STORES) else None
+    return path if isinstance(path, str) and (path.startswith(_STORES) or _NAMED.match(path)) else None
 
 
 def resolve(path: object) -> object:

@@ -36,6 +36,8 @@ _OBJECTS = 16
 
 # What may stand behind this file system.
 _TARGETS = ("s3", "gs", "az", "http", "https", "file")
+# S3 at an endpoint that the configuration file names.
+_NAMED = "s3+"
 # Options that only S3 has, and those of them that other services have too.
 _OF_S3 = STORE - {"memory"}
 _SHARED = {"s3": _OF_S3, "gs": {"anonymous"}, "az": {"anonymous"}}
@@ -57,7 +59,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     system, through the cache of firstbyte.
 
     Args:
-        target_protocol: "s3" (also by default), "gs", "az", "http", "https" or "file".
+        target_protocol: "s3" (also by default), "s3+NAME" (an endpoint that
+            `~/.config/firstbyte/config.toml` names), "gs", "az", "http", "https" or "file".
         target_options: options of the chained file system, the same as below.
         storage_options: those of `firstbyte.open`, and as other file systems call them `key`,
             `secret`, `token`, `anon`, `endpoint` and `client_kwargs` (a dict with `endpoint_url`,
@@ -85,10 +88,10 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         options = _options_of(target_options or {}) | _options_of(given)
         super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
-        if target not in _TARGETS:
+        if target not in _TARGETS and not target.startswith(_NAMED):
             raise ValueError(f"firstbyte: target_protocol should be one of {', '.join(_TARGETS)}, not {target_protocol!r}")
         for name in options:
-            if name in _OF_S3 - _SHARED.get(target, set()):
+            if name in _OF_S3 - _SHARED.get("s3" if target.startswith(_NAMED) else target, set()):
                 raise TypeError(f"firstbyte: the option {name!r} is of s3, and the target is {target}")
         self.target_protocol = target
         if target == "file":
@@ -107,11 +110,17 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return [self._strip_target(p) for p in path]
         path = type(self)._strip_protocol(path)
         scheme, separator, rest = path.partition("://")
-        if separator and scheme.isalnum():
+        if separator and (scheme.isalnum() or scheme.startswith(_NAMED)):
             if scheme != self.target_protocol:
                 raise ValueError(f"{path}: this file system is of {self.target_protocol}://")
             path = rest
         return os.path.abspath(path or "/") if self.target_protocol == "file" else path
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        """fsspec knows no scheme of a named endpoint, so a URL holds it: `firstbyte://s3+lab://BUCKET/KEY`."""
+        scheme, separator, _ = str(path).removeprefix("firstbyte://").partition("://")
+        return {"target_protocol": scheme} if separator and scheme.startswith(_NAMED) else {}
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

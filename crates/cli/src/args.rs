@@ -32,8 +32,9 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Locations: PATH, file://PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, http(s)://HOST/PATH,
-sftp://HOST/PATH. `-` is standard input or output.
+Locations: PATH, file://PATH, s3://BUCKET/KEY, s3+NAME://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY,
+http(s)://HOST/PATH, sftp://HOST/PATH. `-` is standard input or output. ~/.config/firstbyte/config.toml has
+the endpoint of each NAME.
 Every option is also an environment variable: --read-timeout is FIRSTBYTE_READ_TIMEOUT. Options that delete,
 overwrite or let others in (--delete, --write, ...) are not: they have to be written each time.
 Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit. Times: 500ms, 30s, 5m, 2h.

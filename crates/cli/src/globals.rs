@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use firstbyte::{Options, environment};
 use firstbyte_location::units;
-use firstbyte_store::{HttpHeaders, Redirects, Signing, Store};
+use firstbyte_store::{CustomerKey, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 /// Options of every verb.
@@ -53,6 +53,10 @@ pub struct Globals {
     /// Agree to pay for requests to requester-pays buckets
     #[arg(long, global = true)]
     pub request_payer: bool,
+    /// Key that S3 objects are encrypted with (SSE-C), for reads and writes: a file with 32 bytes, or
+    /// their base64 or hexadecimal text
+    #[arg(long, global = true, value_name = "FILE", value_parser = CustomerKey::read)]
+    pub sse_c_key: Option<CustomerKey>,
     /// Trust the certificates in this PEM file instead of the system's. They may be those of
     /// authorities or the server's own
     #[arg(long, global = true, value_name = "FILE")]
@@ -137,6 +141,7 @@ impl Globals {
         store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
         store.http_headers = HttpHeaders(self.header.iter().flat_map(|it| it.0.clone()).collect());
         store.request_payer = self.request_payer;
+        store.customer_key.clone_from(&self.sse_c_key);
         store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
         if self.ca_bundle.is_some() {
             store.ca_bundle.clone_from(&self.ca_bundle);

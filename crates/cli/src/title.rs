@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use firstbyte_location::redacted;
+use firstbyte_location::redacted_operand;
 
 /// Field numbers of `/proc/self/stat` (proc(5)), counted from behind the name, which is field 2.
 const ARGUMENTS_START: usize = 48 - 3;
@@ -20,7 +20,7 @@ const HEADER: &str = "--header";
 pub fn hide_secrets() {
     let holds_secrets = |text: &std::ffi::OsString| {
         let text = text.to_string_lossy();
-        text.starts_with(HEADER) || redacted(&text) != text
+        text.starts_with(HEADER) || redacted_operand(&text) != text
     };
     if !std::env::args_os().any(|text| holds_secrets(&text)) {
         return;
@@ -51,7 +51,7 @@ fn overwrite(memory: &mut [u8]) {
         let is_value = std::mem::replace(&mut is_header, text == HEADER);
         let shown = match text.split_once(':') {
             Some((name, _)) if is_value || name.starts_with(HEADER) => format!("{name}:***").into(),
-            _ => redacted(&text),
+            _ => redacted_operand(&text),
         };
         if shown == text {
             continue;

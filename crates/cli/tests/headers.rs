@@ -56,3 +56,71 @@ fn each_object_is_named_as_it_ends() {
         .run(&["--log-file", "no/such/log", "cp", "-r", "tree/", "x"])
         .fails(1, &["--log-file", "no/such/log"]);
 }
+
+#[test]
+fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
+    // The portal logs in by Basic authentication; the data host wants the cookie that it sets for the code.
+    let portal =
+        Scripted::start(|_, head| match head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0") {
+            true => {
+                let back =
+                    head.split("back=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+                Reply::answer("302 Found", &[&format!("location: {back}?code=7")], b"")
+            }
+            false => Reply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
+        });
+    // Another name of the same machine, as portals and data hosts are.
+    let login = portal.url().replace("127.0.0.1", "localhost");
+    let data = Scripted::start(move |_, head| {
+        let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+        if head.contains("cookie: session=1") {
+            Reply::answer("200 OK", &["etag: \"1\""], b"content")
+        } else if head.contains("?code=7") {
+            Reply::answer(
+                "302 Found",
+                &["set-cookie: session=1; Path=/; HttpOnly", "location: /d/big#part"],
+                b"",
+            )
+        } else {
+            let to = format!("location: {login}/login?back=http://{host}/d/big");
+            Reply::answer("302 Found", &[&to], b"")
+        }
+    });
+    let mut world = World::new();
+    let url = format!("{}/d/big", data.url());
+    world.run(&["cp", &url, "out"]).fails(1, &["401", ".netrc"]);
+    let netrc = world.write("netrc", b"# mine\nmachine localhost login me password secret\n");
+    world.set("NETRC", netrc.to_str().unwrap());
+    world.run(&["cp", &url, "out"]).ok();
+    assert_eq!(world.read("out"), b"content");
+    assert!(
+        data.heads().iter().all(|head| !head.to_lowercase().contains("authorization")),
+        "{:?}",
+        data.heads()
+    );
+    // A signed URL has a user of its own.
+    let signed = portal.url().replace("127.0.0.1", "localhost");
+    let before = portal.count();
+    assert_ne!(world.run(&["cp", &format!("{signed}/x?X-Amz-Signature=1"), "y"]).code, Some(0));
+    let heads = portal.heads();
+    assert!(heads[before..].iter().all(|head| !head.to_lowercase().contains("authorization")));
+}
+
+#[test]
+fn a_redirect_is_resolved_like_a_link() {
+    let server = Scripted::start(|_, head| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        let to = match target {
+            "/d/query" => "?code=7",
+            "/d/up" => "../e/x",
+            "/d/fragment" => "/e/z#part",
+            _ => return Reply::answer("200 OK", &["etag: \"1\""], target.as_bytes()),
+        };
+        Reply::answer("302 Found", &[&format!("location: {to}")], b"")
+    });
+    let world = World::new();
+    for (from, to) in [("/d/query", "/d/query?code=7"), ("/d/up", "/e/x"), ("/d/fragment", "/e/z")] {
+        let ran = world.run(&["cat", &format!("{}{from}", server.url())]).ok();
+        assert_eq!(String::from_utf8(ran.stdout).unwrap(), to);
+    }
+}

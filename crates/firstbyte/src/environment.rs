@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use firstbyte_store::Proxies;
+use firstbyte_store::{Proxies, Proxy};
 
 use crate::{Error, Result};
 
@@ -20,16 +20,34 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The proxies the usual variables name. Lower case wins, as with curl.
+/// The proxies that the usual variables name. Lower case wins, and the variable of a scheme before
+/// that of all, as with curl.
 #[must_use]
 pub fn proxies(lookup: Lookup<'_>) -> Proxies {
-    let either = |lower: &str| lookup(lower).or_else(|| lookup(&lower.to_ascii_uppercase()));
-    let bypass = either("no_proxy").unwrap_or_default();
+    let proxy = |name: String| lookup(&name).map(|url| Proxy { url, variable: name });
+    let either = |lower: &str| proxy(lower.to_owned()).or_else(|| proxy(lower.to_ascii_uppercase()));
+    let bypass = lookup("no_proxy").or_else(|| lookup("NO_PROXY")).unwrap_or_default();
     Proxies {
-        http: either("http_proxy"),
-        https: either("https_proxy"),
+        http: either("http_proxy").or_else(|| either("all_proxy")),
+        https: either("https_proxy").or_else(|| either("all_proxy")),
         bypass: bypass.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect(),
     }
+}
+
+/// The user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
+#[must_use]
+pub fn config_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+    let base = match lookup("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')) {
+        Some(base) => PathBuf::from(base),
+        None => PathBuf::from(lookup("HOME")?).join(".config"),
+    };
+    Some(base.join("firstbyte/config.toml"))
+}
+
+/// Users and passwords of web servers: `NETRC`, else `~/.netrc`.
+#[must_use]
+pub fn netrc(lookup: Lookup<'_>) -> Option<PathBuf> {
+    lookup("NETRC").map(PathBuf::from).or_else(|| Some(PathBuf::from(lookup("HOME")?).join(".netrc")))
 }
 
 /// The program that connects to hosts for `sftp`, and its first arguments: `FIRSTBYTE_SSH`.
@@ -195,9 +213,12 @@ mod tests {
         let vars =
             with(&[("http_proxy", "http://a"), ("HTTP_PROXY", "http://b"), ("NO_PROXY", "x, .y.org,")]);
         let proxies = proxies(&vars);
-        assert_eq!(proxies.http.as_deref(), Some("http://a"));
+        assert_eq!(proxies.http.unwrap().url, "http://a");
         assert_eq!(proxies.https, None);
         assert_eq!(proxies.bypass, ["x", ".y.org"]);
+        let all = super::proxies(&with(&[("ALL_PROXY", "http://c"), ("https_proxy", "http://d")]));
+        let shown = [all.http, all.https].map(|proxy| format!("{:?}", proxy.unwrap()));
+        assert_eq!(shown, ["ALL_PROXY=http://c", "https_proxy=http://d"]);
     }
 
     #[test]

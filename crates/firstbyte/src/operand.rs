@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Location, Service, shown};
 use firstbyte_transfer::Levels;
 
 use crate::pattern::{Pattern, split_glob};
@@ -58,6 +58,16 @@ impl Operand {
         })
     }
 
+    /// Parses `text`, whose wildcards are ordinary characters.
+    ///
+    /// # Errors
+    /// Text that is not a location.
+    pub fn literal(text: &OsStr) -> Result<Self> {
+        let root = Location::parse(text)?;
+        let text = OsString::from(shown(text).to_string());
+        Ok(Self { root, glob: None, text })
+    }
+
     /// Parses all of `texts`; the current directory if there are none.
     ///
     /// # Errors
@@ -101,7 +111,7 @@ impl Glob {
         let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
             return Ok(None);
         };
-        if ["s3://", "gs://", "az://"].contains(&base) {
+        if Service::of_text(base).is_some_and(|(_, rest)| rest.is_empty()) {
             return Err(Error::Operand {
                 operand: shown(text).to_string(),
                 why: "a bucket's name cannot hold wildcards".into(),

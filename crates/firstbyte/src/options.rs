@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_size};
-use firstbyte_store::{Redirects, Signing};
+use firstbyte_store::{CustomerKey, Redirects, Signing};
 
 use crate::environment::{self, Lookup};
 use crate::{Error, Result};
@@ -60,6 +60,8 @@ impl Options {
         if let Some(bundle) = given("CA_BUNDLE") {
             store.ca_bundle = Some(PathBuf::from(bundle));
         }
+        let key = |path: String| parse("SSE_C_KEY", &path, CustomerKey::read);
+        store.customer_key = given("SSE_C_KEY").map(key).transpose()?;
         if let Some(silence) = time("READ_TIMEOUT")? {
             options.set_read_timeout(silence);
         }
@@ -88,6 +90,8 @@ impl Options {
         options.store.ca_bundle = lookup("AWS_CA_BUNDLE").map(PathBuf::from);
         options.store.proxies = environment::proxies(lookup);
         options.store.ssh = environment::ssh(lookup);
+        options.store.netrc = environment::netrc(lookup);
+        options.store.config_file = environment::config_file(lookup);
         let state = environment::cache_directory(lookup);
         options.reads.cache = Some(state.clone());
         options.copies.state_dir = Some(state);

@@ -4,23 +4,27 @@
 //! network.
 
 mod checksum;
+mod content_type;
 mod entry;
 pub mod etag;
 mod location;
 mod name;
 mod range;
 mod secret;
+mod service;
 mod sftp;
 mod shown;
 pub mod units;
 mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
+pub use content_type::content_type;
 pub use entry::{Entry, Kind};
-pub use location::{HttpUrl, Location, LocationError, ObjectLocation, Service};
+pub use location::{HttpUrl, Location, LocationError, ObjectLocation};
 pub use name::{DestinationName, NameFault};
 pub use range::{ByteRange, to_usize};
-pub use secret::redacted;
+pub use secret::{redacted, redacted_operand};
+pub use service::{EndpointName, Service};
 pub use sftp::SftpPath;
 pub use shown::{Escaped, Shown, controls, one_line, shown};
 pub use version::{FileIdentity, Strength, Version};

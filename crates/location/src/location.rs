@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
-use crate::secret::behind_scheme;
-use crate::{DestinationName, SftpPath, shown};
+use crate::secret::{behind_scheme, is_signed_query};
+use crate::{DestinationName, EndpointName, Service, SftpPath, shown};
 
 /// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
@@ -33,37 +33,10 @@ const PATH_UNSAFE: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// A kind of object store, by its protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Service {
-    /// S3 and everything that speaks its protocol.
-    S3,
-    /// Google Cloud Storage.
-    Google,
-    /// Azure Blob Storage, whose containers are the buckets.
-    Azure,
-}
-
-impl Service {
-    /// The scheme of its locations.
-    #[must_use]
-    pub fn scheme(self) -> &'static str {
-        match self {
-            Self::S3 => "s3",
-            Self::Google => "gs",
-            Self::Azure => "az",
-        }
-    }
-
-    fn of_scheme(scheme: &[u8]) -> Option<Self> {
-        [Self::S3, Self::Google, Self::Azure].into_iter().find(|it| it.scheme().as_bytes() == scheme)
-    }
-}
-
 /// An object or a prefix in a bucket of an object store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectLocation {
-    /// The protocol.
+    /// The service: its protocol and endpoint.
     pub service: Service,
     /// Bucket name; empty for the service itself (`s3://`), whose entries are buckets.
     pub bucket: String,
@@ -81,7 +54,7 @@ impl ObjectLocation {
 
 impl fmt::Display for ObjectLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}/{}", self.service.scheme(), self.bucket, self.key)
+        write!(f, "{}://{}/{}", self.service, self.bucket, self.key)
     }
 }
 
@@ -95,6 +68,14 @@ pub struct HttpUrl {
     pub authority: String,
     /// Path and query as on the request line; begins with `/`.
     pub target: String,
+}
+
+impl HttpUrl {
+    /// Whether its query has a signature, which stands for a user.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        is_signed_query(&self.target)
+    }
 }
 
 /// Where bytes live.
@@ -121,7 +102,7 @@ pub struct LocationError {
 }
 
 impl Location {
-    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` (also `gs://` and `az://`),
+    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` (also `s3+NAME://`, `gs://` and `az://`),
     /// `http(s)://HOST/PATH` or `sftp://HOST/PATH`.
     ///
     /// # Errors
@@ -132,12 +113,9 @@ impl Location {
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
-            } else if let Some(scheme) = ["s3:/", "gs:/", "az:/", "http:/", "https:/", "file:/", "sftp:/"]
-                .iter()
-                .find(|it| starts_with(bytes, it))
-            {
+            } else if let Some(scheme) = with_one_slash(bytes) {
                 Err(fail(&format!(
-                    "a `/` is missing; write {scheme}/..., or ./{scheme}... for a path of that name"
+                    "a `/` is missing; write {scheme}://..., or ./{scheme}:/... for a path of that name"
                 )))
             } else {
                 Ok(Self::Local(PathBuf::from(input)))
@@ -148,19 +126,21 @@ impl Location {
             return Ok(Self::Local(PathBuf::from(input)));
         }
         let text = || std::str::from_utf8(rest).map_err(|_| fail("not valid UTF-8, which this scheme needs"));
-        let scheme = scheme.to_ascii_lowercase();
+        let scheme = String::from_utf8_lossy(scheme).to_ascii_lowercase();
         if let Some(service) = Service::of_scheme(&scheme) {
-            let scheme = service.scheme();
             return object_url(service, text()?)
-                .ok_or_else(|| fail(&format!("a key without a bucket; write {scheme}://BUCKET/KEY")));
+                .ok_or_else(|| fail(&format!("a key without a bucket; write {service}://BUCKET/KEY")));
         }
-        match scheme.as_slice() {
-            b"file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
-            b"http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            b"https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
-            b"sftp" => SftpPath::parse(rest).map(Self::Sftp).map_err(fail),
+        match scheme.as_str() {
+            "file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
+            "http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
+            "https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
+            "sftp" => SftpPath::parse(rest).map(Self::Sftp).map_err(fail),
+            _ if scheme.starts_with("s3+") => {
+                Err(fail(&format!("no name of an endpoint; {}", EndpointName::RULE)))
+            }
             _ => Err(fail(
-                "unknown scheme; use a path, file://, s3://, gs://, az://, http://, https:// or sftp://",
+                "unknown scheme; use a path, file://, s3://, s3+NAME://, gs://, az://, http://, https:// or sftp://",
             )),
         }
     }
@@ -321,8 +301,11 @@ fn add_slash(bytes: &mut Vec<u8>) {
     }
 }
 
-fn starts_with(bytes: &[u8], scheme: &str) -> bool {
-    bytes.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))
+/// The scheme of a URL that has one `/` behind it.
+fn with_one_slash(bytes: &[u8]) -> Option<&str> {
+    let scheme = std::str::from_utf8(&bytes[..bytes.windows(2).position(|pair| pair == b":/")?]).ok()?;
+    let is_web = ["http", "https", "file", "sftp"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
+    (is_web || Service::of_scheme(scheme).is_some()).then_some(scheme)
 }
 
 fn file_url(rest: &[u8]) -> Option<Location> {
@@ -386,9 +369,10 @@ mod tests {
 
     #[test]
     fn every_legal_key_survives_parsing_and_printing() {
-        for service in [Service::S3, Service::Google, Service::Azure] {
+        let named = EndpointName::new("lab").map(Service::NamedS3).unwrap();
+        for service in [Service::S3, named, Service::Google, Service::Azure] {
             for key in ["a//b", "../x", "dir/", "ü/\u{1F600}", "a b?c#d%20", "/lead"] {
-                let text = format!("{}://bucket/{key}", service.scheme());
+                let text = format!("{service}://bucket/{key}");
                 let Location::Object(object) = parse(&text) else { panic!("{text}") };
                 assert_eq!((object.service, object.key.as_str()), (service, key));
                 assert_eq!(Location::Object(object).to_string(), text);
@@ -399,9 +383,10 @@ mod tests {
     #[test]
     fn a_path_with_a_colon_stays_a_path_and_an_unknown_scheme_is_refused() {
         assert_eq!(parse("a:b/c"), Location::Local("a:b/c".into()));
+        assert!(Location::parse(OsStr::new("s3+a.b://bucket/k")).unwrap_err().why.contains("endpoint"));
         assert!(Location::parse(OsStr::new("ftp://host/x")).is_err());
         assert!(Location::parse(OsStr::new("")).is_err());
-        for scheme in ["s3", "gs", "az"] {
+        for scheme in ["s3", "s3+lab", "gs", "az"] {
             assert!(Location::parse(OsStr::new(&format!("{scheme}:///key"))).is_err());
             let error = Location::parse(OsStr::new(&format!("{scheme}:/b/key"))).unwrap_err();
             assert!(error.to_string().contains("a `/` is missing"), "{error}");
@@ -425,6 +410,7 @@ mod tests {
         for text in [
             "s3://b/a//b",
             "gs://b/k",
+            "s3+lab://b/k?token=1",
             "az://b/d/k",
             "/d/x",
             "/x",
@@ -445,6 +431,7 @@ mod tests {
         assert_eq!(parse("/d/e/f").name_below(&parse("/d/")).unwrap(), b"e/f");
         assert_eq!(parse("/data").name_below(&parse("/d")), None);
         assert_eq!(parse("gs://b/k").name_below(&parse("s3://b")), None);
+        assert_eq!(parse("s3+lab://b/k").name_below(&parse("s3://b")), None);
         assert_eq!(parse("https://me:secret@h/x").to_text(), None);
         assert_eq!(parse("sftp://h/x").name_below(&parse("sftp://h/~/")), None);
         assert!(parse("sftp://h/").parent().is_none() && parse("sftp://h/~/").parent().is_none());

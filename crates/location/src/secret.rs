@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+use crate::Service;
+
 /// Replaces a secret.
 const HIDDEN: &str = "***";
 
@@ -43,57 +45,108 @@ const COMPANIONS: [&str; 23] = [
 ];
 /// Parameters of AWS and Google signatures, without the prefix `x-amz-` or `x-goog-`.
 const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
-/// Parameters that are secret also without a signature.
-const TOKENS: [&str; 18] = [
-    "access_token",
-    "accesstoken",
-    "api_key",
-    "api-key",
-    "apikey",
+/// Words that, alone or behind `-`, `_` or `.`, name a parameter that is secret also without a
+/// signature: `key`, `api_key`, `Subscription-Key`.
+const SECRET_WORDS: [&str; 15] = [
     "auth",
-    "auth_token",
     "authorization",
-    "client_secret",
-    "id_token",
+    "code",
+    "credential",
+    "credentials",
     "jwt",
+    "key",
+    "pass",
+    "passphrase",
+    "pwd",
+    "session",
+    "sid",
     "passwd",
-    "password",
-    "private_token",
-    "refresh_token",
-    "secret",
-    "token",
-    "x-amz-security-token",
+    "sig",
+    "signature",
 ];
+/// Ends of secret parameters that are written as one word: `accesstoken`, `sessionid`.
+const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "sessionid"];
 
-/// `text` without the secrets of any URL in it.
+/// Schemes of which a URL is recognised although only one slash follows.
+const WEB: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
+
+/// `text` without the secrets of any URL in it. White space ends a URL.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
-    if !text.contains("://") {
+    without_secrets(text, end_in_text)
+}
+
+/// An operand, or the value of an option, without its secrets. All behind the scheme is one URL,
+/// whatever characters it has.
+#[must_use]
+pub fn redacted_operand(text: &str) -> Cow<'_, str> {
+    without_secrets(text, str::len)
+}
+
+/// `text` without the secrets of its URLs; `end` is given the text behind a scheme.
+fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
+    if !text.contains(":/") {
         return Cow::Borrowed(text);
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find("://") {
-        let (before, url) = rest.split_at(at + 3);
-        let end = url.find(ends_url).unwrap_or(url.len());
+    while let Some(at) = rest.find(":/") {
+        let slashes = rest[at + 1..].bytes().take_while(|byte| *byte == b'/').count();
+        let (before, behind) = rest.split_at(at + 1 + slashes);
         out.push_str(before);
-        match scheme_of(&rest[..at]) {
-            // Keys and paths hold no secrets.
-            "s3" | "gs" | "az" | "file" => out.push_str(&url[..end]),
-            "sftp" if !has_password(&url[..end]) => out.push_str(&url[..end]),
-            _ => out.push_str(&behind_scheme(&url[..end])),
+        let scheme = scheme_of(&rest[..at]);
+        let is_web = WEB.iter().any(|web| scheme.eq_ignore_ascii_case(web));
+        let (url, behind) = behind.split_at(if slashes > 1 || is_web { end(behind) } else { 0 });
+        // Keys and paths hold no secrets.
+        let is_plain = scheme == "file" || Service::of_scheme(scheme).is_some();
+        if is_plain || (scheme == "sftp" && !has_password(url)) {
+            out.push_str(url);
+        } else {
+            out.push_str(&behind_scheme(url));
         }
-        rest = &url[end..];
+        rest = behind;
     }
     out.push_str(rest);
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
+/// The length of the URL at the start of a text. White space and quotes end it, except within what
+/// looks like a password: that ends at the next `@`.
+fn end_in_text(text: &str) -> usize {
+    let end = text.find(ends_url).unwrap_or(text.len());
+    let authority = text[..end].split(['/', '?', '#']).next().unwrap_or_default();
+    if text[..end].contains('@') || !begins_password(authority) {
+        return end;
+    }
+    let rest = text[end..].split('\n').next().and_then(|line| line.split("://").next()).unwrap_or_default();
+    match rest.find('@') {
+        None => end,
+        Some(at) => {
+            let host = end + at + 1;
+            host + text[host..].find(ends_url).unwrap_or(text.len() - host)
+        }
+    }
+}
+
+/// True for `user:` and the beginning of a password: what follows the colon is no port.
+fn begins_password(authority: &str) -> bool {
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    !authority.contains('[') && port.is_some_and(|port| port.bytes().any(|byte| !byte.is_ascii_digit()))
+}
+
 /// The scheme at the end of a text.
 fn scheme_of(before: &str) -> &str {
-    let start = before.rfind(|symbol: char| !symbol.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
-    // After a character of several bytes, `start` is not a character boundary, and no known scheme
-    // precedes.
-    before.get(start..).unwrap_or_default()
+    let behind = |ends: fn(char) -> bool| {
+        let start = before.rfind(ends).map_or(0, |at| at + 1);
+        // After a character of several bytes, `start` is not a character boundary, and no known
+        // scheme precedes.
+        before.get(start..).unwrap_or_default()
+    };
+    // The name of an endpoint is a part of its scheme.
+    let long = behind(|symbol| !symbol.is_ascii_alphanumeric() && !"+-".contains(symbol));
+    match Service::of_scheme(long) {
+        Some(_) => long,
+        None => behind(|symbol| !symbol.is_ascii_alphanumeric()),
+    }
 }
 
 /// Whether an `sftp` URL has more before its host than a user's name, which is no secret.
@@ -116,9 +169,7 @@ pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
     // Some passwords contain an unencoded slash. An authority with a colon and no numeric port is
     // therefore taken for a user and the start of a password.
     if !authority.contains('@')
-        && authority.contains(':')
-        && authority.rsplit(':').next().is_some_and(|port| port.bytes().any(|byte| !byte.is_ascii_digit()))
-        && !authority.contains('[')
+        && begins_password(authority)
         && let Some((_, behind)) = url.split_once('@')
     {
         let behind = behind_scheme(behind);
@@ -145,7 +196,7 @@ fn target_shown(target: &str) -> Cow<'_, str> {
     let (query, fragment) = query.split_once('#').map_or((query, None), |(query, rest)| (query, Some(rest)));
     let names: Vec<String> = query.split('&').map(name_of).collect();
     let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
-    if !signed && !names.iter().any(|name| TOKENS.contains(&name.as_str()) || is_signed(name)) {
+    if !signed && !names.iter().any(|name| is_secret(name) || is_signed(name)) {
         return Cow::Borrowed(target);
     }
     let mut shown: Vec<Cow<'_, str>> = Vec::new();
@@ -154,7 +205,7 @@ fn target_shown(target: &str) -> Cow<'_, str> {
         match name.as_str() {
             name if SIGNATURES.contains(&name) => shown.push(hidden()),
             name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
-            name if TOKENS.contains(&name) || is_signed(name) => shown.push(hidden()),
+            name if is_secret(name) || is_signed(name) => shown.push(hidden()),
             _ => shown.push(Cow::Borrowed(part)),
         }
     }
@@ -163,10 +214,22 @@ fn target_shown(target: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{path}?{query}{fragment}"))
 }
 
+/// True if the query of a path has a signature.
+pub(crate) fn is_signed_query(target: &str) -> bool {
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    query.split('&').map(name_of).any(|name| SIGNATURES.contains(&name.as_str()))
+}
+
 /// True if a parameter belongs to an AWS or Google signature.
 fn is_signed(name: &str) -> bool {
     let part = name.strip_prefix("x-amz-").or_else(|| name.strip_prefix("x-goog-"));
     part.is_some_and(|part| SIGNED.contains(&part))
+}
+
+/// True if a parameter is secret also without a signature.
+fn is_secret(name: &str) -> bool {
+    let word = name.rsplit(['-', '_', '.']).next().unwrap_or_default();
+    SECRET_WORDS.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
 }
 
 /// A parameter's name, decoded and in lower case.
@@ -196,7 +259,18 @@ mod tests {
             ("http://h/x?X-Amz-Security-Token=T&y=1", "http://h/x?X-Amz-Security-Token=***&y=1"),
             ("http://h/x?AWSAccessKeyId=A&Expires=1&Signature=S", "http://h/x?Signature=***"),
             ("http://h/x?sv=1&se=2&sig=S&comp=list", "http://h/x?sig=***&comp=list"),
-            ("http://h/x?expires=1&policy=2&key=k", "http://h/x?expires=1&policy=2&key=k"),
+            ("http://h/x?expires=1&policy=2&monkey=k", "http://h/x?expires=1&policy=2&monkey=k"),
+            ("http://h/x?key=1&n=2&code=3", "http://h/x?key=***&n=2&code=***"),
+            ("http://h/x?pwd=1&sessionid=2&session-id=3", "http://h/x?pwd=***&sessionid=***&session-id=3"),
+            (
+                "http://h/x?Ocp-Subscription-Key=1&authToken=2",
+                "http://h/x?Ocp-Subscription-Key=***&authToken=***",
+            ),
+            ("http:/u:p@h/x?sig=1 and ./a:/b?sig=1", "http:/***@h/x?sig=*** and ./a:/b?sig=1"),
+            ("https:///u:p@h/x", "https:///***@h/x"),
+            ("'http://u:p w@h/x' fails", "'http://***@h/x' fails"),
+            ("http://h:80 fails for a@b", "http://h:80 fails for a@b"),
+            ("s3+lab://bucket/a@b?token=1", "s3+lab://bucket/a@b?token=1"),
             ("http://h/x?a=1&Access%5FToken=t#f", "http://h/x?a=1&Access%5FToken=***#f"),
             ("s3://bucket/a@b?token=1", "s3://bucket/a@b?token=1"),
             ("no url: a@b?sig=1", "no url: a@b?sig=1"),
@@ -209,11 +283,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_operand_is_one_url_whatever_characters_it_has() {
+        for (text, shown) in [
+            ("http://u:12 3@h/x", "http://***@h/x"),
+            ("http://h/x?token=a b&n=1", "http://h/x?token=***&n=1"),
+            ("--url=https:/u:p'w@h", "--url=https:/***@h"),
+            ("a b?token=1", "a b?token=1"),
+        ] {
+            assert_eq!(redacted_operand(text), shown);
+        }
+    }
+
     proptest! {
         #[test]
-        fn redacting_is_idempotent(text in "[a-z]{0,4}(://)?[a-z:@/?&=%# ]{0,30}(sig=x|token=y)?[&@a-z]{0,5}") {
+        fn redacting_is_idempotent(text in "[a-z]{0,4}(https?|s3[+]x)?(:///?|:/)?[a-z:@/?&=%# ]{0,30}(sig=x|token=y)?[&@a-z]{0,5}") {
             let once = redacted(&text).into_owned();
             prop_assert_eq!(redacted(&once), once.as_str());
+            let once = redacted_operand(&text).into_owned();
+            prop_assert_eq!(redacted_operand(&once), once.as_str());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::redacted;
+use crate::{redacted, redacted_operand};
 
 /// True for control characters, and for those that change the direction of writing: with `U+202E`
 /// one name can look like another.
@@ -53,7 +53,7 @@ pub struct Shown<'a>(&'a OsStr);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.to_str() {
-            Some(text) => f.write_str(&redacted(text)),
+            Some(text) => f.write_str(&redacted_operand(text)),
             None => Escaped(self.0.as_bytes()).fmt(f),
         }
     }

@@ -112,7 +112,9 @@ impl GivenKeys {
     /// Has requests signed with them, and by nothing else. Returns the part of the key of these
     /// options that is never printed.
     fn apply(self, options: &mut Options) -> PyResult<String> {
-        let proxies = [&options.store.proxies.http, &options.store.proxies.https].map(Option::clone);
+        // With their passwords, which `Debug` of a proxy omits.
+        let proxies = [&options.store.proxies.http, &options.store.proxies.https]
+            .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {
             (Some(key), Some(secret)) => (key, secret),
             (None, None) if self.session_token.is_none() => return Ok(format!("{proxies:?}")),

@@ -13,8 +13,11 @@ use crate::wire::{Head, Incoming};
 use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, header_text};
 
 /// Headers kept as metadata beside `Content-Type`.
-pub(crate) const KEPT_HEADERS: [&str; 4] =
-    ["cache-control", "content-disposition", "content-encoding", "content-language"];
+pub(crate) const KEPT_HEADERS: [&str; 5] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language", EXPIRES];
+/// The time that S3 keeps as it was written. Web servers compute it for each answer, and Google and
+/// Azure have none.
+pub(crate) const EXPIRES: &str = "expires";
 /// User metadata key of the file's modification time, as in rclone.
 pub(crate) const MTIME: &str = "mtime";
 /// Prefix of user metadata.
@@ -53,8 +56,9 @@ pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
 fn metadata(head: &Head) -> Metadata {
     let mut metadata =
         Metadata { content_type: head.get("content-type").map(ToOwned::to_owned), ..Metadata::default() };
+    let is_stored = |name| name != EXPIRES || head.get("x-amz-request-id").is_some();
     for (name, value) in head.headers() {
-        if KEPT_HEADERS.contains(&name) {
+        if KEPT_HEADERS.contains(&name) && is_stored(name) {
             metadata.headers.insert(name.to_owned(), value.to_owned());
         } else if let Some(key) = name.strip_prefix(USER_PREFIX) {
             // rclone writes seconds to S3, and RFC 3339 to Google and Azure.

@@ -1,7 +1,8 @@
-//! The clocks of stores, as the `Date` of their listings and of S3's HEAD shows them. The date of an object is of
-//! that clock, and is compared with the time of a file.
+//! The clocks of stores, as the `Date` of their listings and of S3's HEAD shows them. The date of
+//! an object is of that clock, and is compared with the time of a file.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Service;
@@ -14,7 +15,7 @@ const UNNOTICED: i64 = 2;
 
 /// How far the clock of each service is ahead of this machine's, in seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Clocks([AtomicI64; 3]);
+pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 
 impl Clocks {
     /// Notes the `Date` of an answer that has just come.
@@ -22,7 +23,7 @@ impl Clocks {
         let Some(date) = head.get("date").and_then(answer::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
-        self.of(service).store(noticed, Ordering::Relaxed);
+        self.lock().insert(service, noticed);
     }
 
     /// Whether a date of the service's clock is within the last `span`.
@@ -33,15 +34,11 @@ impl Clocks {
 
     /// Negative if the clock is behind; 0 if it is right or not known.
     pub(crate) fn ahead(&self, service: Service) -> i64 {
-        self.of(service).load(Ordering::Relaxed)
+        self.lock().get(&service).copied().unwrap_or_default()
     }
 
-    fn of(&self, service: Service) -> &AtomicI64 {
-        &self.0[match service {
-            Service::S3 => 0,
-            Service::Google => 1,
-            Service::Azure => 2,
-        }]
+    fn lock(&self) -> MutexGuard<'_, HashMap<Service, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use firstbyte_location::{ChecksumError, Version};
+use firstbyte_location::{ChecksumError, Service, Version};
 
 use crate::codes::{self, Meaning};
 
@@ -300,9 +300,16 @@ impl Error {
             Self::NotFound { location } if location.contains(VERSION) => {
                 "`firstbyte ls --versions` shows the versions that there are"
             }
-            Self::NotFound { location } if is_bucket(location) => match location.get(..2) {
-                Some("gs") => "there is no such bucket; `firstbyte ls gs://` shows those of this project",
-                Some("az") => "there is no such container; `firstbyte ls az://` shows those of this account",
+            Self::NotFound { location } if is_bucket(location) => match service_of(location) {
+                Some(Service::Google) => {
+                    "there is no such bucket; `firstbyte ls gs://` shows those of this project"
+                }
+                Some(Service::Azure) => {
+                    "there is no such container; `firstbyte ls az://` shows those of this account"
+                }
+                Some(Service::NamedS3(_)) => {
+                    "there is no such bucket; `firstbyte ls s3+NAME://` shows those of the endpoint"
+                }
                 _ => "there is no such bucket; `firstbyte ls s3://` shows those of this account",
             },
             Self::NotFound { location } if in_object_store(location).is_some() => {
@@ -326,6 +333,11 @@ impl Error {
             }
             Self::Credentials { location, .. } if location.starts_with(SFTP) => {
                 "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
+            }
+            Self::Credentials { location, .. }
+                if matches!(service_of(location), Some(Service::NamedS3(_))) =>
+            {
+                "name a profile with keys in the endpoint's table of config.toml, or write sign = false there"
             }
             Self::Credentials { .. } => {
                 "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
@@ -371,7 +383,7 @@ fn change(expected: &Version, found: &Version) -> String {
         (Some(one), Some(other)) if expected.differs_by_tag(found) => {
             format!("two ETags, {one} and {other}, for one length and date")
         }
-        _ => format!("changed while it was read: expected {expected}, found {found}"),
+        _ => format!("changed while it was read{}", difference(expected, found)),
     }
 }
 
@@ -413,6 +425,10 @@ impl Asked {
     fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
         match (self, code) {
+            (Self::Signed | Self::Unsigned, "SecondLevelDomainForbidden") => {
+                "the service takes the bucket in the host name: set addressing = \"host\" for a named endpoint, or \
+                 addressing_style = virtual in the profile"
+            }
             (Self::Google, _) => {
                 "check that this account has a role such as Storage Object User, or use --no-sign-request for a public bucket"
             }
@@ -425,7 +441,8 @@ impl Asked {
                  --no-sign-request for a public container"
             }
             (Self::Web, "401") => {
-                "the server wants a login: write USER:PASSWORD@ before the host, or give --header 'Authorization: ...'"
+                "the server wants a login: add the host to ~/.netrc, write USER:PASSWORD@ before it, or give \
+                 --header 'Authorization: ...'"
             }
             (Self::Web, "407") => {
                 "the proxy wants a login: write USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
@@ -439,10 +456,6 @@ impl Asked {
             }
             (Self::Signed, "InvalidAccessKeyId") => {
                 "the service does not know this access key: check --profile, AWS_ACCESS_KEY_ID and --endpoint-url"
-            }
-            (Self::Signed, "SecondLevelDomainForbidden") => {
-                "the service accepts the bucket in the host name only: set addressing_style = virtual under \
-                 `s3 =` in the profile"
             }
             (Self::Signed, "RequestTimeTooSkewed") => "set this machine's clock",
             (Self::Signed, _) => "check the policy, --profile, or use --no-sign-request for a public bucket",
@@ -496,9 +509,27 @@ impl fmt::Display for CertificateFault {
     }
 }
 
+/// The facts by which two versions differ. Their texts may be equal: they leave out the inode change
+/// time of a file.
+fn difference(expected: &Version, found: &Version) -> String {
+    let (one, other) = (expected.to_string(), found.to_string());
+    match (expected.file, found.file) {
+        _ if one != other => format!(": expected {one}, found {other}"),
+        (Some(one), Some(other)) => {
+            format!(": its inode was written at {} ns, not at {}", other.changed_ns, one.changed_ns)
+        }
+        _ => format!(", though its description is the same: {one}"),
+    }
+}
+
+/// The service of a location in an object store.
+fn service_of(location: &str) -> Option<Service> {
+    Service::of_text(location).map(|(service, _)| service)
+}
+
 /// What follows the scheme of a location in an object store.
 fn in_object_store(location: &str) -> Option<&str> {
-    ["s3://", "gs://", "az://"].iter().find_map(|scheme| location.strip_prefix(scheme))
+    Service::of_text(location).map(|(_, rest)| rest)
 }
 
 /// True if a location is a whole bucket.
@@ -532,6 +563,18 @@ mod tests {
         assert!(advice(Asked::Unsigned, "AccessDenied").contains("leave --no-sign-request out"));
         assert!(advice(Asked::Web, "401 Unauthorized").contains("USER:PASSWORD"));
         assert!(!advice(Asked::Web, "403 Forbidden").contains("policy"));
+    }
+
+    #[test]
+    fn no_two_equal_texts_are_said_to_differ() {
+        let file = |changed| {
+            let file = firstbyte_location::FileIdentity::new((1, 2), (3_i64, 4_i64), (changed, 0));
+            Box::new(Version { file: Some(file), size: Some(5), ..Version::default() })
+        };
+        let error = Error::Changed { location: "/f".into(), expected: file(6), found: file(7) }.to_string();
+        assert!(error.contains("written at 7000000000 ns, not at 6000000000"), "{error}");
+        let error = Error::Changed { location: "/f".into(), expected: Box::default(), found: file(7) };
+        assert!(error.to_string().contains("expected unknown, found inode 2"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod listing;
 mod page;
+mod redirect;
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +12,8 @@ use firstbyte_location::{ByteRange, Entry, HttpUrl, Kind, Version, redacted};
 use firstbyte_pacing::Throttle;
 use percent_encoding::percent_decode_str;
 
+use self::redirect::Cookies;
+use crate::netrc::Netrc;
 use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
@@ -29,6 +32,8 @@ pub(crate) struct Http {
     client: Arc<Client>,
     /// The one server that gets the headers of the options.
     own: Arc<OnceLock<String>>,
+    netrc: Arc<OnceLock<Netrc>>,
+    cookies: Arc<Cookies>,
 }
 
 /// One request, before redirects are followed.
@@ -53,12 +58,35 @@ impl<'a> Call<'a> {
 
 impl Http {
     pub(crate) fn new(client: Arc<Client>) -> Self {
-        Self { client, own: Arc::default() }
+        Self { client, own: Arc::default(), netrc: Arc::default(), cookies: Arc::default() }
     }
 
     /// Returns the access with another clone of its client.
     pub(crate) fn by(&self, client: Arc<Client>) -> Self {
-        Self { client, own: Arc::clone(&self.own) }
+        let (own, netrc, cookies) =
+            (Arc::clone(&self.own), Arc::clone(&self.netrc), Arc::clone(&self.cookies));
+        Self { client, own, netrc, cookies }
+    }
+
+    /// The `Authorization` header for a URL: of its own user and password, else of `.netrc`. A
+    /// signed URL has none: servers refuse both at once.
+    fn authorization(&self, url: &HttpUrl) -> Option<(String, String)> {
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        let (userinfo, _) = url.authority.rsplit_once('@').unwrap_or(("", ""));
+        let user = match userinfo.split_once(':') {
+            Some((user, password)) => return Some(basic(&decoded(user), &decoded(password))),
+            None => String::from_utf8(decoded(userinfo)).ok().filter(|user| !user.is_empty()),
+        };
+        let path = self.client.options.netrc.as_ref().filter(|_| !url.is_signed());
+        let found = path.and_then(|path| {
+            let netrc = self.netrc.get_or_init(|| Netrc::read(path));
+            netrc.find(&Origin::parse(url.tls, &url.authority)?.host, user.as_deref())
+        });
+        match (found, user) {
+            (Some((user, password)), _) => Some(basic(user.as_bytes(), password.as_bytes())),
+            (None, Some(user)) => Some(basic(user.as_bytes(), b"")),
+            (None, None) => None,
+        }
     }
 
     /// The headers of the options for `at`, to which a request for `url` has come.
@@ -220,7 +248,10 @@ impl Http {
             let mut headers = call.headers.clone();
             let own = self.own_headers(url, &at)?;
             if own.iter().all(|(name, _)| name != "authorization") {
-                headers.extend(authorization(&at));
+                headers.extend(self.authorization(&at));
+            }
+            if own.iter().all(|(name, _)| name != "cookie") {
+                headers.extend(self.cookies.header(&at));
             }
             headers.extend(own);
             let request = Request {
@@ -252,7 +283,8 @@ impl Http {
             let Some(target) = head.get("location").filter(|_| moved) else {
                 return Ok(Reply { head, incoming, at });
             };
-            let next = resolve(&at, target)
+            self.cookies.take(&at, &head);
+            let next = redirect::resolve(&at, target)
                 .ok_or_else(|| protocol(&place, format!("a redirect to {}", redacted(target))))?;
             if at.tls && !next.tls && self.client.options.redirects == Redirects::KeepTls {
                 let target = HttpUrl { target: String::new(), ..next };
@@ -312,11 +344,9 @@ fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail }
 }
 
-/// `user:password@` of a URL as a Basic `Authorization` header.
-fn authorization(url: &HttpUrl) -> Option<(String, String)> {
-    let (user, _) = url.authority.rsplit_once('@')?;
-    let plain: Vec<u8> = percent_decode_str(user).collect();
-    Some(("authorization".to_owned(), format!("Basic {}", STANDARD.encode(plain))))
+/// User and password as a Basic `Authorization` header.
+fn basic(user: &[u8], password: &[u8]) -> (String, String) {
+    ("authorization".to_owned(), format!("Basic {}", STANDARD.encode([user, b":", password].concat())))
 }
 
 /// Headers of a `PUT` that WebDAV servers and `serve` understand.
@@ -333,27 +363,4 @@ fn describe(options: &PutOptions) -> Vec<(String, String)> {
     }
     headers.extend(options.precondition.header());
     headers
-}
-
-/// The target of a redirect. It keeps the URL's credentials only for the same host.
-fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
-    use firstbyte_location::Location;
-    let same_host = |path: String| Some(HttpUrl { target: path, ..base.clone() });
-    if let Some(rest) = target.strip_prefix("//") {
-        return resolve(base, &format!("{}://{rest}", if base.tls { "https" } else { "http" }));
-    }
-    if target.starts_with('/') {
-        return same_host(target.to_owned());
-    }
-    if target.contains("://") {
-        let Ok(Location::Http(mut url)) = Location::parse(target.as_ref()) else { return None };
-        let host = |url: &HttpUrl| Origin::parse(url.tls, &url.authority);
-        if host(&url) == host(base) {
-            url.authority.clone_from(&base.authority);
-        }
-        return Some(url);
-    }
-    let path = base.target.split('?').next()?;
-    let parent = &path[..=path.rfind('/')?];
-    same_host(format!("{parent}{target}"))
 }

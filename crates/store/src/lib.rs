@@ -19,6 +19,7 @@ mod header_text;
 mod http;
 mod limits;
 mod local;
+mod netrc;
 mod object;
 mod options;
 mod order;
@@ -49,8 +50,8 @@ pub use local::{
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
-    AzureConnection, HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing,
-    header_value,
+    AzureConnection, CustomerKey, HttpHeaders, Keys, Options, Outages, Proxies, Proxy, Redirects,
+    ServerSideEncryption, Signing, header_value,
 };
 pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, StatedLength, Unfinished};
 pub use s3::{

@@ -5,11 +5,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firstbyte_location::redacted;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use firstbyte_location::redacted_operand;
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
 use crate::wire::Origin;
-use crate::{Error, Result};
+use crate::{Algorithm, Error, Hasher, Result};
 
 /// Whether S3 requests are signed, and with which credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,25 +83,68 @@ pub enum Outages {
     FailFast,
 }
 
-/// Proxies for outgoing requests, from the usual variables. `Debug` omits their passwords.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// A proxy, as a variable names it. It is parsed when a request needs it. `Debug` omits its
+/// password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// The URL, or `HOST:PORT`.
+    pub url: String,
+    /// The name of the variable, for messages.
+    pub variable: String,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.variable, redacted_operand(&self.url))
+    }
+}
+
+/// Proxies for outgoing requests, from the usual variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
-    /// Proxy URL for `http://` (absolute-form requests).
-    pub http: Option<String>,
-    /// Proxy URL for `https://` (CONNECT).
-    pub https: Option<String>,
+    /// The proxy for `http://` (absolute-form requests).
+    pub http: Option<Proxy>,
+    /// The proxy for `https://` (CONNECT).
+    pub https: Option<Proxy>,
     /// Hosts reached directly: names, domain suffixes, addresses, or `*`.
     pub bypass: Vec<String>,
 }
 
-impl fmt::Debug for Proxies {
+/// A key of the customer for S3 to encrypt with, which S3 does not keep. `Debug` omits it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CustomerKey([u8; 32]);
+
+impl CustomerKey {
+    /// Reads a key from its file, since arguments can be seen by other users.
+    ///
+    /// # Errors
+    /// The fault, with the path.
+    pub fn read(path: &str) -> std::result::Result<Self, String> {
+        let content = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+        Self::parse(&content).ok_or_else(|| format!("{path}: no key; write 32 bytes, or their base64 or hex"))
+    }
+
+    /// Parses the content of a key's file: 32 bytes, or their base64 or hexadecimal text. `None` for
+    /// anything else.
+    #[must_use]
+    pub fn parse(content: &[u8]) -> Option<Self> {
+        if let Ok(bytes) = content.try_into() {
+            return Some(Self(bytes));
+        }
+        let text = std::str::from_utf8(content).ok()?.trim();
+        let bytes = hex::decode(text).or_else(|_| STANDARD.decode(text).map_err(drop)).ok()?;
+        Some(Self(bytes.try_into().ok()?))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CustomerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |url: &Option<String>| url.as_deref().map(|url| redacted(url).into_owned());
-        f.debug_struct("Proxies")
-            .field("http", &shown(&self.http))
-            .field("https", &shown(&self.https))
-            .field("bypass", &self.bypass)
-            .finish()
+        // S3 sends this digest too, to name the key.
+        write!(f, "CustomerKey({})", Hasher::of(Algorithm::Md5, &self.0).to_hex())
     }
 }
 
@@ -118,6 +163,8 @@ pub struct Options {
     /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
     /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
+    /// The TOML file that names other S3 endpoints, for `s3+NAME://`.
+    pub config_file: Option<PathBuf>,
     /// An emulator of Google Cloud Storage instead of the service, `http(s)://HOST[:PORT]`. It gets
     /// no credentials. `None`: `STORAGE_EMULATOR_HOST`, else the service.
     pub google_endpoint: Option<String>,
@@ -134,6 +181,8 @@ pub struct Options {
     pub request_payer: bool,
     /// Encryption of S3 writes.
     pub encryption: Option<ServerSideEncryption>,
+    /// The key of S3 objects that are read and written. Objects without one are read too.
+    pub customer_key: Option<CustomerKey>,
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
@@ -144,6 +193,8 @@ pub struct Options {
     pub tags: Vec<(String, String)>,
     /// Headers of requests to the first web server that is asked, and to no other.
     pub http_headers: HttpHeaders,
+    /// File with users and passwords of web servers, as `.netrc` of curl.
+    pub netrc: Option<PathBuf>,
     /// PEM file with certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
     /// The redirects of web servers that are followed.
@@ -167,6 +218,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             endpoint_url: None,
+            config_file: None,
             google_endpoint: None,
             azure_connection: None,
             profile: None,
@@ -174,10 +226,12 @@ impl Default for Options {
             signing: Signing::Chain,
             request_payer: false,
             encryption: None,
+            customer_key: None,
             storage_class: None,
             acl: None,
             tags: Vec::new(),
             http_headers: HttpHeaders::default(),
+            netrc: None,
             ca_bundle: None,
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
@@ -198,17 +252,20 @@ impl Options {
         let Self {
             profile,
             encryption,
+            customer_key,
             storage_class,
             acl,
             tags,
             // They decide where and how requests are sent.
             http_headers: _,
             endpoint_url: _,
+            config_file: _,
             google_endpoint: _,
             azure_connection: _,
             region: _,
             signing: _,
             request_payer: _,
+            netrc: _,
             ca_bundle: _,
             redirects: _,
             proxies: _,
@@ -218,7 +275,7 @@ impl Options {
             retries: _,
             outages: _,
         } = self;
-        (profile, encryption, storage_class, acl, tags)
+        (profile, encryption, customer_key, storage_class, acl, tags)
     }
 
     /// Checks that texts are legal in host names, headers and signatures.

@@ -38,7 +38,7 @@ impl Unsorted {
 /// Whether a bucket is a directory bucket of S3: it takes no `start-after`, and only prefixes that
 /// end in `/`.
 pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
-    object.service == Service::S3 && object.bucket.ends_with(DIRECTORY_BUCKET)
+    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET)
 }
 
 /// Two neighbouring names of a listing in the wrong order.

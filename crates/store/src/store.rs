@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
+use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
 
 use crate::azure::Azure;
 use crate::google::Google;
 use crate::http::Http;
 use crate::order::Ordered;
 use crate::rest::RestStore as _;
-use crate::s3::{self, S3};
+use crate::s3::{self, NamedServices, S3};
 use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
@@ -61,8 +61,8 @@ pub struct CounterSnapshot {
 macro_rules! by_service {
     ($store:expr, $object:expr, $backend:ident => $value:expr) => {
         match $object.service {
-            Service::S3 => {
-                let $backend = &$store.s3;
+            Service::S3 | Service::NamedS3(_) => {
+                let $backend = &$store.s3_of($object.service)?;
                 $value
             }
             Service::Google => {
@@ -83,6 +83,7 @@ macro_rules! by_service {
 pub struct Store {
     client: Arc<Client>,
     s3: Arc<S3>,
+    named: Arc<NamedServices>,
     google: Arc<Google>,
     azure: Arc<Azure>,
     http: Arc<Http>,
@@ -96,8 +97,9 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
-        let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle)?);
+        let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle));
         Ok(Self {
+            named: Arc::new(NamedServices::new(client.options.config_file.clone())),
             s3: Arc::new(S3::new(Arc::clone(&client))),
             google: Arc::new(Google::new(Arc::clone(&client))),
             azure: Arc::new(Azure::new(Arc::clone(&client))),
@@ -129,6 +131,7 @@ impl Store {
     fn with_client(&self, client: Client) -> Self {
         let client = Arc::new(client);
         Self {
+            named: Arc::clone(&self.named),
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
             google: Arc::new(self.google.by(Arc::clone(&client))),
             azure: Arc::new(self.azure.by(Arc::clone(&client))),
@@ -138,12 +141,31 @@ impl Store {
         }
     }
 
-    /// Where requests for S3 go, and which setting says so. No request.
+    /// The backend of a service that speaks the protocol of S3: at the endpoint of the options, or
+    /// at a named one.
+    fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
+        match service {
+            Service::NamedS3(name) => Ok(Arc::new(self.named.get(name, &self.client)?)),
+            _ => Ok(Arc::clone(&self.s3)),
+        }
+    }
+
+    /// Where requests for a service that speaks the protocol of S3 go, and which setting says so. No
+    /// request.
     ///
     /// # Errors
-    /// A profile that is missing or cannot be used; a region that is not a valid name.
-    pub fn s3_endpoint(&self) -> Result<Endpoint> {
-        self.s3.endpoint()
+    /// A profile that is missing or cannot be used; a region that is not a valid name; a name that
+    /// no endpoint has.
+    pub fn endpoint_of(&self, service: Service) -> Result<Endpoint> {
+        self.s3_of(service)?.endpoint()
+    }
+
+    /// The endpoints that the configuration file names.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used.
+    pub fn endpoint_names(&self) -> Result<Vec<EndpointName>> {
+        self.named.names()
     }
 
     /// The service that holds the objects of a location, as far as the location does not say it:
@@ -152,7 +174,10 @@ impl Store {
     pub fn service_of(&self, location: &Location) -> String {
         match location {
             Location::Object(object) => match object.service {
-                Service::S3 => self.s3.configured_url(),
+                // An unusable configuration is reported by every request.
+                Service::S3 | Service::NamedS3(_) => {
+                    self.s3_of(object.service).map(|it| it.configured_url()).unwrap_or_default()
+                }
                 Service::Google => self.google.emulator(),
                 Service::Azure => self.azure.account_url(),
             },
@@ -185,8 +210,8 @@ impl Store {
     /// [`Error::Unsupported`] for stores other than S3; missing credentials.
     pub fn presign(&self, location: &Location, presign: &Presign) -> Result<Presigned> {
         match location {
-            Location::Object(object) if object.service == Service::S3 && !object.key.is_empty() => {
-                self.s3.presign(object, presign)
+            Location::Object(object) if object.service.is_s3() && !object.key.is_empty() => {
+                self.s3_of(object.service)?.presign(object, presign)
             }
             other => Err(Error::Unsupported { location: other.to_string(), what: "a presigned URL" }),
         }
@@ -214,7 +239,7 @@ impl Store {
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Object(object) if !object.key.is_empty() => match object.service {
-                Service::S3 => self.s3.head(object, None),
+                Service::S3 | Service::NamedS3(_) => self.s3_of(object.service)?.head(object, None),
                 Service::Google => self.google.head(object),
                 Service::Azure => self.azure.head(object),
             },
@@ -232,7 +257,10 @@ impl Store {
             Location::Object(object) if object.service == Service::Google && !object.key.is_empty() => {
                 self.google.stat_version(object, Some(id))
             }
-            _ => self.s3.head(object_with_versions(location)?, Some(id)),
+            _ => {
+                let object = object_with_versions(location)?;
+                self.s3_of(object.service)?.head(object, Some(id))
+            }
         }
     }
 
@@ -247,7 +275,8 @@ impl Store {
         location: &Location,
         options: &ListOptions,
     ) -> Result<impl Iterator<Item = Result<ObjectVersion>> + Send + use<>> {
-        self.s3.list_versions(object_with_versions(location)?, options)
+        let object = object_with_versions(location)?;
+        self.s3_of(object.service)?.list_versions(object, options)
     }
 
     /// True if a key of an object store begins with that of `location` and a `/`. One request.
@@ -462,14 +491,31 @@ impl Store {
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
-        for service in [Service::S3, Service::Google, Service::Azure] {
-            let own: Vec<_> = objects.iter().filter(|object| object.service == service).cloned().collect();
-            if let Some(first) = own.first() {
-                failed.extend(by_service!(self, first, it => it.delete_many(&own)));
-            }
+        while let Some(service) = objects.first().map(|object| object.service) {
+            let (own, others) = objects.into_iter().partition::<Vec<_>, _>(|it| it.service == service);
+            failed.extend(self.delete_of_service(service, &own));
+            objects = others;
         }
         failed.extend(self.sftp.delete_many(&files));
         failed
+    }
+
+    /// Deletes objects of one service. Returns the failures.
+    fn delete_of_service(&self, service: Service, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
+        match service {
+            Service::Google => self.google.delete_many(objects),
+            Service::Azure => self.azure.delete_many(objects),
+            Service::S3 | Service::NamedS3(_) => match self.s3_of(service) {
+                Ok(s3) => s3.delete_many(objects),
+                // Each error is made anew: none can be cloned.
+                Err(_) => {
+                    let failed = |it: &ObjectLocation| {
+                        Some((Location::Object(it.clone()), self.s3_of(service).err()?))
+                    };
+                    objects.iter().filter_map(failed).collect()
+                }
+            },
+        }
     }
 
     /// Makes a bucket, in the region of the options.
@@ -527,7 +573,7 @@ const WITHIN: &str = "a copy within the service";
 /// The object in S3 at a location, for what only S3 has.
 fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
     match location {
-        Location::Object(object) if object.service == Service::S3 => Ok(object),
+        Location::Object(object) if object.service.is_s3() => Ok(object),
         other => Err(Error::Unsupported { location: other.to_string(), what }),
     }
 }

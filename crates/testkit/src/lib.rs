@@ -33,7 +33,7 @@ pub use quirk_store::QuirkStore;
 pub use scripted::{Received, Reply, Scripted};
 pub use servers::{
     ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server,
-    minio, nginx, set_credentials, versitygw,
+    minio, minio_with, nginx, set_credentials, versitygw,
 };
 pub use sshd::{Client, Sshd};
 pub use subject::{Capabilities, Place, Subject, Support};

@@ -53,7 +53,8 @@ pub fn minio(root: &Path) -> Process {
 }
 
 /// MinIO over `root`, with TLS if a certificate is given.
-pub(crate) fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
+#[must_use]
+pub fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     make_bucket(root);
     let process = Process::start("minio", |command, address| {
         command.env("MINIO_ROOT_USER", ACCESS_KEY).env("MINIO_ROOT_PASSWORD", SECRET_KEY);

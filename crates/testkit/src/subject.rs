@@ -449,7 +449,7 @@ impl Subject {
 fn bucket(service: Service) -> Location {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let bucket = match service {
-        Service::S3 | Service::Google => BUCKET.to_owned(),
+        Service::S3 | Service::NamedS3(_) | Service::Google => BUCKET.to_owned(),
         // The server is shared.
         Service::Azure => format!("{BUCKET}-{}", MADE.fetch_add(1, Ordering::Relaxed)),
     };

@@ -53,5 +53,5 @@ pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Sha
 pub use plan::Plan;
 pub use remove::Removal;
 pub use report::{Action, Bottleneck, Difference, Observer, Silent, Summary, Verified};
-pub use settings::{Compare, Concurrency, Hedging, Keep, Limits, Settings};
+pub use settings::{Compare, Concurrency, ContentTypes, Hedging, Keep, Limits, Settings};
 pub use stop::Stop;

@@ -29,6 +29,25 @@ pub(crate) const MOST_PARTS: u64 = 10_000;
 /// S3's least length of a part that is not the last.
 pub(crate) const LEAST_PART: u64 = 5 << 20;
 
+/// The longest part that S3 takes.
+const LONGEST_PART: u64 = 5 << 30;
+/// Parts of a stream that have the least length: they hold 10 GiB.
+const SMALL_PARTS: u32 = 2_000;
+/// Parts of a stream of each greater length.
+const PARTS_OF_A_LENGTH: u32 = 200;
+
+/// Length of part `number` (from 1) of a stream, whose own length is not known. The parts grow, so
+/// that all that S3 takes hold 31 TiB; `None` behind them. No growth holds the 48.8 TiB of S3's
+/// largest object, all of whose parts have the greatest length
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>, 2026-11-27).
+pub(crate) fn part_of_stream(number: u32) -> Option<u64> {
+    if u64::from(number) > MOST_PARTS {
+        return None;
+    }
+    let behind = number.saturating_sub(SMALL_PARTS);
+    Some((LEAST_PART << behind.div_ceil(PARTS_OF_A_LENGTH)).min(LONGEST_PART))
+}
+
 /// The chunks of an object of one length: all equally long, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -92,6 +111,15 @@ impl Plan {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_parts_of_a_stream_grow_within_the_limits_of_s3() {
+        let parts: Vec<u64> = (1..).map_while(part_of_stream).collect();
+        assert_eq!(parts.len() as u64, MOST_PARTS);
+        assert!(parts.iter().sum::<u64>() > 31 << 40);
+        assert!(parts.iter().all(|part| (LEAST_PART..=LONGEST_PART).contains(part)));
+        assert!(parts.windows(2).all(|two| two[0] <= two[1]) && parts[1_999] == LEAST_PART);
+    }
 
     proptest! {
         #[test]

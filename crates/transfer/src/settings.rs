@@ -1,12 +1,14 @@
 //! Settings of transfers. The command line and the library fill them in from options. The defaults
 //! suit a small machine far from its data.
 
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use firstbyte_fetch::RETRIES;
-use firstbyte_location::to_usize;
+use firstbyte_location::{Location, content_type, to_usize};
 use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::stop::Stop;
@@ -119,6 +121,8 @@ pub struct Settings {
     pub retries: u32,
     /// Metadata of objects written to stores; each value replaces the source's own.
     pub metadata: Metadata,
+    /// The content type of uploads that have none from their source.
+    pub content_types: ContentTypes,
     /// The condition of a write from a stream.
     pub precondition: Precondition,
     /// Ends the run from another thread, or at a deadline.
@@ -150,6 +154,30 @@ impl Settings {
     }
 }
 
+/// The content type of an upload whose source has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContentTypes {
+    /// By the extension of the source's name, else by that of the object.
+    #[default]
+    ByName,
+    /// The store's default.
+    FromStore,
+}
+
+impl ContentTypes {
+    /// The type for an object that is written as `destination`, from `source` or a stream.
+    pub(crate) fn of(self, source: Option<&Location>, destination: &Location) -> Option<String> {
+        if self == Self::FromStore {
+            return None;
+        }
+        let by_name = |location: &Location| {
+            let name = location.last_component().filter(|_| !location.is_directory_like())?;
+            content_type(OsStr::from_bytes(&name))
+        };
+        source.and_then(by_name).or_else(|| by_name(destination)).map(str::to_owned)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -165,6 +193,7 @@ impl Default for Settings {
             state_dir: None,
             retries: RETRIES,
             metadata: Metadata::default(),
+            content_types: ContentTypes::ByName,
             precondition: Precondition::None,
             stop: Stop::default(),
         }

@@ -48,7 +48,7 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job, length: StatedLengt
         expected.verify(found, &job.source)?;
     }
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
-    let written = put_over(requester, job, payload, 0, &put_options(context, &stat))?;
+    let written = put_over(requester, job, payload, 0, &put_options(context, job, &stat))?;
     let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
     Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }))
 }

@@ -1,5 +1,6 @@
 //! Moves streams of this process: an object to a writer, a reader to an object.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +9,13 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, Location, Strength, Version, shown, to_usize};
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{
-    BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat,
-    StatedLength, Written,
+    BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, STACK,
+    Stat, StatedLength, Written,
 };
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::plan::{LEAST_PART, MOST_PARTS};
+use crate::plan::{LEAST_PART, MOST_PARTS, part_of_stream};
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Requester};
 use crate::settings::Settings;
@@ -23,8 +24,9 @@ use crate::upload::parts::{self, Parts};
 
 /// The first parts of a stream of unknown length.
 const PART: usize = LEAST_PART as usize;
-/// After so many parts they are twice as long: all that S3 takes then hold 75 GiB.
-const SMALL_PARTS: u32 = MOST_PARTS as u32 / 2;
+/// The longest part that is kept in memory until it has been sent. Longer ones, of streams from
+/// 12 GiB on, are kept in temporary files.
+const LONGEST_IN_MEMORY: u64 = 2 * LEAST_PART;
 
 /// Workers of a stream: as many as have a part in memory below the ceiling.
 pub(crate) fn workers(settings: &Settings) -> usize {
@@ -82,8 +84,8 @@ impl Output<'_> {
             && written > 0
             && version.strength() == Strength::None
         {
-            let why = format!("the stream broke after {written} bytes and has no version ({version})");
-            return Err(Error::invalid(self.source, why));
+            let detail = format!("the stream broke after {written} bytes and has no version ({version})");
+            return Err(StoreError::Protocol { location: self.source.to_string(), detail }.into());
         }
         let range = match written {
             0 => self.range,
@@ -144,8 +146,9 @@ pub(crate) fn put(
     destination: &Location,
 ) -> Result<Done> {
     let mut requester = Requester::new(context, 0);
-    let Settings { metadata, precondition, .. } = context.settings;
-    let (metadata, precondition) = (metadata.clone(), precondition.clone());
+    let Settings { metadata, precondition, content_types, .. } = context.settings;
+    let (mut metadata, precondition) = (metadata.clone(), precondition.clone());
+    metadata.content_type = metadata.content_type.or_else(|| content_types.of(None, destination));
     let options = PutOptions { metadata, precondition, ..PutOptions::default() };
     let mut whole = |payload: Payload<'_>, bytes, counted| {
         let written = parts::put(&mut requester, destination, payload, counted, &options)?;
@@ -192,6 +195,7 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
 /// The input, which the senders share: one reads while the others send.
 struct Reading<'a> {
     reader: &'a mut (dyn Read + Send),
+    destination: &'a Location,
     /// The first part, which has been read already.
     first: Option<Vec<u8>>,
     number: u32,
@@ -200,22 +204,81 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn next(&mut self) -> Result<Option<(u32, Vec<u8>)>> {
+    fn next(&mut self) -> Result<Option<(u32, StreamPart)>> {
         if self.ended {
             return Ok(None);
         }
-        let length = if self.number < SMALL_PARTS { PART } else { 2 * PART };
+        let Some(length) = part_of_stream(self.number + 1) else {
+            // The end may come right behind the last part.
+            self.ended = true;
+            return match read_part(self.reader, 1)?.is_empty() {
+                true => Ok(None),
+                false => Err(self.too_long()),
+            };
+        };
         let part = match self.first.take() {
-            Some(first) => first,
-            None => read_part(self.reader, length)?,
+            Some(first) => StreamPart::Memory(first),
+            None if length <= LONGEST_IN_MEMORY => {
+                StreamPart::Memory(read_part(self.reader, to_usize(length))?)
+            }
+            None => StreamPart::spooled(self.reader, length)?,
         };
         self.ended = part.len() < length;
-        if part.is_empty() {
+        if part.len() == 0 {
             return Ok(None);
         }
         self.number += 1;
-        self.bytes += part.len() as u64;
+        self.bytes += part.len();
         Ok(Some((self.number, part)))
+    }
+
+    fn too_long(&self) -> Error {
+        let why = format!(
+            "the stream is longer than the {} bytes that {MOST_PARTS} parts hold; write it to several objects",
+            self.bytes
+        );
+        Error::invalid(self.destination, why)
+    }
+}
+
+/// A part of a stream, kept until it has been sent.
+enum StreamPart {
+    Memory(Vec<u8>),
+    /// An unnamed temporary file, and the bytes in it.
+    File(File, u64),
+}
+
+impl StreamPart {
+    fn spooled(reader: &mut dyn Read, length: u64) -> Result<Self> {
+        let mut file = unnamed_file()?;
+        let mut buffer = vec![0; BUFFER];
+        let mut bytes = 0;
+        while bytes < length {
+            let most = to_usize((length - bytes).min(BUFFER as u64));
+            let read = match reader.read(&mut buffer[..most]) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::io("reading the input")(error)),
+            };
+            file.write_all(&buffer[..read]).map_err(Error::io("a temporary file"))?;
+            bytes += read as u64;
+        }
+        Ok(Self::File(file, bytes))
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File(_, bytes) => *bytes,
+        }
+    }
+
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Self::Memory(bytes) => Payload::Bytes(bytes),
+            Self::File(file, bytes) => Payload::File(file, ByteRange::new(0, *bytes)),
+        }
     }
 }
 
@@ -225,16 +288,16 @@ fn send_parts(
     first: Vec<u8>,
     parts: &Parts,
 ) -> Result<u64> {
-    let reading = Mutex::new(Reading { reader, first: Some(first), number: 0, bytes: 0, ended: false });
+    let destination = &parts.upload.location;
+    let reading =
+        Mutex::new(Reading { reader, destination, first: Some(first), number: 0, bytes: 0, ended: false });
     let lock = || reading.lock().unwrap_or_else(PoisonError::into_inner);
     let send = |index| {
         let mut requester = Requester::new(context, index);
         loop {
             let next = lock().next();
             let sent = match next {
-                Ok(Some((number, part))) => {
-                    parts.send(&mut requester, number, Payload::Bytes(&part), part.len() as u64)
-                }
+                Ok(Some((number, part))) => parts.send(&mut requester, number, part.payload(), part.len()),
                 Ok(None) => return Ok(()),
                 Err(error) => Err(error),
             };
@@ -245,13 +308,19 @@ fn send_parts(
             }
         }
     };
+    let send = &send;
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..workers(context.settings)).map(|index| scope.spawn(move || send(index))).collect();
-        threads
+        let start = |index| {
+            let sender = std::thread::Builder::new().stack_size(STACK);
+            sender.spawn_scoped(scope, move || send(index)).ok()
+        };
+        // This thread sends too, so that a lack of threads is no failure.
+        let others: Vec<_> = (1..workers(context.settings)).map_while(start).collect();
+        let own = send(0);
+        let others = others
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(own).chain(others).collect()
     });
     results.into_iter().collect::<Result<()>>()?;
     Ok(lock().bytes)

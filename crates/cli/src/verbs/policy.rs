@@ -11,7 +11,7 @@ use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
-use firstbyte_transfer::{Compare, Effect, Limits, Settings, Stop};
+use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
 
 use super::filter::FilterArgs;
 use super::sharding::Sharding;
@@ -86,9 +86,25 @@ pub struct Movement {
     /// Content type of uploads, instead of the source's own
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<String>,
+    /// Leave the content type of a source without one to the store, instead of guessing it by the
+    /// extension
+    #[arg(long)]
+    no_guess_mime_type: bool,
     /// Cache-Control header of uploads
     #[arg(long, value_name = "TEXT", value_parser = parse_cache_control)]
     cache_control: Option<String>,
+    /// Content-Encoding header of uploads, such as gzip. Bytes are sent as they are
+    #[arg(long, value_name = "TEXT", value_parser = parse_header_value)]
+    content_encoding: Option<String>,
+    /// Content-Disposition header of uploads, such as attachment
+    #[arg(long, value_name = "TEXT", value_parser = parse_header_value)]
+    content_disposition: Option<String>,
+    /// Content-Language header of uploads, such as de
+    #[arg(long, value_name = "TEXT", value_parser = parse_header_value)]
+    content_language: Option<String>,
+    /// Expires header of uploads to S3, such as 2027-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_expires)]
+    expires: Option<String>,
     /// User metadata of uploads, in addition to the source's own. Repeat the option, or separate
     /// pairs with commas
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
@@ -213,6 +229,23 @@ fn parse_cache_control(text: &str) -> std::result::Result<String, String> {
         .map_err(|why| format!("it {why}; write directives such as max-age=3600"))
 }
 
+fn parse_header_value(text: &str) -> std::result::Result<String, String> {
+    header_value(text).map(|()| text.to_owned()).map_err(|why| format!("it {why}"))
+}
+
+/// Parses a time as the header has it, or as ISO 8601 does.
+fn parse_expires(text: &str) -> std::result::Result<String, String> {
+    use time::format_description::well_known::{Rfc2822, Rfc3339};
+    use time::macros::format_description;
+    let http = format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    let date = time::OffsetDateTime::parse(text, &Rfc3339)
+        .or_else(|_| time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))
+        .map_err(|_| "write a time such as 2027-01-01T00:00:00Z".to_owned())?;
+    date.to_offset(time::UtcOffset::UTC).format(http).map_err(|error| error.to_string())
+}
+
 fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     if !text.is_empty() && text.bytes().all(legal) {
@@ -256,9 +289,8 @@ impl Movement {
             metadata: Metadata {
                 content_type: self.content_type.clone(),
                 headers: self
-                    .cache_control
-                    .iter()
-                    .map(|text| ("cache-control".into(), text.clone()))
+                    .headers()
+                    .filter_map(|(name, _, value)| Some((name.to_owned(), value.clone()?)))
                     .collect(),
                 user: self
                     .metadata
@@ -268,8 +300,36 @@ impl Movement {
                     .collect(),
                 ..Metadata::default()
             },
+            content_types: match self.no_guess_mime_type {
+                true => ContentTypes::FromStore,
+                false => ContentTypes::ByName,
+            },
             ..globals.settings(stop)
         }
+    }
+
+    /// The headers of uploads, with their options and values.
+    fn headers(&self) -> impl Iterator<Item = (&'static str, &'static str, &Option<String>)> {
+        [
+            ("cache-control", "--cache-control", &self.cache_control),
+            ("content-encoding", "--content-encoding", &self.content_encoding),
+            ("content-disposition", "--content-disposition", &self.content_disposition),
+            ("content-language", "--content-language", &self.content_language),
+            ("expires", "--expires", &self.expires),
+        ]
+        .into_iter()
+    }
+
+    /// Whether an option says how uploads are stored: a copy that is there may be stored otherwise.
+    pub fn describes_uploads(&self) -> bool {
+        self.headers().any(|(_, _, value)| value.is_some())
+            || self.content_type.is_some()
+            || self.sse.is_some()
+            || self.sse_kms_key_id.is_some()
+            || self.storage_class.is_some()
+            || self.acl.is_some()
+            || !self.metadata.is_empty()
+            || !self.tag.is_empty()
     }
 
     /// The longest time for the whole run on `source`.
@@ -304,12 +364,9 @@ impl Movement {
         sources: impl IntoIterator<Item = &'l OsString>,
         destination: &OsStr,
     ) -> Result<()> {
-        let of_uploads = [
-            ("--cache-control", self.cache_control.is_some()),
-            ("--acl", self.acl.is_some()),
-            ("--tag", !self.tag.is_empty()),
-        ];
-        if let Some((name, _)) = of_uploads.iter().find(|(_, given)| *given)
+        let headers = self.headers().map(|(_, option, value)| (option, value.is_some()));
+        let others = [("--acl", self.acl.is_some()), ("--tag", !self.tag.is_empty())];
+        if let Some((name, _)) = headers.chain(others).find(|(_, given)| *given)
             && matches!(Location::parse(destination)?, Location::Local(_) | Location::Sftp(_))
         {
             return Err(Error::usage(format!("{name}: a file has none; it is for uploads")));

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_location::{Location, ObjectLocation, Service, units};
+use firstbyte_location::{Location, ObjectLocation, units};
 use firstbyte_store::{Presign, PresignMethod};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn parse_expiry(text: &str) -> std::result::Result<Duration, String> {
 /// Runs it.
 pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
-    let is_one = |object: &ObjectLocation| object.service == Service::S3 && !object.key.is_empty();
+    let is_one = |object: &ObjectLocation| object.service.is_s3() && !object.key.is_empty();
     if !matches!(&location, Location::Object(object) if is_one(object)) {
         return Err(Error::usage(format!("{location}: not an S3 object"))
             .advise("write s3://BUCKET/KEY, with --endpoint-url for other services than AWS"));

@@ -233,6 +233,13 @@ impl Ran {
         self
     }
 
+    /// Refused before anything was done, for an option that is named.
+    #[track_caller]
+    pub fn fails_usage(self, option: &str) -> Self {
+        assert!(self.code == Some(2) && self.stderr.contains(option), "{self:?}");
+        self
+    }
+
     /// The receipt on standard output.
     #[track_caller]
     pub fn receipt(&self) -> Value {

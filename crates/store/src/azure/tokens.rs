@@ -132,7 +132,7 @@ fn managed(
     call.query.push(("resource", RESOURCE.to_owned()));
     call.query.extend(id.map(|id| ("client_id", id.to_owned())));
     call.header(header.0, header.1);
-    ask_for_token(&Arc::new(client.nearby(METADATA_WAIT)?), &call, &origin, None, cancel)
+    ask_for_token(&Arc::new(client.nearby(METADATA_WAIT)), &call, &origin, None, cancel)
 }
 
 fn parsed(object: &ObjectLocation, url: &str) -> Result<(Origin, String)> {

@@ -107,7 +107,7 @@ impl Azure {
             call.header("x-ms-blob-content-type", content_type);
         }
         for (name, value) in &metadata.headers {
-            if answer::KEPT_HEADERS.contains(&name.as_str()) {
+            if answer::KEPT_HEADERS.contains(&name.as_str()) && name != answer::EXPIRES {
                 call.header(&format!("x-ms-blob-{name}"), value);
             }
         }

@@ -196,7 +196,7 @@ fn from_metadata_server(object: &ObjectLocation, client: &Arc<Client>, cancel: &
     let mut call = Call::new(Method::Get, object, path, cancel);
     call.query.push(("scopes", SCOPE.to_owned()));
     call.header("metadata-flavor", "Google");
-    let client = Arc::new(client.nearby(METADATA_WAIT)?);
+    let client = Arc::new(client.nearby(METADATA_WAIT));
     match ask_for_token(&client, &call, &origin, None, cancel) {
         Err(error @ (Error::Cancelled | Error::Server { .. })) => Err(error),
         Err(_) => Err(none("no file of credentials, and no metadata server".to_owned())),

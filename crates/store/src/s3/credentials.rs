@@ -20,6 +20,7 @@ use aws_credential_types::provider::ProvideCredentials;
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
+use super::endpoints::EndpointSettings;
 use super::environment::{describe, from_variables, runtime};
 use super::profile::{self, Misuse};
 use super::provider_client::{ProviderClient, Silence};
@@ -37,6 +38,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
+    /// The named endpoint that it is for.
+    endpoint: Option<EndpointSettings>,
     settings: OnceLock<std::result::Result<ServiceSettings, Misuse>>,
     asked: Arc<Asked>,
 }
@@ -107,19 +110,24 @@ impl Known {
 }
 
 impl Identity {
-    pub(super) fn new(client: &Client) -> Self {
+    /// The identity for plain `s3://`, or for a named endpoint.
+    pub(super) fn new(client: &Client, endpoint: Option<EndpointSettings>) -> Self {
         let asked = Asked {
             client: ProviderClient::new(client),
             state: Mutex::default(),
             answered: Condvar::new(),
             source: OnceLock::new(),
         };
-        Self { settings: OnceLock::new(), asked: Arc::new(asked) }
+        Self { endpoint, settings: OnceLock::new(), asked: Arc::new(asked) }
     }
 
     /// Endpoint, region and form of addresses.
     pub(super) fn settings(&self, options: &Options) -> Result<&ServiceSettings> {
-        let settings = self.settings.get_or_init(|| ServiceSettings::find(options));
+        let find = || match &self.endpoint {
+            None => ServiceSettings::find(options),
+            Some(endpoint) => ServiceSettings::of_endpoint(options, endpoint),
+        };
+        let settings = self.settings.get_or_init(find);
         settings.as_ref().map_err(|misuse| misuse.clone().into())
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use firstbyte_location::{Location, ObjectLocation};
 
 use crate::codes::{self, Meaning};
+use crate::order::is_directory_bucket;
 use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
 
 use super::errors::denied;
@@ -89,7 +90,12 @@ impl S3 {
         call.query.push(("delete", String::new()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");
-        call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
+        if is_directory_bucket(&bucket) {
+            // They have no MD5.
+            call.header("x-amz-checksum-crc32c", Hasher::of(Algorithm::Crc32c, body.as_bytes()).to_base64());
+        } else {
+            call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
+        }
         let (_, answer) = self.call_text(&call)?;
         xml::parse_root("DeleteResult", &answer)
             .ok_or_else(|| protocol(&call.place(), "no result in the response"))

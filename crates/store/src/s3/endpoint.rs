@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::express;
 use super::settings::{Addressing, ServiceSettings, Variants};
 use crate::wire::Origin;
 use crate::{Error, Result};
@@ -31,7 +32,10 @@ impl Address {
     /// The address of `bucket` (empty: of the service) at the configured endpoint, or at AWS in
     /// `region`.
     pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
-        let url = url(settings, region);
+        let url = match express::zone(bucket).filter(|_| settings.endpoint_url.is_none()) {
+            Some(zone) => format!("https://s3express-{zone}.{region}.{}", suffix(region)),
+            None => url(settings, region),
+        };
         let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
             what: format!("endpoint {}", redacted(&url)),
             why: "write http(s)://HOST[:PORT]".to_owned(),
@@ -122,12 +126,6 @@ fn can_be_host(bucket: &str, tls: bool) -> bool {
 /// Refuses buckets that need another protocol.
 pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     let location = || format!("s3://{bucket}");
-    if bucket.ends_with("--x-s3") {
-        return Err(Error::Unsupported {
-            location: location(),
-            what: "reading an S3 Express directory bucket",
-        });
-    }
     // The ARN of an access point has slashes and colons; its alias works as a bucket name.
     if bucket.starts_with("arn:") {
         return Err(Error::Unsupported {
@@ -213,6 +211,15 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_bucket_is_at_the_endpoint_of_its_zone() {
+        let (host, target) = address("fast--use1-az4--x-s3", None);
+        assert_eq!(host, "fast--use1-az4--x-s3.s3express-use1-az4.eu-west-1.amazonaws.com");
+        assert_eq!(target, "/k");
+        let own = address("fast--use1-az4--x-s3", Some("http://127.0.0.1:9000"));
+        assert_eq!(own, ("127.0.0.1:9000".into(), "/fast--use1-az4--x-s3/k".into()));
+    }
+
+    #[test]
     fn odd_keys_are_encoded_byte_by_byte_and_never_normalised() {
         let address = Address::of("b", &at(Some("http://h")), "x").unwrap();
         assert_eq!(address.target("a//b/../c/", &[]), "/b/a//b/../c/");
@@ -227,7 +234,6 @@ mod tests {
 
     #[test]
     fn buckets_that_need_another_protocol_are_refused() {
-        assert!(check_bucket("fast--use1-az4--x-s3").is_err());
         assert!(check_bucket("arn:aws:s3:eu-west-1:1:accesspoint/x").is_err());
         assert!(check_bucket("plain").is_ok());
     }

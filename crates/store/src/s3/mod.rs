@@ -9,12 +9,16 @@
 mod bucket;
 mod completed;
 mod credentials;
+mod customer_key;
 mod delete;
 mod endpoint;
+mod endpoints;
 mod environment;
 mod errors;
+mod express;
 mod list;
 mod multipart;
+mod names;
 mod operation;
 mod presign;
 mod profile;
@@ -28,26 +32,34 @@ pub(crate) mod xml;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
+use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Request};
 use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
 use credentials::Identity;
+use customer_key::Reading;
 use endpoint::Address;
+use endpoints::EndpointSettings;
+pub(crate) use endpoints::NamedServices;
 pub(crate) use environment::variable;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
+use express::Sessions;
+use names::LearntNames;
 use operation::Operation;
 pub use presign::{Presign, PresignMethod, Presigned};
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
 pub use settings::EndpointSource;
 pub(crate) use settings::ca_bundle;
+use settings::{Checksums, ListVersion};
+use sign::Rules;
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
@@ -60,16 +72,11 @@ pub(crate) struct S3 {
     regions: Arc<Mutex<HashMap<String, String>>>,
     /// True after the service has refused checksum headers: they are no longer sent.
     without_checksums: Arc<AtomicBool>,
-    /// Whether listings encode names as they state; unset until a name shows it.
-    names: Arc<OnceLock<NameEncoding>>,
-}
-
-/// Names in listings that state to be URL-encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NameEncoding {
-    Encoded,
-    /// Sent as they are.
-    Literal,
+    /// How listings encode names.
+    names: Arc<LearntNames>,
+    /// True after the service has shown that it knows the first version of the listing alone.
+    first_list_version: Arc<AtomicBool>,
+    sessions: Arc<Sessions>,
 }
 
 /// One request to S3, before it has an address and a signature.
@@ -117,12 +124,30 @@ type Reply = std::result::Result<(Head, Incoming), Refusal>;
 impl S3 {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         Self {
-            identity: Arc::new(Identity::new(&client)),
+            identity: Arc::new(Identity::new(&client, None)),
             client,
             regions: Arc::default(),
             without_checksums: Arc::default(),
             names: Arc::default(),
+            first_list_version: Arc::default(),
+            sessions: Arc::default(),
         }
+    }
+
+    /// The service at a named endpoint.
+    fn named(client: Arc<Client>, endpoint: EndpointSettings) -> Self {
+        let identity = Arc::new(Identity::new(&client, Some(endpoint)));
+        Self { identity, ..Self::new(client) }
+    }
+
+    /// The service within the scope of another client.
+    fn in_scope_of(&self, client: &Client) -> Self {
+        self.by(Arc::new(self.client.in_scope_of(client)))
+    }
+
+    /// The service with requests that end only when `cancel` or their own handle is cancelled.
+    pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
+        self.by(Arc::new(self.client.with_scope(cancel)))
     }
 
     /// Returns the service with another clone of its client.
@@ -133,6 +158,8 @@ impl S3 {
             regions: Arc::clone(&self.regions),
             without_checksums: Arc::clone(&self.without_checksums),
             names: Arc::clone(&self.names),
+            first_list_version: Arc::clone(&self.first_list_version),
+            sessions: Arc::clone(&self.sessions),
         }
     }
 
@@ -188,9 +215,10 @@ impl S3 {
         let place = call.place();
         let mut renewed = false;
         let mut moved = false;
+        let mut reading = Reading::WithKey;
         loop {
             let region = self.region(&call.object.bucket)?;
-            let (head, incoming) = self.send_to(call, &place, &region)?;
+            let (head, incoming) = self.send_to(call, &place, &region, reading)?;
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
@@ -203,7 +231,14 @@ impl S3 {
                 }
                 _ if refusal.means_expired() && !renewed => {
                     self.identity.forget();
+                    self.sessions.forget(&call.object.bucket);
                     renewed = true;
+                }
+                _ if self.client.options.customer_key.is_some()
+                    && reading == Reading::WithKey
+                    && customer_key::may_be_plain(call.operation, refusal.head.status) =>
+                {
+                    reading = Reading::Plain;
                 }
                 _ => return Ok(Err(refusal)),
             }
@@ -211,7 +246,13 @@ impl S3 {
         }
     }
 
-    fn send_to(&self, call: &Call<'_>, place: &str, region: &str) -> Result<(Head, Incoming)> {
+    fn send_to(
+        &self,
+        call: &Call<'_>,
+        place: &str,
+        region: &str,
+        reading: Reading,
+    ) -> Result<(Head, Incoming)> {
         endpoint::check_bucket(&call.object.bucket)?;
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
@@ -230,8 +271,16 @@ impl S3 {
         if options.request_payer {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
         }
+        if let Some(key) = &options.customer_key {
+            customer_key::add(call.operation, key, reading, &mut request.headers);
+        }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
-            sign::sign_request(&mut request, &credentials, (sign::S3, region), SystemTime::now())?;
+            let (rules, credentials) = match is_directory_bucket(call.object) {
+                false => (Rules::S3, credentials),
+                true if !express::needs_session(call.operation) => (Rules::Express, credentials),
+                true => (Rules::ExpressSession, self.session(call.object, &cancel)?),
+            };
+            sign::sign_request(&mut request, &credentials, (rules, region), SystemTime::now())?;
         }
         let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
         tracing::debug!(operation = ?call.operation, place, query = ?call.query, range, region, "request");
@@ -252,8 +301,17 @@ impl S3 {
         if self.client.options.signing == Signing::Anonymous { Asked::Unsigned } else { Asked::Signed }
     }
 
+    /// The version of listing requests.
+    fn list_version(&self) -> Result<ListVersion> {
+        let set = self.identity.settings(&self.client.options)?.list_version;
+        let learnt = self.first_list_version.load(Ordering::Relaxed);
+        Ok(set.unwrap_or(if learnt { ListVersion::V1 } else { ListVersion::V2 }))
+    }
+
     fn uses_checksums(&self) -> bool {
-        !self.without_checksums.load(Ordering::Relaxed)
+        let settings = self.identity.settings(&self.client.options).ok();
+        let off = settings.is_some_and(|settings| settings.checksums == Checksums::Off);
+        !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 
     /// Runs a write with checksum headers, and again without them if the service refuses those.

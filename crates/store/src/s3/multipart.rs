@@ -16,6 +16,7 @@ use crate::{
 };
 
 use super::completed::LostAnswer;
+use super::names::{ENCODING, NameForm};
 use super::operation::Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
@@ -187,7 +188,7 @@ impl S3 {
         loop {
             let mut call = Call::new(Operation::ListMultipartUploads, &bucket, &cancel);
             call.query.push(("uploads", String::new()));
-            call.query.push(("encoding-type", "url".to_owned()));
+            call.query.push((ENCODING, "url".to_owned()));
             call.query.push(("prefix", prefix.key.clone()));
             if let Some((key, id)) = marker.clone() {
                 call.query.push(("key-marker", key));
@@ -196,16 +197,17 @@ impl S3 {
             let (_, body) = self.call_text(&call)?;
             let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body)
                 .ok_or_else(|| protocol(&call.place(), "no uploads in the response"))?;
-            let (encoding, brought) = (page.encoding_type.as_deref(), Brought::of(&page.upload));
+            let brought = Brought::of(&page.upload);
+            let form = self.form_of_uploads(&mut call, &page)?;
             uploads.extend(page.upload.into_iter().map(|pending| {
-                let key = xml::key(&pending.key, encoding).into_owned();
+                let key = form.decode(&pending.key).into_owned();
                 let location = Location::Object(prefix.with_key(key));
                 let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
                 StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
             }));
-            let next = page.next_key_marker.map(|key| {
-                (xml::key(&key, encoding).into_owned(), page.next_upload_id_marker.unwrap_or_default())
-            });
+            let next = page
+                .next_key_marker
+                .map(|key| (form.decode(&key).into_owned(), page.next_upload_id_marker.unwrap_or_default()));
             match next {
                 Some((key, id)) if page.is_truncated => {
                     let checked = turns.check(&format!("{key}\0{id}"), brought);
@@ -215,6 +217,22 @@ impl S3 {
                 _ => return Ok(uploads),
             }
         }
+    }
+}
+
+impl S3 {
+    /// The form of the keys in a list of uploads.
+    fn form_of_uploads(&self, call: &mut Call<'_>, page: &UploadPage) -> Result<NameForm> {
+        if let Some(stated) = NameForm::stated(page.encoding_type.as_deref()) {
+            return Ok(stated);
+        }
+        let names: Vec<&str> = page.upload.iter().map(|upload| upload.key.as_str()).collect();
+        self.names.learn(&names, || {
+            call.query.retain(|parameter| parameter.0 != ENCODING);
+            let (_, body) = self.call_text(call)?;
+            let plain: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body).unwrap_or_default();
+            Ok(plain.upload.into_iter().map(|upload| upload.key).collect())
+        })
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) enum Operation {
     CopyObject,
     CreateBucket,
     CreateMultipartUpload,
+    CreateSession,
     DeleteBucket,
     DeleteObject,
     DeleteObjects,
@@ -32,7 +33,8 @@ pub(super) enum Operation {
 impl Operation {
     pub(super) fn method(self) -> Method {
         match self {
-            Self::GetObject
+            Self::CreateSession
+            | Self::GetObject
             | Self::ListBuckets
             | Self::ListMultipartUploads
             | Self::ListObjectVersions
@@ -58,6 +60,7 @@ impl Operation {
             Self::CopyObject => &["s3:PutObject", "s3:GetObject"],
             Self::CreateBucket => &["s3:CreateBucket"],
             Self::CreateMultipartUpload => &["s3:PutObject"],
+            Self::CreateSession => &["s3express:CreateSession"],
             Self::DeleteBucket => &["s3:DeleteBucket"],
             Self::DeleteObject => &["s3:DeleteObject"],
             Self::DeleteObjects => &["s3:DeleteObject"],

@@ -45,6 +45,11 @@ impl S3 {
     /// Signs a request in its URL.
     pub(crate) fn presign(&self, object: &ObjectLocation, presign: &Presign) -> Result<Presigned> {
         endpoint::check_bucket(&object.bucket)?;
+        if crate::order::is_directory_bucket(object) {
+            // The key of a session lives for five minutes.
+            let what = "a presigned URL in a directory bucket";
+            return Err(Error::Unsupported { location: object.to_string(), what });
+        }
         let options = &self.client.options;
         let place = object.to_string();
         let configured = self.identity.settings(options)?;

@@ -118,8 +118,12 @@ fn load(options: &Options) -> std::result::Result<ProfileSet, Misuse> {
         let load = async { aws_config::profile::load(&fs, &env, &Default::default(), name).await };
         runtime()?.block_on(load).map_err(|error| describe(&error))
     };
-    let loaded = std::thread::scope(|scope| scope.spawn(load).join());
-    loaded.unwrap_or_else(|_| Err("they cannot be read".to_owned())).map_err(|why| {
+    let unreadable = || "they cannot be read".to_owned();
+    let loaded = std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, load) {
+        Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable())),
+        Err(error) => Err(format!("{}: no thread: {error}", unreadable())),
+    });
+    loaded.map_err(|why| {
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         Misuse { what: "AWS configuration".to_owned(), why }
     })

@@ -117,7 +117,7 @@ impl Connector {
         };
         let client = &self.provider.client;
         let (head, incoming) = match is_link_local(&origin) {
-            true => client.nearby(self.deadline)?.send(&request)?,
+            true => client.nearby(self.deadline).send(&request)?,
             false => client.send(&request)?,
         };
         let body = incoming.collect(LONGEST_ANSWER)?;

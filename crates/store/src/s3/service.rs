@@ -103,7 +103,12 @@ impl S3 {
             throttle: &Throttle::default(),
         };
         if let Some(credentials) = self.identity.credentials(call.place, options, &cancel)? {
-            sign::sign_request(&mut request, &credentials, (call.service, region), SystemTime::now())?;
+            sign::sign_request(
+                &mut request,
+                &credentials,
+                (sign::Rules::Service(call.service), region),
+                SystemTime::now(),
+            )?;
         }
         tracing::debug!(place = call.place, path = call.path, region, "request to a service");
         let (head, incoming) = self.client.send(&request)?;

@@ -13,6 +13,9 @@ use aws_runtime::env_config::EnvConfigValue;
 use aws_types::origin::Origin as SettingOrigin;
 use aws_types::os_shim_internal::Env;
 
+use serde::Deserialize;
+
+use super::endpoints::EndpointSettings;
 use super::environment::variable;
 use super::profile::{self, Misuse};
 use crate::Options;
@@ -34,10 +37,13 @@ pub enum EndpointSource {
     Services,
     /// `endpoint_url` of the profile.
     Profile,
+    /// `url` of a named endpoint.
+    Named,
 }
 
 /// The place of the bucket in an address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Addressing {
     /// In the host name for AWS, in the path for other services.
     #[default]
@@ -45,7 +51,30 @@ pub(super) enum Addressing {
     /// In the path.
     Path,
     /// In the host name, if the bucket can be a part of one.
+    #[serde(rename = "host")]
     Virtual,
+}
+
+/// The version of the listing request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u8")]
+pub(super) enum ListVersion {
+    /// `ListObjects`, whose pages begin after a key.
+    V1,
+    /// `ListObjectsV2`, whose pages begin at a token.
+    V2,
+}
+
+impl TryFrom<u8> for ListVersion {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, &'static str> {
+        match number {
+            1 => Ok(Self::V1),
+            2 => Ok(Self::V2),
+            _ => Err("list_version is 1 or 2"),
+        }
+    }
 }
 
 /// Variants of AWS's endpoints.
@@ -65,9 +94,47 @@ pub(super) struct ServiceSettings {
     pub(super) region: Option<String>,
     pub(super) addressing: Addressing,
     pub(super) variants: Variants,
+    /// None: the second, unless the service turns out to know the first alone.
+    pub(super) list_version: Option<ListVersion>,
+    pub(super) checksums: Checksums,
+}
+
+/// Checksum headers of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Checksums {
+    /// Sent, unless the service refuses them.
+    #[default]
+    Supported,
+    /// Never sent.
+    Off,
 }
 
 impl ServiceSettings {
+    /// The settings of a named endpoint. Variables are about plain `s3://`, so of what the endpoint
+    /// does not say, only the profile is asked.
+    pub(super) fn of_endpoint(options: &Options, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
+        let lookup = Lookup { environment: Env::from_slice(&[]), profiles: profile::read(options)? };
+        let (endpoint_url, endpoint_source) = match &endpoint.url {
+            Some(url) => (Some(url.clone()), EndpointSource::Named),
+            None => lookup.endpoint(options)?,
+        };
+        let variants = lookup.variants()?;
+        let settings = Self {
+            region: endpoint.region.clone().or_else(|| lookup.in_profile("region")),
+            addressing: match endpoint.addressing {
+                Addressing::Auto => lookup.addressing()?,
+                given => given,
+            },
+            // They are of AWS's own endpoints.
+            variants: if endpoint_url.is_some() { Variants::default() } else { variants },
+            list_version: endpoint.list_version,
+            checksums: if endpoint.checksums { lookup.checksums()? } else { Checksums::Off },
+            endpoint_url,
+            endpoint_source,
+        };
+        settings.check(&lookup)
+    }
+
     /// Reads variables and files.
     pub(super) fn find(options: &Options) -> Result<Self, Misuse> {
         let lookup = Lookup::new(options)?;
@@ -80,11 +147,9 @@ impl ServiceSettings {
             endpoint_source,
             region,
             addressing: lookup.addressing()?,
-            variants: Variants {
-                fips: lookup.flag("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint")?,
-                dual_stack: lookup.flag("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint")?
-                    || lookup.nested_flag("use_dualstack_endpoint")?,
-            },
+            variants: lookup.variants()?,
+            list_version: None,
+            checksums: lookup.checksums()?,
         };
         settings.check(&lookup)
     }
@@ -196,6 +261,30 @@ impl Lookup {
                 "the profile names it, and it is not in",
             )),
             _ => Ok(()),
+        }
+    }
+
+    fn variants(&self) -> Result<Variants, Misuse> {
+        Ok(Variants {
+            fips: self.flag("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint")?,
+            dual_stack: self.flag("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint")?
+                || self.nested_flag("use_dualstack_endpoint")?,
+        })
+    }
+
+    /// <https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>
+    fn checksums(&self) -> Result<Checksums, Misuse> {
+        const KEY: &str = "request_checksum_calculation";
+        let value =
+            EnvConfigValue::new().env("AWS_REQUEST_CHECKSUM_CALCULATION").profile(KEY).service_id(SERVICE);
+        let set = value.load(&self.environment, self.profiles.as_ref()).map(|(text, _)| text.to_lowercase());
+        match set.as_deref() {
+            None | Some("when_supported") => Ok(Checksums::Supported),
+            Some("when_required") => Ok(Checksums::Off),
+            Some(other) => Err(Misuse {
+                what: format!("{KEY} {other}"),
+                why: "write when_supported or when_required".to_owned(),
+            }),
         }
     }
 

@@ -16,13 +16,40 @@ use crate::wire::{Method, Origin, Request};
 use crate::{Error, Payload, Result, header_value};
 
 /// Name of S3 in signatures.
-pub(super) const S3: &str = "s3";
+const S3: &str = "s3";
+/// Name of S3 Express One Zone in signatures.
+const S3_EXPRESS: &str = "s3express";
+/// The header for the token of its sessions.
+const SESSION_TOKEN: &str = "x-amz-s3session-token";
 
-/// Adds the authorization headers to `request`, which goes to `service` in `region`.
+/// The rules of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rules<'a> {
+    S3,
+    /// S3 Express One Zone, outside of a session.
+    Express,
+    /// S3 Express One Zone, with the key of a session.
+    ExpressSession,
+    /// Another service of AWS, by its name.
+    Service(&'a str),
+}
+
+impl<'a> Rules<'a> {
+    /// The service in the signature.
+    fn service(self) -> &'a str {
+        match self {
+            Self::S3 => S3,
+            Self::Express | Self::ExpressSession => S3_EXPRESS,
+            Self::Service(name) => name,
+        }
+    }
+}
+
+/// Adds the authorization headers to `request`, which goes to a service in `region`.
 pub(super) fn sign_request(
     request: &mut Request<'_>,
     credentials: &Credentials,
-    (service, region): (&str, &str),
+    (rules, region): (Rules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
     let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
@@ -41,16 +68,20 @@ pub(super) fn sign_request(
         }
     }
     let mut settings = SigningSettings::default();
+    let is_s3 = !matches!(rules, Rules::Service(_));
     let body = match request.payload {
-        Payload::Bytes(bytes) if service != S3 => SignableBody::Bytes(bytes),
+        Payload::Bytes(bytes) if !is_s3 => SignableBody::Bytes(bytes),
         _ => SignableBody::UnsignedPayload,
     };
-    if service == S3 {
+    if is_s3 {
         settings.percent_encoding_mode = PercentEncodingMode::Single;
         settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
         settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
     }
-    let key = Key { credentials, region, service, at };
+    if rules == Rules::ExpressSession {
+        settings.session_token_name_override = Some(SESSION_TOKEN);
+    }
+    let key = Key { credentials, region, service: rules.service(), at };
     let authority = request.origin.authority();
     let url = url_of(request.origin, &authority, &request.target);
     // What a GET says to caches may be changed by proxies on the way.
@@ -162,7 +193,7 @@ mod tests {
         };
         let credentials = Credentials::new("AKID", "secret", Some("token".into()), None, "test");
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        sign_request(&mut request, &credentials, (S3, "here-1"), at).unwrap();
+        sign_request(&mut request, &credentials, (Rules::S3, "here-1"), at).unwrap();
         assert_eq!(request.target, target);
         request.headers
     }

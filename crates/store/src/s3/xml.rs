@@ -3,9 +3,6 @@
 //! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
 //! in XML 1.0.
 
-use std::borrow::Cow;
-
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -125,14 +122,6 @@ pub(super) struct NotDeleted {
     pub(super) message: String,
 }
 
-/// A key in a page, decoded if the server states that it is encoded. `+` is a space.
-pub(super) fn key<'a>(text: &'a str, encoding_type: Option<&str>) -> Cow<'a, str> {
-    if encoding_type != Some("url") || !text.contains(['+', '%']) {
-        return text.into();
-    }
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into()
-}
-
 /// Text for an element or attribute.
 pub(crate) fn escape(text: &str) -> String {
     // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
@@ -151,12 +140,6 @@ mod tests {
         assert_eq!((answer.error.len(), answer.error[0].key.as_str()), (1, "a&b"));
         assert!(parse_root::<Deletion>("Delete", text).is_none());
         assert!(parse_root::<Deletion>("Error", text).is_none());
-    }
-
-    #[test]
-    fn keys_are_decoded_only_if_the_server_encoded_them() {
-        assert_eq!(key("a%2Fb+c", Some("url")), "a/b c");
-        assert_eq!(key("a%2Fb+c", None), "a%2Fb+c");
     }
 
     #[test]

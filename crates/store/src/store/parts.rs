@@ -1,7 +1,5 @@
 //! Uploads in parts: the operations of [`Store`] on S3 and Azure, the services that have them.
 
-use std::sync::Arc;
-
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
 
 use super::{Store, WITHIN, object_in_s3};
@@ -17,10 +15,13 @@ impl Store {
         matches!(location, Location::Object(object) if object.service != Service::Google)
     }
 
-    /// True if [`copy_part`](Self::copy_part) is possible: both are in S3.
+    /// True if [`copy_part`](Self::copy_part) is possible: both are in one service of S3.
     #[must_use]
     pub fn has_copied_parts(&self, source: &Location, destination: &Location) -> bool {
-        [source, destination].into_iter().all(|it| object_in_s3(it, "").is_ok())
+        match (object_in_s3(source, ""), object_in_s3(destination, "")) {
+            (Ok(source), Ok(destination)) => source.service == destination.service,
+            _ => false,
+        }
     }
 
     /// Begins a multipart upload.
@@ -31,7 +32,10 @@ impl Store {
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
         match object_in_azure(location) {
             Some(object) => self.azure.begin_upload(object),
-            None => self.s3.begin_upload(object_in_s3(location, PARTS)?, options),
+            None => {
+                let object = object_in_s3(location, PARTS)?;
+                self.s3_of(object.service)?.begin_upload(object, options)
+            }
         }
     }
 
@@ -50,7 +54,7 @@ impl Store {
             Some(object) => self.azure.put_part(object, &upload.id, number, payload, sending),
             None => {
                 let object = object_in_s3(&upload.location, PARTS)?;
-                self.s3.put_part(object, &upload.id, number, payload, sending)
+                self.s3_of(object.service)?.put_part(object, &upload.id, number, payload, sending)
             }
         }
     }
@@ -68,8 +72,9 @@ impl Store {
         version: &Version,
         range: ByteRange,
     ) -> Result<Part> {
-        self.s3.copy_part(
-            object_in_s3(&upload.location, WITHIN)?,
+        let object = object_in_s3(&upload.location, WITHIN)?;
+        self.s3_of(object.service)?.copy_part(
+            object,
             &upload.id,
             number,
             object_in_s3(source, WITHIN)?,
@@ -85,7 +90,10 @@ impl Store {
     pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> {
         match object_in_azure(&upload.location) {
             Some(object) => self.azure.list_parts(object, &upload.id),
-            None => self.s3.list_parts(object_in_s3(&upload.location, PARTS)?, &upload.id),
+            None => {
+                let object = object_in_s3(&upload.location, PARTS)?;
+                self.s3_of(object.service)?.list_parts(object, &upload.id)
+            }
         }
     }
 
@@ -98,7 +106,7 @@ impl Store {
             Some(object) => self.azure.complete_upload(object, parts, options),
             None => {
                 let object = object_in_s3(&upload.location, PARTS)?;
-                self.s3.complete_upload(object, &upload.id, parts, options)
+                self.s3_of(object.service)?.complete_upload(object, &upload.id, parts, options)
             }
         }
     }
@@ -114,11 +122,11 @@ impl Store {
             return Ok(());
         }
         let object = object_in_s3(&upload.location, PARTS)?;
+        let s3 = self.s3_of(object.service)?;
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
-            return self.s3.abort_upload(object, &upload.id);
+            return s3.abort_upload(object, &upload.id);
         }
-        let client = Arc::new(self.client.with_scope(Cancel::after(BRIEFLY)));
-        self.s3.by(client).abort_upload(object, &upload.id)
+        s3.with_scope(Cancel::after(BRIEFLY)).abort_upload(object, &upload.id)
     }
 
     /// Lists unfinished uploads below `location`.
@@ -127,7 +135,8 @@ impl Store {
     /// [`crate::Error::Unsupported`] for stores other than S3, and errors of the connection or the
     /// store.
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
-        self.s3.stale_uploads(object_in_s3(location, "a list of unfinished uploads")?)
+        let object = object_in_s3(location, "a list of unfinished uploads")?;
+        self.s3_of(object.service)?.stale_uploads(object)
     }
 }
 

@@ -81,8 +81,8 @@ pub(crate) struct Client {
 impl Client {
     /// A client with these options. `find_bundle` finds certificate authorities that are configured
     /// elsewhere than in the options; it is called before the first TLS connection.
-    pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Self {
+        Self {
             retries: options.retries,
             counters: Arc::new(Counters::default()),
             unsorted: Arc::default(),
@@ -90,12 +90,12 @@ impl Client {
             own_tags: Arc::default(),
             pool: Arc::new(Pool::default()),
             endpoints: Arc::default(),
-            routes: Arc::new(Routes::new(&options.proxies)?),
+            routes: Arc::new(Routes::new(&options.proxies)),
             resolver: Arc::default(),
             tls: Arc::new(Tls::new(Arc::clone(&options), find_bundle)),
             scope: None,
             options,
-        })
+        }
     }
 
     /// A clone whose requests end also when `cancel` is cancelled.
@@ -113,6 +113,18 @@ impl Client {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
+    /// A clone whose requests end with those of another.
+    pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
+        Self { scope: other.scope.clone(), ..self.clone() }
+    }
+
+    /// A client for another service: options, connections and trust are its own.
+    pub(crate) fn for_service(&self, options: Options) -> Self {
+        let options = Arc::new(options);
+        let tls = Arc::new(self.tls.with_options(Arc::clone(&options)));
+        Self { options, tls, pool: Arc::default(), scope: None, ..self.clone() }
+    }
+
     /// A clone outside of all scopes, with counters of its own, for requests that several callers
     /// share.
     pub(crate) fn unscoped(&self) -> Self {
@@ -121,15 +133,15 @@ impl Client {
 
     /// A clone for services on this machine or its link, which answer at once or are not there: it
     /// uses no proxy and waits no longer than `deadline`.
-    pub(crate) fn nearby(&self, deadline: Duration) -> Result<Self> {
+    pub(crate) fn nearby(&self, deadline: Duration) -> Self {
         let options = Options {
             connect_deadline: deadline,
             read_deadline: deadline,
             proxies: crate::Proxies::default(),
             ..(*self.options).clone()
         };
-        let routes = Arc::new(Routes::new(&options.proxies)?);
-        Ok(Self { options: Arc::new(options), routes, ..self.clone() })
+        let routes = Arc::new(Routes::new(&options.proxies));
+        Self { options: Arc::new(options), routes, ..self.clone() }
     }
 
     /// A request's handle within the client's scope.
@@ -141,7 +153,7 @@ impl Client {
     /// once if the endpoint is known not to respond.
     pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
         request.check()?;
-        let route = self.routes.to(request.origin);
+        let route = self.routes.to(request.origin)?;
         let key = pool::Key {
             origin: request.origin.clone(),
             proxy: route.map(|proxy| proxy.origin.clone()),
@@ -196,7 +208,7 @@ struct Exchange<'a> {
     client: &'a Client,
     request: &'a Request<'a>,
     key: &'a pool::Key,
-    route: Option<&'a proxy::Proxy>,
+    route: Option<&'a proxy::UsableProxy>,
     endpoint: &'a Arc<Endpoint>,
     admitted: Admitted,
 }

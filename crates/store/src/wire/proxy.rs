@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use firstbyte_location::redacted;
+use firstbyte_location::redacted_operand;
 use percent_encoding::percent_decode_str;
 
 use super::response::HeadError;
 use super::{Connection, Failed, Head, Origin, connection};
-use crate::{Cancel, Error, Proxies, Result};
+use crate::{Cancel, Error, Proxies, Proxy, Result};
 
 /// A proxy and its credentials.
-pub(super) struct Proxy {
+pub(super) struct UsableProxy {
     pub(super) origin: Origin,
     /// Value of `Proxy-Authorization`.
     pub(super) authorization: Option<String>,
@@ -21,23 +21,41 @@ pub(super) struct Proxy {
 
 /// The proxies for each scheme, and the hosts to reach directly.
 pub(super) struct Routes {
-    http: Option<Proxy>,
-    https: Option<Proxy>,
+    http: Option<Route>,
+    https: Option<Route>,
     bypass: Vec<String>,
 }
 
+/// A proxy, or the error for each request that needs it.
+type Route = std::result::Result<UsableProxy, Unusable>;
+
+/// A variable that names no usable proxy.
+#[derive(Clone)]
+struct Unusable {
+    what: String,
+    why: &'static str,
+}
+
 impl Routes {
-    pub(super) fn new(proxies: &Proxies) -> Result<Self> {
-        let parse =
-            |url: &Option<String>| url.as_deref().filter(|url| !url.is_empty()).map(Proxy::parse).transpose();
+    pub(super) fn new(proxies: &Proxies) -> Self {
+        let parse = |proxy: &Option<Proxy>| {
+            proxy.as_ref().filter(|proxy| !proxy.url.is_empty()).map(UsableProxy::parse)
+        };
         let bypass = proxies.bypass.iter().map(|host| host.trim().to_ascii_lowercase()).collect();
-        Ok(Self { http: parse(&proxies.http)?, https: parse(&proxies.https)?, bypass })
+        Self { http: parse(&proxies.http), https: parse(&proxies.https), bypass }
     }
 
-    /// The proxy for `origin`; `None` to connect directly.
-    pub(super) fn to(&self, origin: &Origin) -> Option<&Proxy> {
-        let proxy = if origin.tls { &self.https } else { &self.http };
-        proxy.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin)))
+    /// The proxy for `origin`; `None` to connect directly. An unusable variable concerns only the
+    /// requests that would go through its proxy.
+    pub(super) fn to(&self, origin: &Origin) -> Result<Option<&UsableProxy>> {
+        let route = if origin.tls { &self.https } else { &self.http };
+        match route.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin))) {
+            None => Ok(None),
+            Some(Ok(proxy)) => Ok(Some(proxy)),
+            Some(Err(Unusable { what, why })) => {
+                Err(Error::Options { what: what.clone(), why: (*why).to_owned() })
+            }
+        }
     }
 }
 
@@ -71,13 +89,15 @@ fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
     }
 }
 
-impl Proxy {
-    fn parse(url: &str) -> Result<Self> {
-        let refuse = |why: &str| Error::Options {
-            what: format!("proxy {}", redacted(&with_scheme(url))),
-            why: why.to_owned(),
-        };
+impl UsableProxy {
+    fn parse(Proxy { url, variable }: &Proxy) -> Route {
         let with_scheme = with_scheme(url);
+        let refuse = |why| Unusable { what: format!("{variable}={}", redacted_operand(&with_scheme)), why };
+        if with_scheme.to_ascii_lowercase().starts_with("socks") {
+            return Err(refuse(
+                "SOCKS proxies are not supported; write http://HOST:PORT, or list hosts in no_proxy",
+            ));
+        }
         let origin = Origin::parse_url(&with_scheme).ok_or_else(|| refuse("write http://HOST:PORT"))?;
         if origin.tls {
             return Err(refuse("proxies with TLS are not supported; write http://HOST:PORT"));
@@ -136,13 +156,17 @@ fn with_scheme(url: &str) -> String {
 mod tests {
     use super::*;
 
+    fn named(url: &str) -> Proxy {
+        Proxy { url: url.to_owned(), variable: "some_proxy".to_owned() }
+    }
+
     fn proxied(bypass: &[&str], url: &str) -> bool {
         let proxies = Proxies {
-            http: Some("http://user:p%40ss@proxy:3128".into()),
-            https: Some("proxy:3128".into()),
+            http: Some(named("http://user:p%40ss@proxy:3128")),
+            https: Some(named("proxy:3128")),
             bypass: bypass.iter().map(ToString::to_string).collect(),
         };
-        Routes::new(&proxies).unwrap().to(&Origin::parse_url(url).unwrap()).is_some()
+        Routes::new(&proxies).to(&Origin::parse_url(url).unwrap()).unwrap().is_some()
     }
 
     #[test]
@@ -161,9 +185,21 @@ mod tests {
 
     #[test]
     fn a_proxys_credentials_are_decoded_and_never_shown() {
-        let proxy = Proxy::parse("http://user:p%40ss@proxy:3128").unwrap();
+        let Ok(proxy) = UsableProxy::parse(&named("http://user:p%40ss@proxy:3128")) else {
+            panic!("refused")
+        };
         assert_eq!(proxy.authorization.unwrap(), format!("Basic {}", STANDARD.encode("user:p@ss")));
-        let Err(error) = Proxy::parse("https://user:secret@proxy") else { panic!("accepted") };
-        assert!(!error.to_string().contains("secret"), "{error}");
+        let Err(error) = UsableProxy::parse(&named("https://user:secret@proxy")) else { panic!("accepted") };
+        assert_eq!(error.what, "some_proxy=https://***@proxy");
+    }
+
+    #[test]
+    fn an_unusable_proxy_concerns_the_requests_that_need_it() {
+        let proxies =
+            Proxies { http: Some(named("socks5h://h:1")), bypass: vec!["near".into()], ..Proxies::default() };
+        let routes = Routes::new(&proxies);
+        let to = |url| routes.to(&Origin::parse_url(url).unwrap()).map(|proxy| proxy.is_some());
+        assert!(!to("https://far").unwrap() && !to("http://near").unwrap());
+        assert!(to("http://far").unwrap_err().to_string().contains("some_proxy=socks5h://h:1"));
     }
 }

@@ -12,7 +12,7 @@ use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
 use super::connection::SendError;
 use super::outage::Endpoint;
-use super::proxy::Proxy;
+use super::proxy::UsableProxy;
 use super::{Connection, Counters, Origin};
 use crate::{Cancel, Error, Payload, RECORD, Result};
 
@@ -82,7 +82,7 @@ impl Request<'_> {
     pub(super) fn write(
         &self,
         connection: &mut Connection,
-        proxy: Option<&Proxy>,
+        proxy: Option<&UsableProxy>,
         counters: &Counters,
         endpoint: &Endpoint,
     ) -> std::result::Result<(), SendError> {
@@ -156,7 +156,7 @@ impl Request<'_> {
         Ok(grant.bytes)
     }
 
-    fn head(&self, proxy: Option<&Proxy>) -> String {
+    fn head(&self, proxy: Option<&UsableProxy>) -> String {
         let mut head = String::new();
         let authority = self.origin.authority();
         // Writing to a String cannot fail.

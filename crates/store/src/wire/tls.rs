@@ -154,6 +154,11 @@ impl Tls {
         Self { options, find_bundle, config: OnceLock::new() }
     }
 
+    /// The configuration for other options.
+    pub(super) fn with_options(&self, options: Arc<Options>) -> Self {
+        Self::new(options, self.find_bundle)
+    }
+
     pub(super) fn session(&self, origin: &Origin) -> Result<Session> {
         let unusable = |why: String| Error::Unreachable { endpoint: origin.to_string(), detail: why };
         let config = match self.config.get() {

@@ -2,6 +2,7 @@
 //! headers.
 
 mod answers;
+mod express;
 mod s3;
 mod server;
 mod stopping;

@@ -278,8 +278,11 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
             ),
         ))
     };
-    let server =
-        Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/z%2F", "t2"), page("p/%C3%BC+%2B%01", "")]);
+    // The first page with an escape is looked at without encoding, and the first with a plus too: not
+    // even XML, it tells nothing.
+    let pages = [page("p/a%2F%2Fb", "t/1"), page("p/a//b", "t/1"), page("p/z%2F", "t2")];
+    let last = [page("p/%C3%BC+%2B%01", ""), Step::Keep(whole("", "<not XML"))];
+    let server = Server::start(pages.into_iter().chain(last).collect());
     // One page after the other: a slow answer must not make the listing try other places too.
     let options = ListOptions { recursive: true, requests: NonZeroUsize::new(1), ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();
@@ -287,7 +290,7 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
         entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
     assert_eq!(names, ["a//b", "z/", "ü +\u{1}"]);
     let heads = server.heads();
-    assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
+    assert!(heads[0].contains("prefix=p%2F") && heads[2].contains("continuation-token=t%2F1"));
 }
 
 /// A page of the keys `00000` to `29999`, as `start-after` or the token asks for it.
@@ -336,13 +339,15 @@ fn an_error_in_the_body_of_a_success_is_an_error() {
 }
 
 #[test]
-fn a_plus_in_a_listing_is_a_space_only_if_the_server_encodes_names() {
+fn names_in_a_listing_are_decoded_only_as_the_server_encodes_them() {
     for (quirks, keys) in [
         (&[][..], &["a b", "a+b"][..]),
         (&[Quirk::PlusForSpace], &["a b"]),
         (&[Quirk::PlusForSpace], &["a b", "a+b"]),
         (&[Quirk::UnencodedNames], &["a+b"]),
         (&[Quirk::UnencodedNames], &["a b", "a+b"]),
+        (&[Quirk::UnencodedNames], &["100%25", "a%41b", "a+b"]),
+        (&[], &["100%25", "a%41b", "a+b"]),
     ] {
         let server = QuirkStore::start(quirks);
         keys.iter().for_each(|key| server.insert(key, b"x"));

@@ -51,7 +51,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
         context.observer.expected(0, size);
     }
     let user = check_source(context, job, &file, size)?;
-    let options = put_options(context, &stat);
+    let options = put_options(context, job, &stat);
     if size <= LARGE || !context.store.has_multipart(&job.destination) {
         let pinned = Pinned::new(stat.version.clone());
         let payload = Payload::Source(&file, ByteRange::new(0, size), &pinned);

@@ -30,10 +30,11 @@ pub(crate) struct Parts {
 }
 
 /// The metadata written with an object: that of its source, overridden by the settings.
-pub(crate) fn put_options(context: &Context<'_>, stat: &Stat) -> PutOptions {
+pub(crate) fn put_options(context: &Context<'_>, job: &Job, stat: &Stat) -> PutOptions {
     let given = context.settings.metadata.clone();
     let mut metadata = stat.metadata.clone();
-    metadata.content_type = given.content_type.or(metadata.content_type);
+    let by_name = || context.settings.content_types.of(Some(&job.source), &job.destination);
+    metadata.content_type = given.content_type.or(metadata.content_type).or_else(by_name);
     metadata.modified = given.modified.or(stat.modified);
     metadata.headers.extend(given.headers);
     metadata.user.extend(given.user);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte::environment::{self, Lookup};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Store};
+use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Proxy, Store};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -41,14 +41,42 @@ pub(super) fn look(globals: &Globals) -> Vec<Finding> {
             ));
         }
     }
+    findings.extend(named_endpoints(globals));
     findings
+}
+
+/// The endpoints of the configuration file. None of them is asked.
+fn named_endpoints(globals: &Globals) -> Vec<Finding> {
+    const WHAT: &str = "named endpoint";
+    let wrong = |error: Error| {
+        Finding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
+    };
+    let listed = Store::new(globals.options().store).and_then(|store| Ok((store.endpoint_names()?, store)));
+    let (names, store) = match listed {
+        Ok(listed) => listed,
+        Err(error) => return vec![wrong(error)],
+    };
+    let finding = |name| {
+        let service = Service::NamedS3(name);
+        match store.endpoint_of(service) {
+            Ok(found) => {
+                let region = found.region.map(|region| format!(", region {region}")).unwrap_or_default();
+                Finding::ok(WHAT, format!("{service}:// is {}{region}", redacted(&found.url)))
+            }
+            Err(error) => wrong(error),
+        }
+    };
+    names.into_iter().map(finding).collect()
 }
 
 fn proxies(lookup: Lookup<'_>) -> Finding {
     let proxies = environment::proxies(lookup);
     let used: Vec<String> = [("http", proxies.http), ("https", proxies.https)]
         .into_iter()
-        .filter_map(|(scheme, proxy)| Some(format!("{scheme} by {}", without_secrets(&proxy?))))
+        .filter_map(|(scheme, proxy)| {
+            let Proxy { url, variable } = proxy?;
+            Some(format!("{scheme} by {} ({variable})", without_secrets(&url)))
+        })
         .collect();
     if used.is_empty() {
         return Finding::ok("proxies", "none");
@@ -119,8 +147,9 @@ fn has_section(path: &Path, section: &str) -> bool {
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
 fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(String, String), Error> {
-    let found = Store::new(globals.options().store)?.s3_endpoint()?;
+    let found = Store::new(globals.options().store)?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
+        EndpointSource::Named => "config.toml".to_owned(),
         EndpointSource::Options => {
             let variable = lookup("FIRSTBYTE_ENDPOINT_URL").is_some_and(|value| value == found.url);
             if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned()
@@ -149,7 +178,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for an instance's metadata service: the thread is left behind
     // if it waits too long.
-    thread::spawn(move || {
+    let started = thread::Builder::new().spawn(move || {
         let service = Location::Object(ObjectLocation {
             service: Service::S3,
             bucket: String::new(),
@@ -160,6 +189,9 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
         // If this fails, the caller has given up waiting.
         let _ = send.send(first);
     });
+    if let Err(error) = started {
+        return Finding::warn(ENDPOINT, format!("not asked: no thread: {error}"), "allow more threads");
+    }
     let url = format!("{} ({chosen})", redacted(url));
     let warn = |why: &str, advice| Finding::warn(ENDPOINT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {

@@ -16,6 +16,8 @@ pub(super) struct ObjectPage {
     pub(super) common_prefixes: Vec<String>,
     pub(super) is_truncated: bool,
     pub(super) next_continuation_token: Option<String>,
+    /// Of the first version of the request.
+    pub(super) next_marker: Option<String>,
     pub(super) next_key_marker: Option<String>,
     pub(super) next_version_id_marker: Option<String>,
     pub(super) encoding_type: Option<String>,
@@ -95,6 +97,7 @@ impl ObjectPage {
         match (depth, name) {
             (2, b"IsTruncated") => self.is_truncated = text.trim() == "true",
             (2, b"NextContinuationToken") => self.next_continuation_token = Some(std::mem::take(text)),
+            (2, b"NextMarker") => self.next_marker = Some(std::mem::take(text)),
             (2, b"NextKeyMarker") => self.next_key_marker = Some(std::mem::take(text)),
             (2, b"NextVersionIdMarker") => self.next_version_id_marker = Some(std::mem::take(text)),
             (2, b"EncodingType") => self.encoding_type = Some(std::mem::take(text)),

@@ -126,7 +126,7 @@ impl S3 {
     /// True if any key begins with this one.
     pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
         let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
-        let page = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
+        let (page, _) = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
         Ok(!page.contents.is_empty() || !page.common_prefixes.is_empty())
     }
 }

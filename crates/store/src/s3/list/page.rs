@@ -1,21 +1,21 @@
 //! Requests one page of a listing and converts the response to entries.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use firstbyte_location::{Entry, Kind, ObjectLocation, Service};
+use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use crate::object::in_listing_order;
 use crate::order::Disorder;
+use crate::s3::names::{ENCODING, NameForm};
 use crate::s3::operation::Operation;
+use crate::s3::settings::ListVersion;
 use crate::s3::xml::{self, BucketPage};
-use crate::s3::{Call, NameEncoding, S3, protocol};
-use crate::{Cancel, ListOptions, Marker, Result, answer};
+use crate::s3::{Call, S3, protocol};
+use crate::{Cancel, Error, ListOptions, Marker, Result, answer};
 
 use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;
-
-/// Parameter for URL-encoded names, since keys may have characters that XML cannot.
-const ENCODING: &str = "encoding-type";
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone, Debug)]
@@ -110,11 +110,10 @@ impl S3 {
         if query.bucket.bucket.is_empty() {
             return self.bucket_page(query, from, cancel);
         }
-        let page = self.object_page(query, from, None, cancel)?;
-        let encoding = page.encoding_type.as_deref();
+        let (page, form) = self.object_page(query, from, None, cancel)?;
         let mut last: Option<String> = None;
         let mut name = |key: &str| {
-            let key = xml::key(key, encoding);
+            let key = form.decode(key);
             let name = key.strip_prefix(&query.prefix)?;
             match &mut last {
                 // Reuses the allocation, since a page has a thousand names.
@@ -143,21 +142,29 @@ impl S3 {
         Ok(Page { entries, disorder, last, next })
     }
 
-    /// Requests a page of keys, at most `most` if given.
+    /// Requests a page of keys, at most `most` if given. Its continuation token is a key where the
+    /// service knows the first version of the request alone.
     pub(super) fn object_page(
         &self,
         query: &Query,
         from: &From,
         most: Option<u32>,
         cancel: &Cancel,
-    ) -> Result<ObjectPage> {
+    ) -> Result<(ObjectPage, NameForm)> {
+        let version = self.list_version()?;
         let mut call = Call::new(Operation::ListObjectsV2, &query.bucket, cancel);
-        call.query.push(("list-type", "2".to_owned()));
+        let (after, token) = match version {
+            ListVersion::V1 => ("marker", "marker"),
+            ListVersion::V2 => {
+                call.query.push(("list-type", "2".to_owned()));
+                ("start-after", "continuation-token")
+            }
+        };
         query.add_to(&mut call);
         call.query.extend(most.map(|most| ("max-keys", most.to_string())));
-        let start_after = |name: &String| ("start-after", format!("{}{name}", query.prefix));
+        let start_after = |name: &String| (after, format!("{}{name}", query.prefix));
         match from {
-            From::Token(token) => call.query.push(("continuation-token", token.clone())),
+            From::Token(text) => call.query.push((token, text.clone())),
             From::After(name) => {
                 call.query.push(start_after(name));
                 // Whole seconds, rounded up.
@@ -165,51 +172,64 @@ impl S3 {
             }
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
         }
-        let (head, body) = self.call_text(&call)?;
-        self.client.clocks.learn(Service::S3, &head);
+        let (head, body) = match self.call_text(&call) {
+            Err(Error::Server { status: 501, .. }) if version == ListVersion::V2 => {
+                return self.first_version_page(query, from, most, cancel);
+            }
+            answer => answer?,
+        };
+        self.client.clocks.learn(query.bucket.service, &head);
         let mut page =
             ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
-        if self.name_encoding(&mut call, &page, ObjectPage::parse)? == NameEncoding::Literal {
-            page.encoding_type = None;
-        }
+        let form = self.form_of_names(&mut call, &page, ObjectPage::parse)?;
         if page.is_truncated && page.next_continuation_token.is_none() {
-            return Err(protocol(&call.place(), "a listing with further pages and no continuation token"));
+            if version == ListVersion::V2 {
+                return self.first_version_page(query, from, most, cancel);
+            }
+            page.next_continuation_token = next_marker(&page, form);
         }
-        Ok(page)
+        Ok((page, form))
     }
 
-    /// Whether the names of a page are encoded as it states. Some services state it and send names
-    /// as they are; there a `+` is a `+`. The first name with one is looked at in the same page
-    /// without encoding.
-    pub(super) fn name_encoding(
+    /// The page by the first version of the request, of a service that does not know the second: it
+    /// refused that, or its answer had no token for the next page.
+    fn first_version_page(
+        &self,
+        query: &Query,
+        from: &From,
+        most: Option<u32>,
+        cancel: &Cancel,
+    ) -> Result<(ObjectPage, NameForm)> {
+        let set = self.identity.settings(&self.client.options)?.list_version;
+        if set == Some(ListVersion::V2) || matches!(from, From::Token(_)) {
+            let why = "a listing with further pages and no continuation token";
+            return Err(protocol(&query.place(), why));
+        }
+        tracing::debug!(
+            bucket = query.bucket.bucket,
+            "the service knows the first version of listings alone"
+        );
+        self.first_list_version.store(true, Ordering::Relaxed);
+        self.object_page(query, from, most, cancel)
+    }
+
+    /// The form of the names in a page.
+    pub(super) fn form_of_names(
         &self,
         call: &mut Call<'_>,
         page: &ObjectPage,
         parse: fn(&[u8]) -> Option<ObjectPage>,
-    ) -> Result<NameEncoding> {
-        if page.encoding_type.as_deref() != Some("url") {
-            return Ok(NameEncoding::Encoded);
+    ) -> Result<NameForm> {
+        if let Some(stated) = NameForm::stated(page.encoding_type.as_deref()) {
+            return Ok(stated);
         }
-        if let Some(known) = self.names.get() {
-            return Ok(*known);
-        }
-        // No encoding leaves a space, and names as they are seldom have a `%` before two digits.
-        let found = if page.names().any(|name| name.contains(' ')) {
-            NameEncoding::Literal
-        } else if page.names().any(has_escape) {
-            NameEncoding::Encoded
-        } else if let Some(name) = page.names().find(|name| name.contains('+')) {
+        let names: Vec<&str> = page.names().collect();
+        self.names.learn(&names, || {
             call.query.retain(|parameter| parameter.0 != ENCODING);
             let (_, body) = self.call_text(call)?;
-            let decoded = xml::key(name, Some("url"));
-            // Names that XML cannot have make the page unusable without encoding.
             let plain = parse(&body).unwrap_or_default();
-            let has = |wanted: &str| plain.names().any(|name| name == wanted);
-            if has(name) && !has(&decoded) { NameEncoding::Literal } else { NameEncoding::Encoded }
-        } else {
-            return Ok(NameEncoding::Encoded);
-        };
-        Ok(*self.names.get_or_init(|| found))
+            Ok(plain.names().map(ToOwned::to_owned).collect())
+        })
     }
 
     fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
@@ -219,7 +239,7 @@ impl S3 {
         }
         let (_, body) = self.call_text(&call)?;
         let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
-            .ok_or_else(|| protocol("s3://", "no buckets in the response"))?;
+            .ok_or_else(|| protocol(&call.place(), "no buckets in the response"))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
             ..Entry::named(bucket.name.into_bytes(), Kind::Directory)
@@ -234,12 +254,13 @@ impl S3 {
     }
 }
 
-/// True if a name has a percent-encoded byte.
-fn has_escape(name: &str) -> bool {
-    let digits = |pair: &[u8]| pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
-    name.bytes()
-        .enumerate()
-        .any(|(at, byte)| byte == b'%' && name.as_bytes().get(at + 1..at + 3).is_some_and(digits))
+/// The key behind which the next page of a listing of the first version begins. Without a delimiter
+/// it is not stated, and is the last key
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjects.html>).
+fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
+    let last = || page.names().map(|name| form.decode(name)).max();
+    let marker = page.next_marker.as_deref().filter(|marker| !marker.is_empty());
+    marker.map(|marker| form.decode(marker)).or_else(last).map(std::borrow::Cow::into_owned)
 }
 
 /// The entry of an object.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use firstbyte_location::ObjectLocation;
 
 use crate::s3::operation::Operation;
-use crate::s3::{Call, NameEncoding, S3, protocol, xml};
+use crate::s3::{Call, S3, protocol};
 use crate::{Cancel, Error, ListOptions, ObjectVersion, Result};
 
 use super::answer::{Object, ObjectPage};
@@ -73,21 +73,18 @@ impl Versions {
             call.query.extend(version.iter().map(|id| ("version-id-marker", id.clone())));
         }
         let (_, body) = self.s3.call_text(&call)?;
-        let mut page = ObjectPage::parse_versions(&body)
+        let page = ObjectPage::parse_versions(&body)
             .ok_or_else(|| protocol(&call.place(), "no listing of versions in the response"))?;
-        if self.s3.name_encoding(&mut call, &page, ObjectPage::parse_versions)? == NameEncoding::Literal {
-            page.encoding_type = None;
-        }
-        let encoding = page.encoding_type.as_deref();
+        let form = self.s3.form_of_names(&mut call, &page, ObjectPage::parse_versions)?;
         let next = match (page.is_truncated, page.next_key_marker) {
             (false, _) => None,
             (true, None) => return Err(protocol(&call.place(), "further pages, and not where they begin")),
-            (true, Some(key)) => Some((xml::key(&key, encoding).into_owned(), page.next_version_id_marker)),
+            (true, Some(key)) => Some((form.decode(&key).into_owned(), page.next_version_id_marker)),
         };
         if next.is_some() && next == self.next {
             return Err(protocol(&call.place(), "the same page of versions twice"));
         }
-        let name = |key: &str| Some(self.query.name(&xml::key(key, encoding))?.as_bytes().to_vec());
+        let name = |key: &str| Some(self.query.name(&form.decode(key))?.as_bytes().to_vec());
         let mut versions: Vec<ObjectVersion> = Vec::new();
         for object in page.contents {
             versions.extend(name(&object.key).map(|name| version(name, object)));

@@ -1,0 +1,190 @@
+//! Named endpoints: `s3+NAME://` is the service that `config.toml` names, on either side of every
+//! verb. Each service here knows one key, so that a request to the wrong one is refused.
+
+use crate::support;
+
+use firstbyte_testkit::{ACCESS_KEY, Quirk, QuirkStore, SECRET_KEY, bytes, free_port};
+use support::servers::S3;
+use support::{World, kills};
+
+const NAMES: [&str; 4] = ["a", "dir/b", "dir/\u{fc} +%41", "z.html"];
+
+/// A world whose `config.toml` is this.
+fn world_with(config: &str) -> World {
+    let mut world = World::new();
+    let directory = world.write("config/firstbyte/config.toml", config.as_bytes());
+    let base = directory.parent().unwrap().parent().unwrap().to_owned();
+    world.set("XDG_CONFIG_HOME", base.to_str().unwrap());
+    world
+}
+
+/// Two services with different keys, and a world that names them `one` and `two`.
+struct Two {
+    one: S3,
+    two: S3,
+    world: World,
+}
+
+fn two_of_ours() -> Two {
+    let keys = World::new();
+    let start = |name: &str| {
+        let file = keys.write(name, format!("{name} secret-of-{name} write\n").as_bytes());
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        S3::ours_with(&["--write", "--auth", file.to_str().unwrap()])
+    };
+    two(start("one"), start("two"), "")
+}
+
+fn two(one: S3, two: S3, more: &str) -> Two {
+    let endpoint = |name: &str, url: &str| format!("[endpoint.{name}]\nurl = '{url}'\nprofile = '{name}'\n");
+    let config = format!("{}{}{more}", endpoint("one", &one.url), endpoint("two", &two.url));
+    let mut world = world_with(&config);
+    let profile = |name: &str, key: &str, secret: &str| {
+        format!("[{name}]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+    };
+    let keys =
+        format!("{}{}", profile("one", "one", "secret-of-one"), profile("two", "two", "secret-of-two"));
+    let credentials = world.write("credentials", keys.as_bytes());
+    world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
+    Two { one, two, world }
+}
+
+fn text(world: &World, words: &[&str]) -> String {
+    String::from_utf8(world.run(words).ok().stdout).unwrap()
+}
+
+#[test]
+fn every_verb_takes_a_named_endpoint_on_either_side() {
+    let Two { one, two: _two, world } = two_of_ours();
+    for (seed, name) in (1..).zip(NAMES) {
+        world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
+    }
+    world.run(&["cp", "-r", "tree/", "s3+one://bucket/t/", "--metadata", "run=7"]).ok();
+    // Of one service to the other, and within one.
+    world.run(&["cp", "-r", "s3+one://bucket/t/", "s3+two://bucket/t/"]).ok();
+    world.run(&["check", "s3+one://bucket/t", "s3+two://bucket/t"]).ok();
+    let receipt = world.run(&["--json", "sync", "s3+one://bucket/t", "s3+two://bucket/t"]).ok().receipt();
+    assert_eq!((receipt["objects"].as_u64(), receipt["skipped"].as_u64()), (Some(0), Some(4)), "{receipt}");
+    assert_eq!(receipt["source"], "s3+one://bucket/t");
+    let stat = text(&world, &["stat", "s3+two://bucket/t/z.html"]);
+    assert!(stat.contains("run") && stat.contains("text/html"), "{stat}");
+    world.run(&["mv", "s3+two://bucket/t/a", "s3+two://bucket/moved"]).ok();
+    world.run(&["mv", "-r", "s3+two://bucket/t/dir/", "s3+one://bucket/back/"]).ok();
+    assert_eq!(text(&world, &["ls", "-R", "s3+one://bucket/back"]).lines().count(), 2);
+    world.run(&["rm", "-r", "--yes", "s3+one://bucket/back"]).ok();
+    assert_eq!(text(&world, &["cat", "s3+two://bucket/moved"]).len(), world.read("tree/a").len());
+    assert_eq!(text(&world, &["ls", "s3+two://"]), "bucket/\n");
+    assert_eq!(text(&world, &["ls", "s3+one://bucket/t/*"]).lines().count(), 3, "a pattern");
+    world.run(&["ls", "s3+one://buck*/t/"]).fails(2, &["wildcard"]);
+    world.run(&["hydrate", "--wait", "s3+one://bucket/t/a"]).ok();
+    assert!(text(&world, &["status"]).contains("s3+one://bucket/t/a"));
+    let url = text(&world, &["presign", "s3+one://bucket/t/a"]);
+    assert!(url.starts_with(&one.url), "{url}");
+    world.write("list", b"cp s3+one://bucket/t/a s3+two://bucket/by-run\n");
+    world.run(&["run", "list"]).ok();
+    world.run(&["stat", "s3+two://bucket/by-run"]).ok();
+    world.run(&["cp", "-r", "--no-glob", "s3+one://bucket/t/", "out"]).ok();
+    assert_eq!(world.read("out/z.html"), world.read("tree/z.html"));
+    // Plain locations are still those of the variables.
+    world.run(&["cat", "s3+one://bucket/none"]).fails(1, &["s3+one://bucket/none"]);
+}
+
+#[test]
+fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
+    let (minio, versity) = (S3::minio(), S3::versitygw());
+    let (count, each) = (24_u64, 512 << 10);
+    let link = kills::slow_link(&minio, count * each);
+    let config = format!(
+        "[endpoint.minio]\nurl = 'http://{}'\n[endpoint.versity]\nurl = '{}'\n",
+        link.address(),
+        versity.url
+    );
+    let mut world = world_with(&config);
+    world.set("AWS_ACCESS_KEY_ID", ACCESS_KEY);
+    world.set("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    world.set("AWS_REGION", "us-east-1");
+    for seed in 1..=count {
+        world.write(&format!("tree/d{}/{seed}.html", seed % 3), &bytes(seed, usize::try_from(each).unwrap()));
+    }
+    world.age("tree");
+    world.run(&["cp", "-r", "tree/", "s3+minio://bucket/t/", "--metadata", "run=7"]).ok();
+    let copy = ["-r", "s3+minio://bucket/t/", "s3+versity://bucket/t/"];
+    let survival = kills::survive(&world, &copy, link, count * each, 7, 3);
+    assert!(survival.kills > 0);
+    // What was complete was not fetched again.
+    assert!(survival.carried.bytes_to_client < count * each * (1 + survival.kills), "{:?}", survival.carried);
+    let direct =
+        format!("[endpoint.minio]\nurl = '{}'\n[endpoint.versity]\nurl = '{}'\n", minio.url, versity.url);
+    world.write("config/firstbyte/config.toml", direct.as_bytes());
+    world.run(&["check", "--content", "s3+minio://bucket/t", "s3+versity://bucket/t"]).ok();
+    world.run(&["check", "tree", "s3+versity://bucket/t"]).ok();
+    let stat = |service: &str| {
+        world.run(&["--json", "stat", &format!("{service}://bucket/t/d1/1.html")]).ok().receipt()
+    };
+    let (old, new) = (stat("s3+minio"), stat("s3+versity"));
+    for field in ["content_type", "modified", "metadata", "size"] {
+        assert_eq!(old[field], new[field], "{field}: {old} {new}");
+    }
+}
+
+#[test]
+fn doctor_lists_the_endpoints_and_an_unknown_name_is_one_line() {
+    let world = world_with("[endpoint.lab]\nurl = 'http://127.0.0.1:1'\nregion = 'eu-west-1'\n");
+    let doctor = text(&world, &["--no-sign-request", "--read-timeout", "1s", "doctor"]);
+    assert!(doctor.contains("s3+lab:// is http://127.0.0.1:1, region eu-west-1"), "{doctor}");
+    for words in [
+        &["ls", "s3+other://b"][..],
+        &["cp", "s3+other://b/k", "."],
+        &["rm", "-r", "--yes", "s3+other://b/k"],
+    ] {
+        world.run(words).fails(2, &["s3+other://", "config.toml", "it names lab"]);
+    }
+    let wrong = world_with("[endpoint.lab]\nadressing = 'path'\n");
+    wrong.run(&["ls", "s3+lab://b"]).fails(2, &["config.toml", "line 2", "adressing"]);
+    wrong.write("x", b"x");
+    // The file concerns those alone that need it.
+    wrong.run(&["cp", "x", "y"]).ok();
+}
+
+#[test]
+fn an_endpoint_says_how_buckets_are_addressed_and_listed() {
+    let store = QuirkStore::start(&[Quirk::NoListV2, Quirk::NoChecksums]);
+    store.set_page(3);
+    (0..10).for_each(|number| store.insert(&format!("d/{number} +"), b"x"));
+    let config = format!("[endpoint.old]\nurl = '{}'\nlist_version = 1\nchecksums = false\n", store.url());
+    let mut world = world_with(&config);
+    world.set("AWS_ACCESS_KEY_ID", "k");
+    world.set("AWS_SECRET_ACCESS_KEY", "s");
+    assert_eq!(text(&world, &["ls", "-R", "s3+old://bucket/"]).lines().count(), 10);
+    world.write("f", b"x");
+    world.run(&["cp", "f", "s3+old://bucket/f"]).ok();
+    let requests = store.requests();
+    assert!(!requests.iter().any(|request| request.contains("list-type")), "{requests:?}");
+    // By the host's name, with a proxy in place of a name server.
+    let hosted = QuirkStore::start(&[Quirk::HostStyleOnly]);
+    hosted.insert("k", b"x");
+    for (addressing, code) in [("host", 0), ("path", 1)] {
+        let config = format!("[endpoint.far]\nurl = 'http://store.test'\naddressing = '{addressing}'\n");
+        let mut world = world_with(&config);
+        world.set("AWS_ACCESS_KEY_ID", "k");
+        world.set("AWS_SECRET_ACCESS_KEY", "s");
+        world.set("http_proxy", hosted.url());
+        let ran = world.run(&["ls", "s3+far://bucket/"]);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+    }
+}
+
+#[test]
+fn variables_are_about_plain_locations_alone() {
+    let (plain, named) = (QuirkStore::start(&[]), QuirkStore::start(&[]));
+    plain.insert("plain", b"x");
+    named.insert("named", b"x");
+    let mut world = world_with(&format!("[endpoint.lab]\nurl = '{}'\n", named.url()));
+    world.set("AWS_ENDPOINT_URL", plain.url());
+    world.set("AWS_ACCESS_KEY_ID", "k");
+    world.set("AWS_SECRET_ACCESS_KEY", "s");
+    assert_eq!(text(&world, &["ls", "s3://bucket/"]), "plain\n");
+    assert_eq!(text(&world, &["ls", "s3+lab://bucket/"]), "named\n");
+    let option = format!("http://127.0.0.1:{}", free_port());
+    assert_eq!(text(&world, &["--endpoint-url", &option, "ls", "s3+lab://bucket/"]), "named\n");
+}

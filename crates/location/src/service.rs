@@ -1,0 +1,130 @@
+//! The services behind `BUCKET/KEY`: which protocol a location speaks, and which endpoint it names.
+
+use std::fmt;
+
+/// Longest name of an endpoint. Names are kept in place, so that a location costs no allocation
+/// more.
+const LONGEST: usize = 32;
+
+/// The scheme of S3, and what joins it to the name of an endpoint.
+const S3: &str = "s3";
+const JOIN: char = '+';
+
+/// The name of an endpoint in the user's configuration file: letters, digits and `-`, in lower case
+/// as every scheme is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointName {
+    bytes: [u8; LONGEST],
+    length: u8,
+}
+
+impl EndpointName {
+    /// The rule for names, for messages.
+    pub const RULE: &'static str = "a name has at most 32 lower-case letters, digits and `-`";
+
+    /// A name, if it is a legal one.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if name.is_empty() || !name.bytes().all(legal) {
+            return None;
+        }
+        let mut bytes = [0; LONGEST];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Of the bytes of a text.
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for EndpointName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for EndpointName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A service that holds objects. Two locations with equal services are in one service; `Display` is
+/// the scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// S3 and everything that speaks its protocol, at the endpoint of the options.
+    S3,
+    /// S3 at an endpoint of the configuration file.
+    NamedS3(EndpointName),
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage, whose containers are the buckets.
+    Azure,
+}
+
+impl Service {
+    /// Whether the service speaks the protocol of S3.
+    #[must_use]
+    pub fn is_s3(self) -> bool {
+        matches!(self, Self::S3 | Self::NamedS3(_))
+    }
+
+    /// The service of a scheme; `None` for a scheme of another kind, or a name that no endpoint can
+    /// have.
+    #[must_use]
+    pub fn of_scheme(scheme: &str) -> Option<Self> {
+        let scheme = scheme.to_ascii_lowercase();
+        match scheme.as_str() {
+            S3 => Some(Self::S3),
+            "gs" => Some(Self::Google),
+            "az" => Some(Self::Azure),
+            _ => {
+                let (protocol, name) = scheme.split_once(JOIN)?;
+                EndpointName::new(name).filter(|_| protocol == S3).map(Self::NamedS3)
+            }
+        }
+    }
+
+    /// The service of a location's text, and the rest of it behind `://`.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<(Self, &str)> {
+        let (scheme, rest) = text.split_once("://")?;
+        Some((Self::of_scheme(scheme)?, rest))
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::S3 => f.write_str(S3),
+            Self::NamedS3(name) => write!(f, "{S3}{JOIN}{name}"),
+            Self::Google => f.write_str("gs"),
+            Self::Azure => f.write_str("az"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_names_a_service_and_is_printed_as_it() {
+        for scheme in ["s3", "gs", "az", "s3+lab", "s3+site-2"] {
+            assert_eq!(Service::of_scheme(scheme).unwrap().to_string(), scheme);
+        }
+        assert_eq!(Service::of_scheme("S3+LAB"), Service::of_scheme("s3+lab"));
+        let longest = format!("s3+{}", "a".repeat(LONGEST));
+        assert!(Service::of_scheme(&longest).is_some());
+        for scheme in ["s3+", "gs+lab", "s3+a.b", "s3+a+b", "lab", "http", &format!("{longest}a")] {
+            assert_eq!(Service::of_scheme(scheme), None, "{scheme}");
+        }
+        assert_ne!(Service::of_scheme("s3+a"), Service::of_scheme("s3+b"));
+    }
+}

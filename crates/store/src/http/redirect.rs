@@ -1,0 +1,179 @@
+//! Resolves the target of a redirect, and keeps the cookies that redirects set.
+//!
+//! A portal that asks for a login redirects to it and back, and sets a cookie on the way, without
+//! which the next request starts over. Cookies live as long as the store, and are sent to the host
+//! that has set them and to no other, whatever domain they name.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::HttpUrl;
+use url::Url;
+
+use crate::wire::{Head, Origin};
+
+/// Cookies kept at most; the oldest go. RFC 6265, 6.1: at least 50 a host.
+const MOST_COOKIES: usize = 200;
+
+/// The URL that a `Location` header leads to, by the rules of browsers and of curl
+/// (<https://url.spec.whatwg.org/>). It keeps the URL's credentials only for the same host.
+pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
+    let scheme = if base.tls { "https" } else { "http" };
+    let whole = format!("{scheme}://{}{}", base.authority, base.target);
+    let mut url = Url::parse(&whole).ok()?.join(target).ok()?;
+    // A part of a document is the client's business.
+    url.set_fragment(None);
+    let tls = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    let mut authority = url.authority().to_owned();
+    let origin = |tls, authority: &str| Origin::parse(tls, authority);
+    if origin(tls, &authority)? == origin(base.tls, &base.authority)? {
+        authority.clone_from(&base.authority);
+    }
+    let target = url[url::Position::BeforePath..].to_owned();
+    Some(HttpUrl { tls, authority, target })
+}
+
+/// A cookie of one host.
+struct Cookie {
+    origin: Origin,
+    /// Only sent with TLS.
+    secure: bool,
+    path: String,
+    name: String,
+    value: String,
+}
+
+/// The cookies of a store.
+#[derive(Default)]
+pub(super) struct Cookies(Mutex<Vec<Cookie>>);
+
+impl Cookies {
+    /// Takes the cookies of a redirect that `at` was answered with.
+    pub(super) fn take(&self, at: &HttpUrl, head: &Head) {
+        let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
+        let mut cookies = self.lock();
+        for (_, line) in head.headers().filter(|(name, _)| *name == "set-cookie") {
+            let Some((cookie, ends)) = parse(&origin, &at.target, line) else { continue };
+            cookies.retain(|it| {
+                (&it.origin.host, &it.path, &it.name) != (&cookie.origin.host, &cookie.path, &cookie.name)
+            });
+            if !ends {
+                cookies.push(cookie);
+            }
+        }
+        let surplus = cookies.len().saturating_sub(MOST_COOKIES);
+        cookies.drain(..surplus);
+    }
+
+    /// The `Cookie` header for a request to `at`.
+    pub(super) fn header(&self, at: &HttpUrl) -> Option<(String, String)> {
+        let cookies = self.lock();
+        if cookies.is_empty() {
+            return None;
+        }
+        let origin = Origin::parse(at.tls, &at.authority)?;
+        let path = at.target.split('?').next().unwrap_or_default();
+        let own = cookies
+            .iter()
+            .filter(|it| it.origin.host == origin.host && (at.tls || !it.secure) && is_below(path, &it.path));
+        let value = own.map(|it| format!("{}={}", it.name, it.value)).collect::<Vec<_>>().join("; ");
+        (!value.is_empty()).then(|| ("cookie".to_owned(), value))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Cookie>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Parses `Set-Cookie` (RFC 6265, 5.2). The second value is true for a cookie that is over.
+fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
+    let mut parts = line.split(';').map(str::trim);
+    let (name, value) = parts.next()?.split_once('=')?;
+    let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+    // The directory of the request (RFC 6265, 5.1.4).
+    let asked = target.split('?').next().unwrap_or_default();
+    let default = match asked.rfind('/') {
+        Some(slash) if slash > 0 => &asked[..slash],
+        _ => "/",
+    };
+    let mut cookie = Cookie { origin: origin.clone(), secure: false, path: default.to_owned(), name, value };
+    let mut ends = false;
+    for part in parts {
+        let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
+        match attribute.trim().to_ascii_lowercase().as_str() {
+            "secure" => cookie.secure = true,
+            "path" if value.starts_with('/') => value.trim().clone_into(&mut cookie.path),
+            "max-age" => ends = value.trim().parse::<i64>().is_ok_and(|seconds| seconds <= 0),
+            _ => {}
+        }
+    }
+    (!cookie.name.is_empty()).then_some((cookie, ends))
+}
+
+/// Whether a cookie's path holds for a request's (RFC 6265, 5.1.4).
+fn is_below(path: &str, cookie: &str) -> bool {
+    path.strip_prefix(cookie)
+        .is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> HttpUrl {
+        match firstbyte_location::Location::parse(text.as_ref()).unwrap() {
+            firstbyte_location::Location::Http(url) => url,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_resolved_as_browsers_do() {
+        let base = url("http://me:secret@h:81/d/e/file?old=1");
+        let to = |target: &str| {
+            resolve(&base, target).map(|url| (url.tls, url.authority.clone(), url.target.clone()))
+        };
+        let here = |target: &str| Some((false, "me:secret@h:81".to_owned(), target.to_owned()));
+        for (target, expected) in [
+            ("?code=7", here("/d/e/file?code=7")),
+            ("../x", here("/d/x")),
+            ("./y#part", here("/d/e/y")),
+            ("", here("/d/e/file?old=1")),
+            ("#part", here("/d/e/file?old=1")),
+            ("../../../../z", here("/z")),
+            ("/a b", here("/a%20b")),
+            ("/a%2Fb%20c", here("/a%2Fb%20c")),
+            ("http://H:81/x", here("/x")),
+            ("//other/x", Some((false, "other".to_owned(), "/x".to_owned()))),
+            ("https://h:81/x", Some((true, "h:81".to_owned(), "/x".to_owned()))),
+            ("https://you:own@other/x", Some((true, "you:own@other".to_owned(), "/x".to_owned()))),
+            ("ftp://h/x", None),
+            ("http://", None),
+        ] {
+            assert_eq!(to(target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_goes_back_to_its_host_and_path_alone() {
+        let cookies = Cookies::default();
+        let set = |at: &str, line: &str| {
+            cookies.take(
+                &url(at),
+                &Head::from_text(&format!("HTTP/1.1 302 Found\r\nSet-Cookie: {line}\r\n\r\n")),
+            );
+        };
+        let sent = |at: &str| cookies.header(&url(at)).map(|(_, value)| value);
+        set("http://h/d/login?x", "a=1; Domain=.example.org; Path=/d");
+        set("http://h/d/login", "b=2");
+        set("https://h/", "s=3; Secure; Path=/");
+        assert_eq!(sent("http://h/d/x").as_deref(), Some("a=1; b=2"));
+        assert_eq!(sent("https://h/d").as_deref(), Some("a=1; b=2; s=3"));
+        assert_eq!((sent("http://h/dx"), sent("http://www.example.org/d/x")), (None, None));
+        set("http://h/d/login", "a=; Path=/d; Max-Age=0");
+        assert_eq!(sent("http://h/d/x").as_deref(), Some("b=2"));
+    }
+}

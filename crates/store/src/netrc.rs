@@ -1,0 +1,131 @@
+//! Reads users and passwords of web servers from `.netrc`, as curl does
+//! (<https://curl.se/docs/manpage.html#--netrc>, `lib/netrc.c` of curl 8).
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// A user of one machine, or of all others.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Entry {
+    /// None: the entry `default`.
+    machine: Option<String>,
+    login: Option<String>,
+    password: Option<String>,
+}
+
+/// The file.
+#[derive(Debug, Default)]
+pub(crate) struct Netrc(Vec<Entry>);
+
+impl Netrc {
+    /// Reads the file; one that cannot be read has no users, as for curl.
+    pub(crate) fn read(path: &Path) -> Self {
+        Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut words = words(text);
+        while let Some(word) = words.pop_front() {
+            match word.to_ascii_lowercase().as_str() {
+                "machine" => {
+                    entries.push(Entry { machine: words.pop_front(), ..Entry::default() });
+                }
+                "default" => entries.push(Entry::default()),
+                "login" => set(&mut entries, words.pop_front(), |entry| &mut entry.login),
+                "password" => set(&mut entries, words.pop_front(), |entry| &mut entry.password),
+                "account" => drop(words.pop_front()),
+                _ => {}
+            }
+        }
+        Self(entries)
+    }
+
+    /// User and password for a host; those of `user`, if one is given.
+    pub(crate) fn find(&self, host: &str, user: Option<&str>) -> Option<(String, String)> {
+        self.0.iter().find_map(|entry| {
+            let is_host = entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host));
+            let login = entry.login.as_deref().or(user).unwrap_or_default();
+            let is_user = user.is_none_or(|user| user == login);
+            let password = entry.password.clone().unwrap_or_default();
+            (is_host && is_user && !(login.is_empty() && password.is_empty()))
+                .then(|| (login.to_owned(), password))
+        })
+    }
+}
+
+fn set(entries: &mut [Entry], value: Option<String>, field: fn(&mut Entry) -> &mut Option<String>) {
+    if let Some(entry) = entries.last_mut() {
+        *field(entry) = value;
+    }
+}
+
+/// The words of the file, without comments and macros. A word in quotes may have spaces, `\"`, `\n`,
+/// `\r` and `\t`.
+fn words(text: &str) -> VecDeque<String> {
+    let mut words = VecDeque::new();
+    let mut is_macro = false;
+    for line in text.lines() {
+        // A macro ends at an empty line.
+        is_macro &= !line.trim().is_empty();
+        let mut rest = line.trim_start();
+        while !is_macro && !rest.is_empty() && !rest.starts_with('#') {
+            let (word, behind) = match rest.strip_prefix('"') {
+                Some(quoted) => unquoted(quoted),
+                None => {
+                    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+                    (rest[..end].to_owned(), &rest[end..])
+                }
+            };
+            is_macro = word == "macdef";
+            if !is_macro {
+                words.push_back(word);
+            }
+            rest = behind.trim_start();
+        }
+    }
+    words
+}
+
+/// A quoted word, from behind its first quote, and what follows it.
+fn unquoted(text: &str) -> (String, &str) {
+    let mut word = String::new();
+    let mut symbols = text.char_indices();
+    while let Some((at, symbol)) = symbols.next() {
+        match symbol {
+            '"' => return (word, &text[at + 1..]),
+            '\\' => match symbols.next() {
+                Some((_, 'n')) => word.push('\n'),
+                Some((_, 'r')) => word.push('\r'),
+                Some((_, 't')) => word.push('\t'),
+                Some((_, other)) => word.push(other),
+                None => {}
+            },
+            other => word.push(other),
+        }
+    }
+    (word, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_by_curl() {
+        let text = "# comment\nmachine a.example login me password one account x\n\
+                    machine b.example # comment\n  login \"two words\"\n  password \"q\\\"\\\\uote\"\n\
+                    macdef init\nmachine c.example login no password no\n\n\
+                    machine A.example login you password two\nodd default login anonymous password me@h";
+        let netrc = Netrc::parse(text);
+        let found = |host, user| netrc.find(host, user);
+        let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(found("a.example", None), pair("me", "one"));
+        assert_eq!(found("a.example", Some("you")), pair("you", "two"));
+        assert_eq!(found("b.example", None), pair("two words", "q\"\\uote"));
+        assert_eq!(found("c.example", None), pair("anonymous", "me@h"));
+        assert_eq!(found("c.example", Some("me")), None);
+        assert_eq!(Netrc::parse("machine h").find("h", None), None);
+        assert_eq!(Netrc::parse("machine h password x").find("h", Some("u")), pair("u", "x"));
+    }
+}

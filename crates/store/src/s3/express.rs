@@ -1,0 +1,93 @@
+//! Directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`.
+//!
+//! Their requests are signed with the key of a session, which `CreateSession` gives for five
+//! minutes, under the name of a service of its own. Listings are in no order, take no
+//! `start-after`, and have prefixes that end in `/` alone (`order::is_directory_bucket`).
+//! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-create-session.html>
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_credential_types::Credentials;
+use firstbyte_location::ObjectLocation;
+use serde::Deserialize;
+
+use super::operation::Operation;
+use super::{Call, S3, protocol, xml};
+use crate::{Cancel, Result, answer};
+
+/// Sessions are renewed when less than this is left: longer than the head of a request takes to
+/// arrive.
+const RENEW_BEFORE: Duration = Duration::from_secs(60);
+/// The life of a session whose answer does not state its end.
+const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
+
+/// The sessions of buckets.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<HashMap<String, Credentials>>);
+
+impl Sessions {
+    fn live(&self, bucket: &str) -> Option<Credentials> {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let soon = SystemTime::now() + RENEW_BEFORE;
+        sessions.get(bucket).filter(|it| it.expiry().is_some_and(|expiry| soon < expiry)).cloned()
+    }
+
+    fn learn(&self, bucket: &str, session: Credentials) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket.to_owned(), session);
+    }
+
+    /// Drops a session that the service has rejected as expired.
+    pub(super) fn forget(&self, bucket: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(bucket);
+    }
+}
+
+/// `<CreateSessionResult>`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Created {
+    credentials: SessionKey,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SessionKey {
+    session_token: String,
+    secret_access_key: String,
+    access_key_id: String,
+    expiration: Option<String>,
+}
+
+/// Whether a request for a directory bucket is signed with the key of a session.
+pub(super) fn needs_session(operation: Operation) -> bool {
+    !matches!(operation, Operation::CreateSession | Operation::CreateBucket | Operation::DeleteBucket)
+}
+
+/// The zone in the name of a directory bucket.
+pub(super) fn zone(bucket: &str) -> Option<&str> {
+    bucket.strip_suffix("--x-s3")?.rsplit_once("--").map(|(_, zone)| zone)
+}
+
+impl S3 {
+    /// The key of a session for a directory bucket.
+    pub(super) fn session(&self, object: &ObjectLocation, cancel: &Cancel) -> Result<Credentials> {
+        if let Some(live) = self.sessions.live(&object.bucket) {
+            return Ok(live);
+        }
+        let bucket = object.with_key("");
+        let mut call = Call::new(Operation::CreateSession, &bucket, cancel);
+        call.query.push(("session", String::new()));
+        let (_, body) = self.call_text(&call)?;
+        let created: Created = xml::parse_root("CreateSessionResult", &body)
+            .ok_or_else(|| protocol(&call.place(), "no session in the response"))?;
+        let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
+        let stated = expiration.as_deref().and_then(answer::rfc3339);
+        let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));
+        let session =
+            Credentials::new(access_key_id, secret_access_key, Some(session_token), expiry, "CreateSession");
+        self.sessions.learn(&object.bucket, session.clone());
+        Ok(session)
+    }
+}

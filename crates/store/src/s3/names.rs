@@ -1,0 +1,131 @@
+//! The encoding of names in listings.
+//!
+//! Listings are requested with `encoding-type=url`, since keys may have characters that XML cannot.
+//! A service that states this encoding may still send names in another form. A name that is decoded
+//! by the wrong one is that of another object, or of none, whose deletion reports success. So as
+//! long as several forms are possible and decode a name differently, the same page is requested
+//! without the parameter, and the forms that do not agree with it are excluded.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use percent_encoding::percent_decode_str;
+
+use crate::Result;
+
+/// Parameter for URL-encoded names, since keys may have characters that XML cannot.
+pub(super) const ENCODING: &str = "encoding-type";
+
+/// A form of names in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameForm {
+    /// Percent-encoded, with `+` for a space: what S3 sends.
+    Form,
+    /// Percent-encoded; a `+` is a `+`.
+    Percent,
+    /// Not encoded.
+    Literal,
+}
+
+impl NameForm {
+    /// All, the most probable first.
+    const ALL: [Self; 3] = [Self::Form, Self::Percent, Self::Literal];
+
+    /// The name that a text of the listing means.
+    pub(super) fn decode(self, text: &str) -> Cow<'_, str> {
+        let percent = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        match self {
+            Self::Literal => text.into(),
+            _ if !text.contains(['+', '%']) => text.into(),
+            Self::Form => percent(&text.replace('+', " ")).into(),
+            Self::Percent => percent(text).into(),
+        }
+    }
+
+    /// The form of an answer that states no encoding.
+    pub(super) fn stated(encoding_type: Option<&str>) -> Option<Self> {
+        (encoding_type != Some("url")).then_some(Self::Literal)
+    }
+}
+
+/// The forms that are possible for a service.
+#[derive(Debug)]
+pub(super) struct LearntNames(Mutex<Vec<NameForm>>);
+
+impl Default for LearntNames {
+    fn default() -> Self {
+        Self(Mutex::new(NameForm::ALL.to_vec()))
+    }
+}
+
+impl LearntNames {
+    /// The form of the names of a page that states to be encoded. `plain` requests the names of the
+    /// same page without encoding.
+    pub(super) fn learn(
+        &self,
+        names: &[&str],
+        plain: impl FnOnce() -> Result<HashSet<String>>,
+    ) -> Result<NameForm> {
+        let possible = self.lock().clone();
+        let agree = |name: &&str| possible.windows(2).all(|two| two[0].decode(name) == two[1].decode(name));
+        let doubtful: Vec<&str> = names.iter().filter(|name| !agree(name)).copied().collect();
+        // No encoding leaves one of these.
+        let is_literal = |name: &&str| name.contains(' ') || !name.is_ascii();
+        let found = if names.iter().any(is_literal) {
+            vec![NameForm::Literal]
+        } else if doubtful.is_empty() {
+            return Ok(possible[0]);
+        } else {
+            let plain = plain()?;
+            let fits =
+                |form: &NameForm| doubtful.iter().all(|name| plain.contains(form.decode(name).as_ref()));
+            possible.iter().copied().filter(fits).collect()
+        };
+        // Names that XML cannot have make the page unusable without encoding: then S3's form counts.
+        let found = if found.is_empty() { vec![possible[0]] } else { found };
+        let first = found[0];
+        *self.lock() = found;
+        Ok(first)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<NameForm>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The forms that are found for pages of a service with these keys, and the extra requests.
+    fn learn(keys: &[&str], encode: impl Fn(&str) -> String) -> (Vec<String>, usize) {
+        let names = LearntNames::default();
+        let mut asked = 0;
+        let decoded = keys.iter().map(|key| {
+            let sent = encode(key);
+            let plain = || {
+                asked += 1;
+                Ok(HashSet::from([(*key).to_owned()]))
+            };
+            names.learn(&[&sent], plain).unwrap().decode(&sent).into_owned()
+        });
+        (decoded.collect(), asked)
+    }
+
+    #[test]
+    fn names_are_decoded_as_the_service_encodes_them_and_few_pages_are_requested_twice() {
+        let keys = ["plain", "a b", "a+b", "a%41b", "100%", "a%20b+c", "x/y"];
+        let encode = |text: &str, plus: &str, space: &str| {
+            text.replace('%', "%25").replace('+', plus).replace(' ', space)
+        };
+        assert_eq!(learn(&keys, |key| encode(key, "%2B", "+")), (keys.map(str::to_owned).to_vec(), 1));
+        assert_eq!(learn(&keys, |key| encode(key, "%2B", "%20")).0, keys);
+        assert_eq!(learn(&keys, |key| encode(key, "+", "%20")).0, keys);
+        assert_eq!(learn(&keys, ToOwned::to_owned).0, keys);
+        // Of a service that leaves names alone, a plus alone tells nothing of percent signs.
+        let few = ["a+b", "a%41b"];
+        assert_eq!(learn(&few, ToOwned::to_owned), (few.map(str::to_owned).to_vec(), 2));
+        assert_eq!(learn(&["plain", "x/y"], ToOwned::to_owned).1, 0);
+    }
+}
