@@ -23,6 +23,7 @@ mod doctor;
 mod du;
 mod escapes;
 mod faults;
+mod few_threads;
 mod folded_names;
 mod functions;
 mod headers;

@@ -78,6 +78,8 @@ struct Queues {
     starting: usize,
     free_slots: Vec<usize>,
     threads: usize,
+    /// The error of the first thread, which could not be started.
+    threadless: Option<Arc<std::io::Error>>,
     /// Whether the supervisor's thread exists.
     supervised: bool,
     /// The supervisor sleeps until it is woken. Otherwise it wakes after a tick, because waking it
@@ -122,6 +124,7 @@ impl Fetcher for Arc<WorkerPool> {
             }
         }
         self.wake(&mut queues);
+        WorkerPool::refuse(queues);
     }
 
     fn promote(&self, id: FetchId) {
@@ -132,6 +135,7 @@ impl Fetcher for Arc<WorkerPool> {
             queues.demand.push_back(fetch);
             self.wake(&mut queues);
         }
+        WorkerPool::refuse(queues);
     }
 
     fn watch_deadline(&self, pending: &Arc<PendingRead>) {
@@ -192,12 +196,27 @@ impl WorkerPool {
             if let Err(error) = spawned {
                 queues.free_slots.push(slot);
                 tracing::warn!(%error, threads = queues.threads, "no further thread");
+                if queues.threads == 0 {
+                    queues.threadless = Some(Arc::new(error));
+                }
                 break;
             }
             queues.threads += 1;
             queues.starting += 1;
         }
         self.watch(queues);
+    }
+
+    /// Fails all queued fetches if there is no thread and none can be started: nothing would ever
+    /// run them.
+    fn refuse(mut queues: MutexGuard<'_, Queues>) {
+        let Some(source) = queues.threadless.take() else { return };
+        let mut refused: Vec<Fetch> = std::mem::take(&mut queues.demand).into();
+        refused.extend(std::mem::take(&mut queues.ahead).into_values());
+        refused.extend(std::mem::take(&mut queues.background));
+        drop(queues);
+        let error = Error::Thread { source };
+        refused.into_iter().for_each(|fetch| fetch::refuse(fetch, &error));
     }
 
     /// Starts or wakes the supervisor.

@@ -31,7 +31,9 @@ pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
     let spare = Arc::new(Spare::new(scan.tuning().buffer, WAITING + 1));
     let (sender, batches) = sync_channel(WAITING);
     let filler = Arc::clone(&spare);
-    std::thread::spawn(move || scan.run(|| send(sender.clone(), Arc::clone(&filler))));
+    let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
+    let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);
+    started.map_err(|source| crate::Error::Io { path: root.to_path_buf(), source })?;
     Ok(Stream { batches, spare })
 }
 

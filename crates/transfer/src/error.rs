@@ -1,6 +1,7 @@
 //! Errors of transfers: those of the stores, and other reasons for which a run ends or an object
 //! fails.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -120,6 +121,14 @@ impl Error {
     /// Whether a later run may succeed where this one failed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_transient())
+    }
+
+    /// Whether a file system has no room left: no other object would fit either.
+    pub(crate) fn is_full(&self) -> bool {
+        let (Self::Store(StoreError::Io { source, .. }) | Self::Io { source, .. }) = self else {
+            return false;
+        };
+        matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     }
 
     /// Whether it concerns two places rather than one object.

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -84,9 +84,10 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         name: &name,
     };
     thread::scope(|scope| {
-        for _ in 0..args.jobs.get() {
-            scope.spawn(|| runner.work());
-        }
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || runner.work());
+        // This thread works too, so that a lack of threads is no failure.
+        (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
+        runner.work();
     });
     let Outcome { done, failed, broken } =
         runner.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);

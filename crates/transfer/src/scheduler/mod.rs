@@ -90,7 +90,9 @@ impl<'a> Scheduler<'a> {
             if run.context.subject.batch == Batch::One {
                 run.feed_all(jobs);
             } else {
-                scope.spawn(move || run.feed_all(jobs));
+                let feeder = std::thread::Builder::new().name("feeder".into());
+                let fed = feeder.spawn_scoped(scope, move || run.feed_all(jobs));
+                fed.map_err(Error::io("starting a thread"))?;
             }
             supervisor::supervise(run, scope).inspect_err(|_| run.end(Error::Interrupted))
         })?;
@@ -107,12 +109,16 @@ impl<'a> Scheduler<'a> {
         let baseline = Baseline::now();
         let (result, supervised) = std::thread::scope(|scope| {
             let run = &self;
-            let thread = scope.spawn(move || {
+            let started = std::thread::Builder::new().name("stream".into()).spawn_scoped(scope, move || {
                 let _guard = Unwinding(run, Role::Feeder);
                 let result = stream(&run.context);
                 run.fed();
                 result
             });
+            let thread = match started {
+                Ok(thread) => thread,
+                Err(error) => return (Err(Error::io("starting a thread")(error)), Ok(false)),
+            };
             let supervised = supervisor::supervise(run, scope);
             (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), supervised)
         });
@@ -206,6 +212,9 @@ impl<'a> Scheduler<'a> {
 
     fn is_general(&self, error: &Error) -> bool {
         let is_tree = self.context.subject.batch == Batch::Tree;
+        if error.is_full() && self.context.subject.batch != Batch::One {
+            return true;
+        }
         let Error::Store(error) = error else { return is_tree && error.concerns_places() };
         is_tree && (error.concerns_store() || self.is_bucket_denied(error))
     }

@@ -22,6 +22,8 @@ pub(super) fn supervise<'scope>(
     let context = &run.context;
     let mut controller = run.limits.controller.clone();
     let (mut spawned, mut capped) = (0, false);
+    // Fewer than the run wants, if the system refuses more.
+    let mut most = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
         let mut queue = run.queue();
@@ -30,16 +32,22 @@ pub(super) fn supervise<'scope>(
             run.wake_all();
             return Ok(capped);
         }
-        if wanted(run, &queue) <= spawned {
+        if wanted(run, &queue).min(most) <= spawned {
             let waited = run.attention.wait_timeout(queue, Controller::TICK);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         // After the wait: the controller is to decide on what is true now.
-        let (seen, wanted) = (observe(context, &queue), wanted(run, &queue));
+        let (seen, wanted) = (observe(context, &queue), wanted(run, &queue).min(most));
         drop(queue);
-        while spawned < wanted {
-            run.spawn(scope, spawned)?;
-            spawned += 1;
+        while spawned < wanted.min(most) {
+            match run.spawn(scope, spawned) {
+                Ok(()) => spawned += 1,
+                Err(error) if spawned == 0 => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, spawned, "no further worker");
+                    most = spawned;
+                }
+            }
         }
         if context.is_ended() {
             // On every tick: a request may have started, and movers that end the run wake nothing.

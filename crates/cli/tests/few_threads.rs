@@ -1,0 +1,120 @@
+//! Limits on processes and memory: a run has fewer threads, or ends with a line. It neither panics nor
+//! waits for ever.
+
+use crate::support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use firstbyte_testkit::{QuirkStore, Reply, Scripted, bytes, lacks_root, until};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use support::{Ran, World};
+
+/// Lines that start threads, each in its own way.
+const LINES: [&str; 7] = [
+    "cp -r many out/tree-$N",
+    "run --jobs 8 list",
+    "cp -r many s3://bucket/$N/",
+    "rm -r -n many",
+    "rm -r -n s3://bucket/",
+    "sync --delete many synced/$N",
+    "hydrate --wait $URL/x$N",
+];
+
+fn world(store: &QuirkStore) -> World {
+    let mut world = World::new();
+    for (name, value) in [
+        ("FIRSTBYTE_ENDPOINT_URL", store.url()),
+        ("AWS_ACCESS_KEY_ID", "k"),
+        ("AWS_SECRET_ACCESS_KEY", "s"),
+        ("AWS_REGION", "us-east-1"),
+    ] {
+        world.set(name, value);
+    }
+    (0..30).for_each(|number| drop(world.write(&format!("many/{number}"), b"x")));
+    (0..30).for_each(|number| store.insert(&format!("k{number}"), b"x"));
+    let list: String = (0..8).map(|number| format!("cp many/{number} out/\n")).collect();
+    world.write("list", list.as_bytes());
+    world.write("big", &bytes(1, 12 << 20));
+    world
+}
+
+/// Runs a line below a limit. Panics, signals and endless waits are refused.
+#[track_caller]
+fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let limit = move || {
+        limits.iter().try_for_each(|(resource, most)| {
+            Ok(setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })?)
+        })
+    };
+    // SAFETY: the closure makes system calls alone.
+    unsafe { command.pre_exec(limit) };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return };
+    until("the run ends", || child.try_wait().unwrap().is_some());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    let is_clean = matches!(ran.code, Some(0 | 1 | 3)) && !ran.stderr.contains("panicked");
+    assert!(is_clean, "{line}, {limits:?}: {ran:?}");
+}
+
+#[test]
+fn few_processes_mean_fewer_threads_or_one_line() {
+    if lacks_root() {
+        return;
+    }
+    let store = QuirkStore::start(&[]);
+    let files = Scripted::start(|_, head| {
+        let content = bytes(3, 3 << 20);
+        match head.starts_with("HEAD") {
+            true => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 3145728"], b""),
+            false => Reply::answer("200 OK", &["etag: \"1\""], &content),
+        }
+    });
+    let world = world(&store);
+    for directory in ["", "out", "synced"] {
+        std::fs::create_dir_all(world.path(directory)).unwrap();
+        std::fs::set_permissions(world.path(directory), std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    // A user of whom there is no process.
+    let user = 50_000 + std::process::id() % 10_000;
+    for (number, limits) in [
+        &[(Resource::Nproc, 1)],
+        &[(Resource::Nproc, 2)],
+        &[(Resource::Nproc, 3)],
+        &[(Resource::Nproc, 4)],
+        &[(Resource::Nproc, 6)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for line in LINES {
+            let line = line.replace("$N", &number.to_string()).replace("$URL", files.url());
+            run(&world, &line, limits, Some(user));
+        }
+    }
+}
+
+#[test]
+fn little_memory_for_stacks_and_few_descriptors_mean_fewer_threads_or_one_line() {
+    let store = QuirkStore::start(&[]);
+    let world = world(&store);
+    for (number, limits) in [
+        &[(Resource::As, 256 << 20)],
+        &[(Resource::As, 160 << 20)],
+        &[(Resource::Nofile, 32)],
+        &[(Resource::Nofile, 16)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for line in &LINES[..6] {
+            run(&world, &line.replace("$N", &number.to_string()), limits, None);
+        }
+    }
+}
