@@ -39,6 +39,7 @@ mod mistakes;
 mod mount;
 mod mount_memory;
 mod mv;
+mod names_taken;
 mod no_head;
 mod one_place;
 mod outage;

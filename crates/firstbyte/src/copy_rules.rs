@@ -8,6 +8,7 @@
 //! whether it exists or not. The same holds for an object, unless a directory exists there, which
 //! then takes the object.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -275,6 +276,24 @@ pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
             why: format!(
                 "two sources go to {}, and one could overwrite the other; move one at a time",
                 pair[1]
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses copies of named objects of which two have one target: the last would be all that is left.
+/// Trees with one target are merged.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_common_target<'t>(targets: impl IntoIterator<Item = &'t Location>) -> Result<()> {
+    let mut known = HashSet::new();
+    match targets.into_iter().find(|target| !known.insert(absolute(target))) {
+        Some(target) => Err(Error::Overlap {
+            why: format!(
+                "two sources go to {target}, and one would overwrite the other; copy one at a time, each to a name of \
+                 its own"
             ),
         }),
         None => Ok(()),

@@ -85,7 +85,7 @@ struct Entries {
     next: usize,
     store: Store,
     root: Location,
-    asked: VecDeque<JoinHandle<Entry>>,
+    asked: VecDeque<JoinHandle<firstbyte_store::Result<Entry>>>,
 }
 
 impl Iterator for Entries {
@@ -101,18 +101,28 @@ impl Iterator for Entries {
             let thread = Builder::new().name("describe".into()).stack_size(STACK);
             match thread.spawn(move || describe(&store, &location, name)) {
                 Ok(asked) => self.asked.push_back(asked),
+                // The name is asked for when another thread has ended.
+                Err(_) if !self.asked.is_empty() => {
+                    self.next -= 1;
+                    break;
+                }
                 Err(source) => return Some(Err(StoreError::Io { location: place, source })),
             }
         }
         let asked = self.asked.pop_front()?;
-        Some(Ok(asked.join().unwrap_or_else(|panic| resume_unwind(panic))))
+        Some(asked.join().unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 
-fn describe(store: &Store, location: &Location, name: Vec<u8>) -> Entry {
+fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_store::Result<Entry> {
     let unknown = Entry::named(name, Kind::File);
-    match store.stat_object(location) {
+    Ok(match store.stat_object(location) {
         Err(_) => unknown,
+        // Nothing of it would be copied.
+        Ok(stat) if stat.kind == Kind::Directory => {
+            let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
+            return Err(StoreError::Io { location: location.to_string(), source });
+        }
         Ok(stat) => Entry {
             kind: stat.kind,
             size: stat.size().filter(|_| stat.kind == Kind::File),
@@ -122,7 +132,7 @@ fn describe(store: &Store, location: &Location, name: Vec<u8>) -> Entry {
             storage_class: stat.storage_class,
             ..unknown
         },
-    }
+    })
 }
 
 #[cfg(test)]

@@ -100,10 +100,11 @@ fn entries(scope: &Scope<'_>, location: &Location, markers: bool) -> Result<Opti
         listing => listing?,
     };
     let listing = ListingPrefetch::start(listing, scope.cancel.clone())?;
+    let place = location.clone();
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(move |entry| {
         entry.as_ref().map_or(true, |entry| {
             let marks = (entry.name.ends_with(b"/") || entry.name.is_empty()) && entry.size == Some(0);
-            entry.kind == Kind::File && (markers || !marks) && !is_unfinished(&entry.name)
+            entry.kind == Kind::File && (markers || !marks) && !is_unfinished(&place, &entry.name)
         })
     }));
     Ok(Some(entries.peekable()))

@@ -29,7 +29,7 @@ use firstbyte_fetch::{Ended, Event, Interest, Slot, Tries};
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_pacing::{RequestTracker, START};
 use firstbyte_store::{
-    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, Outages, STACK, StatedLength, Store,
+    Algorithm, BUFFER, Beneath, Body, Checksum, Found, Get, Hasher, Outages, STACK, Stat, StatedLength, Store,
 };
 
 use crate::error::{Error, Result};
@@ -207,6 +207,19 @@ pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTim
         let (there, here) = at_common_resolution(there, here);
         there >= here
     })
+}
+
+/// Whether an object or a file is a complete copy of another, by what their stores say of them. The
+/// times are equal: each copy takes over that of its source. A date of a store has whole seconds,
+/// within which the source may have changed again, so the copy has to be younger.
+pub(crate) fn is_copied(from: &Stat, there: &Stat) -> bool {
+    let is_file = from.kind == Kind::File && there.kind == Kind::File;
+    let (Some(modified), Some(copied)) = (from.modified, there.modified) else { return false };
+    if !is_file || from.size().is_none() || from.size() != there.size() || !is_same(modified, copied) {
+        return false;
+    }
+    let is_exact = from.version.file.is_some() || from.metadata.modified.is_some();
+    is_exact || there.written().is_some_and(|written| is_after(written, modified))
 }
 
 /// Whether two modification times are the same, as far as both have them.

@@ -162,6 +162,30 @@ impl Engine {
         }
     }
 
+    /// Whether the destination is a complete copy of the source as it is now, as far as the settings
+    /// compare by size and time. The destination is looked at first, since mostly there is none. One
+    /// that cannot be looked at is to be written.
+    ///
+    /// # Errors
+    /// The run was stopped, or the whole store or bucket cannot be used.
+    pub fn is_unchanged(&self, source: &Location, destination: &Location) -> Result<bool> {
+        let Settings { compare, checksum, .. } = &self.settings;
+        if *compare != Compare::SizeMtime || checksum.is_some() {
+            return Ok(false);
+        }
+        let look = |location| match self.store.stat_object(location) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => {
+                Err(Error::from(error))
+            }
+            // The copy says more about its failure than HEAD does.
+            Err(_) => Ok(None),
+        };
+        let Some(there) = look(destination)? else { return Ok(false) };
+        let Some(from) = look(source)? else { return Ok(false) };
+        Ok(compare::is_copied(&from, &there))
+    }
+
     /// Copies many objects, in constant memory. A failure does not stop the others: the summary has
     /// it, and [`Summary::ended`] says why a run ended early.
     ///

@@ -223,7 +223,12 @@ pub struct Tree<'a> {
 impl Tree<'_> {
     /// Whether the shard and the selection have a name, and it is no unfinished copy.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
-        !is_unfinished(name) && self.shard.contains(name) && (self.select)(name)
+        !is_unfinished(&self.source, name) && self.takes(name)
+    }
+
+    /// Whether the shard and the selection have a name.
+    pub(crate) fn takes(&self, name: &[u8]) -> bool {
+        self.shard.contains(name) && (self.select)(name)
     }
 
     /// The failure of a listed name.
@@ -260,15 +265,31 @@ impl Move<'_> {
     }
 }
 
-/// Whether a name is of a file that an unfinished copy leaves beside its destination, or of a
-/// marker of a move: not content.
+/// Whether a name below `place` is of a file that an unfinished copy leaves beside its destination,
+/// or of a marker of a move: not content. No copy leaves such a file in an object store, so a key
+/// of that name is content.
 #[must_use]
-pub fn is_unfinished(name: &[u8]) -> bool {
-    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let is_partial = last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal");
-    let random = last.strip_prefix(MARKER.as_bytes());
-    (is_partial && last.starts_with(b"."))
-        || random.and_then(|name| name.get(..32)).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+pub fn is_unfinished(place: &Location, name: &[u8]) -> bool {
+    let is_partial = !matches!(place, Location::Object(_)) && is_partial(last(name));
+    is_partial || is_marker(last(name))
+}
+
+/// As [`is_unfinished`], of a file.
+pub(crate) fn is_unfinished_file(name: &[u8]) -> bool {
+    is_partial(last(name)) || is_marker(last(name))
+}
+
+fn last(name: &[u8]) -> &[u8] {
+    name.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+fn is_partial(last: &[u8]) -> bool {
+    last.starts_with(b".") && (last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal"))
+}
+
+fn is_marker(last: &[u8]) -> bool {
+    let random = last.strip_prefix(MARKER.as_bytes()).and_then(|name| name.get(..32));
+    random.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// A name of a listing as a path.
@@ -295,13 +316,17 @@ mod tests {
 
     #[test]
     fn unfinished_copies_are_not_content() {
-        assert!(is_unfinished(b"a/.b.firstbyte-part") && is_unfinished(b".b.firstbyte-journal"));
-        assert!(!is_unfinished(b"a.firstbyte-part") && !is_unfinished(b".b"));
-        let marker = [b"d/.marker-of-firstbyte-", &[b'7'; 32][..]].concat();
+        let place = |text: &str| Location::parse(text.as_ref()).unwrap();
+        let (file, object) = (place("/d"), place("s3://b/d"));
         assert!(
-            is_unfinished(&marker)
-                && !is_unfinished(&marker[..54])
-                && !is_unfinished(b".marker-of-firstbyte-x")
+            is_unfinished(&file, b"a/.b.firstbyte-part") && is_unfinished(&file, b".b.firstbyte-journal")
         );
+        assert!(!is_unfinished(&file, b"a.firstbyte-part") && !is_unfinished(&file, b".b"));
+        assert!(!is_unfinished(&object, b"a/.b.firstbyte-part"));
+        let marker = [b"d/.marker-of-firstbyte-", &[b'7'; 32][..]].concat();
+        for place in [file, object] {
+            assert!(is_unfinished(&place, &marker) && !is_unfinished(&place, &marker[..54]));
+            assert!(!is_unfinished(&place, b".marker-of-firstbyte-x"));
+        }
     }
 }

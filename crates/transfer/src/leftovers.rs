@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, PAGE, Privacy};
 
 use crate::error::Result;
-use crate::job::is_unfinished;
+use crate::job::is_unfinished_file;
 use crate::journal::Journal;
 
 /// The leftovers in the directories seen so far.
@@ -47,7 +47,7 @@ impl Leftovers {
             if directories.len() >= PAGE {
                 directories.clear();
             }
-            let names = root.names(directory, &is_unfinished)?;
+            let names = root.names(directory, &is_unfinished_file)?;
             directories.insert(directory.to_owned(), names.into_iter().collect());
         }
         let found = &directories[directory];

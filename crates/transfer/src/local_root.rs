@@ -7,8 +7,8 @@ use firstbyte_location::shown;
 use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
 
 use crate::error::{Error, Result};
-use crate::job::Tree;
-use crate::job::{as_path, is_unfinished};
+
+use crate::job::{Tree, as_path, is_unfinished_file};
 use crate::settings::Limits;
 
 /// The destination of a tree, if it is local.
@@ -57,7 +57,8 @@ impl<'a> LocalRoot<'a> {
             !self.limits.is_any()
                 || found.is_some_and(|found| self.limits.take(Some(found.size), Some(found.modified)))
         };
-        let deletable = |name: &[u8]| is_unfinished(name) || (self.tree.contains(name) && in_limits(name));
+        let deletable =
+            |name: &[u8]| is_unfinished_file(name) || (self.tree.contains(name) && in_limits(name));
         Ok(beneath.remove_tree(name, &deletable)?)
     }
 }

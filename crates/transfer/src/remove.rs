@@ -13,13 +13,12 @@ use std::thread;
 
 use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_store::{
-    Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, Unfinished,
+    Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE, STACK, Unfinished,
 };
 
 use crate::context::Scope;
 use crate::error::{Error, Failure, Result};
-use crate::job::{Effect, Extent, Levels, Move, Tree};
-use crate::job::{as_path, is_unfinished};
+use crate::job::{Effect, Extent, Levels, Move, Tree, as_path, is_unfinished_file};
 use crate::report::{Action, Observer, Summary};
 use crate::settings::Concurrency;
 use crate::stop::Stop;
@@ -202,10 +201,14 @@ fn remove_keys(
     let (pages, waiting) = sync_channel::<Vec<Location>>(0);
     let waiting = Mutex::new(waiting);
     let mut kept = false;
-    thread::scope(|started| {
-        for _ in 0..threads {
-            started.spawn(|| delete_pages(scope, &waiting, outcome));
-        }
+    thread::scope(|started| -> Result<()> {
+        let start = |_| {
+            let deleter = thread::Builder::new().stack_size(STACK);
+            deleter.spawn_scoped(started, || delete_pages(scope, &waiting, outcome)).map(drop)
+        };
+        // Fewer than wanted if the system refuses more, but one is needed.
+        start(0).map_err(Error::io("starting a thread"))?;
+        (1..threads).map(start).take_while(std::io::Result::is_ok).for_each(drop);
         let mut page = Vec::new();
         for entry in listing {
             if outcome.has_ended() {
@@ -227,7 +230,8 @@ fn remove_keys(
         // This fails only if every thread has panicked.
         let _ = pages.send(page);
         drop(pages);
-    });
+        Ok(())
+    })?;
     let is_empty =
         removal.effect == Effect::Apply && !kept && !outcome.has_ended() && !outcome.has_failures();
     if removal.is_whole() && is_empty {
@@ -426,11 +430,11 @@ impl LocalNames<'_> {
         if self.taken == Taken::Empty {
             return;
         }
-        let others = |name: &[u8]| !matches!(name, b"." | b"..") && !is_unfinished(name);
+        let others = |name: &[u8]| !matches!(name, b"." | b"..") && !is_unfinished_file(name);
         if !self.beneath.names(directory, &others).is_ok_and(|names| names.is_empty()) {
             return;
         }
-        for name in self.beneath.names(directory, &is_unfinished).unwrap_or_default() {
+        for name in self.beneath.names(directory, &is_unfinished_file).unwrap_or_default() {
             // If it stays, so does the directory.
             let _ = self.beneath.remove_file(&directory.join(name));
         }

@@ -14,7 +14,7 @@ use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Job, Levels, Names, Tree};
-use crate::job::{JobResult, Route, as_path, keeps_all};
+use crate::job::{JobResult, Route, as_path, is_unfinished, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::report::{Action, Observer, Summary};
@@ -100,7 +100,8 @@ impl<'a> TreeCopy<'a> {
     /// Whether the filters take an entry that only the destination has, as they would take it at
     /// the source.
     pub(crate) fn takes_extra(&self, entry: &Entry) -> bool {
-        self.tree.contains(&entry.name) && self.limits.take(entry.size, entry.modified)
+        let is_content = !is_unfinished(&self.tree.destination, &entry.name);
+        is_content && self.tree.takes(&entry.name) && self.limits.take(entry.size, entry.modified)
     }
 
     /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::Depth;
-use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_common_target};
 use firstbyte::manifest::ShardTarget;
 use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
@@ -296,7 +296,7 @@ impl Copy<'_> {
                 if self.args.policy.movement().effect() == Effect::Apply =>
             {
                 let target = source.target(destination)?;
-                let run = match self.engine.is_wanted(location, &target) {
+                let run = match self.is_wanted(location, &target) {
                     Ok(true) => self.one(location, &target, &progress),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
                     Err(error) => Err(error),
@@ -306,6 +306,20 @@ impl Copy<'_> {
             }
             _ => self.many(sources, destination, report),
         }
+    }
+
+    /// Whether the one named object is to be copied: it is not complete at the destination, or the
+    /// copy may differ from it in what is not compared.
+    fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
+        let compares = self.args.version_id.is_none()
+            && !self.args.archive
+            && !self.args.policy.movement().describes_uploads();
+        let is_wanted = || match compares && self.engine.is_unchanged(source, target)? {
+            true => Ok(false),
+            false => self.engine.is_wanted(source, target),
+        };
+        // A run that was stopped meanwhile says why.
+        is_wanted().map_err(|error| self.stop.error().unwrap_or(error))
     }
 
     /// Copies the object, or the version of it that is asked for.
@@ -363,6 +377,7 @@ impl Copy<'_> {
                 CopySource::Stored(Source::Tree { root, .. }) => trees.push((root, None, target)),
             }
         }
+        refuse_common_target(jobs.iter().map(|job| &job.destination))?;
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
         }

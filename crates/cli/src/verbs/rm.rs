@@ -41,6 +41,9 @@ pub struct RmArgs {
     /// Delete everything below LOC
     #[arg(short, long)]
     recursive: bool,
+    /// Treat *, ?, [ and { in LOC as ordinary characters
+    #[arg(long)]
+    no_glob: bool,
     /// Show what would be deleted, without deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -63,8 +66,11 @@ enum Target {
 
 /// Runs it.
 pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
-    let operands =
-        args.operands.iter().map(|text| Operand::parse(text)).collect::<firstbyte::Result<Vec<_>>>()?;
+    let parse = |text: &OsString| match args.no_glob {
+        true => Operand::literal(text),
+        false => Operand::parse(text),
+    };
+    let operands = args.operands.iter().map(parse).collect::<firstbyte::Result<Vec<_>>>()?;
     let stop = stop_on_signal(None)?;
     let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
     let removal = Rm { args, engine };
@@ -117,7 +123,7 @@ impl Rm<'_> {
                 }
             }
             Location::Object(object) if object.bucket.is_empty() => {
-                let what = format!("{}://: names no bucket", object.service.scheme());
+                let what = format!("{}://: names no bucket", object.service);
                 return Err(Error::usage(what).advise("name one; rb removes a bucket"));
             }
             Location::Object(object) if object.key.is_empty() => (false, true),

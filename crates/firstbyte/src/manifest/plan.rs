@@ -229,7 +229,10 @@ impl Listed<'_> {
         for entry in self.store.list(&source.root, &options)? {
             let entry = entry?;
             let matches = glob.is_none_or(|glob| glob.takes(&entry.name, Depth::Tree));
-            if entry.kind == Kind::File && matches && filter.takes(&entry.name) && !is_unfinished(&entry.name)
+            if entry.kind == Kind::File
+                && matches
+                && filter.takes(&entry.name)
+                && !is_unfinished(&source.root, &entry.name)
             {
                 self.add(place, &source.root, &entry.name, Some(&entry))?;
             }

@@ -1,0 +1,99 @@
+//! Names that are taken literally, skipped or refused: objects that are complete, two sources with one
+//! target, directories in lists, wildcards, and keys that look like our temporary files.
+
+use crate::support;
+
+use support::World;
+use support::servers::S3;
+
+#[test]
+fn two_named_sources_with_one_target_are_refused() {
+    let world = World::new();
+    for name in ["a/x", "b/x", "b/y"] {
+        world.write(name, name.as_bytes());
+    }
+    world.run(&["cp", "a/x", "b/x", "out/"]).fails(2, &["two sources go to", "out/x"]);
+    assert!(!world.path("out/x").exists());
+    world.run(&["cp", "a/x", "b/y", "out/"]).ok();
+    // Trees are merged.
+    world.run(&["cp", "-r", "a/", "b/", "merged/"]).ok();
+    assert!(world.path("merged/x").exists() && world.path("merged/y").exists());
+}
+
+#[test]
+fn a_directory_in_a_list_of_files_is_an_error() {
+    let world = World::new();
+    world.write("src/d/x", b"x");
+    world.write("src/y", b"y");
+    world.write("list", b"y\nd\n");
+    let ran = world.run(&["cp", "--files-from", "list", "src", "out"]);
+    assert!(
+        ran.code == Some(3) && ran.stderr.contains("src/d") && ran.stderr.contains("directory"),
+        "{ran:?}"
+    );
+    assert_eq!(world.read("out/y"), b"y");
+}
+
+#[test]
+fn wildcards_of_rm_can_be_ordinary_characters() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for key in ["d/[1]", "d/1", "d/*"] {
+        world.run_with_input(&["cp", "-", &format!("s3://bucket/{key}")], b"x").ok();
+    }
+    world.run(&["rm", "--no-glob", "s3://bucket/d/[1]", "s3://bucket/d/*"]).ok();
+    let left = String::from_utf8(world.run(&["ls", "s3://bucket/d/"]).ok().stdout).unwrap();
+    assert_eq!(left, "1\n");
+}
+
+#[test]
+fn keys_that_look_like_our_temporary_files_are_content_of_a_store() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    for key in ["t/.x.firstbyte-part", "t/d/.y.firstbyte-journal", "t/z"] {
+        world.run_with_input(&["cp", "-", &format!("s3://bucket/{key}")], b"x").ok();
+    }
+    world.run(&["cp", "-r", "s3://bucket/t/", "s3://bucket/u/"]).ok();
+    world.run(&["check", "s3://bucket/t", "s3://bucket/u"]).ok();
+    let copied = String::from_utf8(world.run(&["ls", "-R", "s3://bucket/u/"]).ok().stdout).unwrap();
+    assert_eq!(copied.lines().count(), 3, "{copied}");
+    // A directory cannot hold them: each is named, and none is left out in silence.
+    let ran = world.run(&["cp", "-r", "s3://bucket/t/", "out"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains(".x.firstbyte-part"), "{ran:?}");
+}
+
+#[test]
+fn a_bucket_that_the_server_copies_nothing_from_is_copied_through_here() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    std::fs::create_dir(s3.root.join("My_Data")).unwrap();
+    std::fs::write(s3.root.join("My_Data/k"), b"content").unwrap();
+    world.run(&["cp", "s3://My_Data/k", "s3://My_Data/k2"]).ok();
+    assert_eq!(std::fs::read(s3.root.join("My_Data/k2")).unwrap(), b"content");
+    world.run(&["mv", "s3://My_Data/k", "s3://My_Data/k3"]).ok();
+}
+
+#[test]
+fn a_named_object_that_is_complete_is_not_copied_again() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    world.write("f", b"content");
+    world.age("");
+    for (source, destination) in
+        [("f", "g"), ("f", "s3://bucket/f"), ("s3://bucket/f", "back"), ("s3://bucket/f", "s3://bucket/copy")]
+    {
+        let run = |more: &[&str]| {
+            let receipt = world.run(&[&["--json", "cp", source, destination], more].concat()).ok().receipt();
+            (receipt["objects"].as_u64().unwrap(), receipt["skipped"].as_u64().unwrap())
+        };
+        assert_eq!(run(&[]), (1, 0), "{source}");
+        assert_eq!(run(&[]), (0, 1), "{source}");
+        assert_eq!(run(&["--compare", "none"]), (1, 0), "{source}");
+        if destination.starts_with("s3") {
+            assert_eq!(run(&["--metadata", "a=b"]), (1, 0), "{source}");
+        }
+    }
+    world.write("f", b"CONTENT");
+    let again = world.run(&["--json", "cp", "f", "s3://bucket/f"]).ok().receipt();
+    assert_eq!(again["objects"], 1, "{again}");
+}
