@@ -82,11 +82,9 @@ pub(crate) async fn send(
                 }
             }
         }
-        Body::File { file, range } => {
-            body_bytes = range.len();
-            let follow = if range.is_empty() { Follow::Nothing } else { Follow::More };
-            send_bytes(transport, &head, follow, stall).await?;
-            send_file(transport, &file, range, site, throttle).await?;
+        Body::File(content) => {
+            body_bytes = content.range.len();
+            send_file(transport, head, &content, site, throttle).await?;
             if let Transport::Tls(stream) = transport {
                 tokio::io::AsyncWriteExt::flush(stream).await?;
             }

@@ -27,6 +27,15 @@ pub enum ChunkDialect {
     Aws,
 }
 
+/// A line between the data of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    /// The beginning of a chunk, with the text behind `;`. The last chunk is empty.
+    Size { extension: &'a [u8] },
+    /// A trailer.
+    Trailer { name: &'a [u8], value: &'a [u8] },
+}
+
 /// What comes next in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -61,16 +70,16 @@ impl Chunks {
         Self { dialect, state: State::Size }
     }
 
-    /// Takes lines off the front of `buffer` up to the next data; `trailer` gets names and values.
+    /// Takes lines off the front of `buffer` up to the next data; `see` gets each of them.
     ///
     /// # Errors
-    /// `InvalidData` when the body is malformed, then and ever after.
+    /// `InvalidData` when the body is malformed, and the error of `see`; then and ever after.
     pub(crate) fn next(
         &mut self,
         buffer: &mut BytesMut,
-        trailer: impl FnMut(&[u8], &[u8]),
+        see: impl FnMut(Line<'_>) -> io::Result<()>,
     ) -> io::Result<Next> {
-        let next = self.step(buffer, trailer);
+        let next = self.step(buffer, see);
         if next.is_err() {
             self.state = State::Broken;
         }
@@ -91,7 +100,11 @@ impl Chunks {
         self.dialect == ChunkDialect::Aws && matches!(self.state, State::Trailers(_))
     }
 
-    fn step(&mut self, buffer: &mut BytesMut, mut trailer: impl FnMut(&[u8], &[u8])) -> io::Result<Next> {
+    fn step(
+        &mut self,
+        buffer: &mut BytesMut,
+        mut see: impl FnMut(Line<'_>) -> io::Result<()>,
+    ) -> io::Result<Next> {
         loop {
             match self.state {
                 State::Broken => return Err(broken("the body was malformed before")),
@@ -109,13 +122,13 @@ impl Chunks {
             if end > LONGEST_LINE {
                 return Err(broken("a line is too long"));
             }
-            self.state = self.after_line(&buffer[..end], &mut trailer)?;
+            self.state = self.after_line(&buffer[..end], &mut see)?;
             buffer.advance(end + 1);
         }
     }
 
     /// The state behind `line`, which stands in front of a line feed.
-    fn after_line(&self, line: &[u8], trailer: &mut impl FnMut(&[u8], &[u8])) -> io::Result<State> {
+    fn after_line(&self, line: &[u8], see: &mut impl FnMut(Line<'_>) -> io::Result<()>) -> io::Result<State> {
         let in_trailers = matches!(self.state, State::Trailers(_));
         let line = match line.strip_suffix(b"\r") {
             Some(line) => line,
@@ -123,10 +136,11 @@ impl Chunks {
             None => return Err(broken("a line ends without a carriage return")),
         };
         match self.state {
-            State::Size => Ok(match chunk_size(line)? {
-                0 => State::Trailers(0),
-                size => State::Data(size),
-            }),
+            State::Size => {
+                let (size, extension) = chunk_size(line)?;
+                see(Line::Size { extension })?;
+                Ok(if size == 0 { State::Trailers(0) } else { State::Data(size) })
+            }
             State::DataEnd if line.is_empty() => Ok(State::Size),
             State::DataEnd => Err(broken("a chunk is longer than it says")),
             State::Trailers(_) if line.is_empty() => Ok(State::Ended),
@@ -135,7 +149,7 @@ impl Chunks {
             }
             State::Trailers(seen) => {
                 let (name, value) = split_trailer(line)?;
-                trailer(name, value);
+                see(Line::Trailer { name, value })?;
                 // Each line counts for more than it holds, so that short ones have an end too.
                 Ok(State::Trailers(seen + line.len() + 2))
             }
@@ -148,19 +162,20 @@ fn broken(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("malformed chunked body: {what}"))
 }
 
-/// The number at the start of a chunk-size line; extensions behind `;` are ignored.
-fn chunk_size(line: &[u8]) -> io::Result<u64> {
+/// The number at the start of a chunk-size line, and the extensions behind `;`.
+fn chunk_size(line: &[u8]) -> io::Result<(u64, &[u8])> {
     if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(broken("a control character stands in a chunk's line"));
     }
-    let digits = match line.iter().position(|byte| *byte == b';') {
+    let (digits, extension) = match line.iter().position(|byte| *byte == b';') {
         // RFC 9112 has blanks before `;` read past, and nowhere else.
-        Some(at) => line[..at].trim_ascii_end(),
-        None => line,
+        Some(at) => (line[..at].trim_ascii_end(), &line[at + 1..]),
+        None => (line, &line[line.len()..]),
     };
     let is_hex = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| is_hex);
     text.and_then(|text| u64::from_str_radix(text, 16).ok())
+        .map(|size| (size, extension))
         .ok_or_else(|| broken("a chunk's size is not a hexadecimal number"))
 }
 
@@ -190,7 +205,7 @@ pub fn decode_chunked(
     let mut chunks = Chunks::new(dialect);
     let (mut buffer, mut content, mut given) = (BytesMut::new(), Vec::new(), 0);
     loop {
-        match chunks.next(&mut buffer, |_, _| ())? {
+        match chunks.next(&mut buffer, |_| Ok(()))? {
             Next::End => return Ok(Some((content, given - buffer.len()))),
             Next::Data(left) if !buffer.is_empty() => {
                 let count = to_usize(left).min(buffer.len());
@@ -228,23 +243,23 @@ mod tests {
 
     #[test]
     fn chunk_sizes_are_hexadecimal_and_nothing_else() {
-        assert_eq!(chunk_size(b"1aF").unwrap(), 0x1af);
-        assert_eq!(chunk_size(b"10;chunk-signature=abc").unwrap(), 16);
-        assert_eq!(chunk_size(b"10 \t;x").unwrap(), 16);
+        assert_eq!(chunk_size(b"1aF").unwrap(), (0x1af, &b""[..]));
+        assert_eq!(chunk_size(b"10;chunk-signature=abc").unwrap(), (16, &b"chunk-signature=abc"[..]));
+        assert_eq!(chunk_size(b"10 \t;x").unwrap(), (16, &b"x"[..]));
         for bad in [&b""[..], b"0x10", b"+1", b"-1", b"1 2", b" 1", b"1 ", b"1,", b"1;\r", b";1"] {
             assert!(chunk_size(bad).is_err(), "{bad:?}");
         }
         assert!(chunk_size(b"fffffffffffffffff").is_err());
-        assert_eq!(chunk_size(b"ffffffffffffffff").unwrap(), u64::MAX);
+        assert_eq!(chunk_size(b"ffffffffffffffff").unwrap().0, u64::MAX);
     }
 
     #[test]
     fn after_an_error_there_is_nothing_but_the_error() {
         let mut chunks = Chunks::new(ChunkDialect::Http);
         let mut buffer = BytesMut::from(&b"3f\n0\r\n\r\n"[..]);
-        assert!(chunks.next(&mut buffer, |_, _| ()).is_err());
+        assert!(chunks.next(&mut buffer, |_| Ok(())).is_err());
         let mut well_formed = BytesMut::from(&b"0\r\n\r\n"[..]);
-        assert!(chunks.next(&mut well_formed, |_, _| ()).is_err());
+        assert!(chunks.next(&mut well_formed, |_| Ok(())).is_err());
     }
 
     #[test]

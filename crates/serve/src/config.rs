@@ -147,6 +147,8 @@ pub struct Limits {
     pub drain: Duration,
     /// How long a multipart upload may lie untouched before what it holds is removed.
     pub abandoned: Duration,
+    /// Bytes in the smallest part of a multipart upload but its last.
+    pub smallest_part: u64,
     /// Bytes per second over all connections; none for no limit.
     pub rate: Option<u64>,
     /// Bytes per second for one connection; none for no limit.
@@ -167,6 +169,8 @@ impl Default for Limits {
             drain: Duration::from_secs(30),
             // Longer than an intended pause; the value that S3 recommends for its lifecycle rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
+            // S3's own.
+            smallest_part: 5 << 20,
             rate: None,
             connection_rate: None,
         }

@@ -8,26 +8,27 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use firstbyte_location::ByteRange;
 use http::header::{
-    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
-    LOCATION, RANGE,
+    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, LOCATION, RANGE,
 };
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::archive;
 use crate::auth::Rights;
 use crate::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::config::Writing;
 use crate::content_type::content_type;
-use crate::etag::{etag, http_date, last_modified, stamp};
+use crate::etag::{Identity, etag, http_date, last_modified, stamp};
 use crate::listing;
 use crate::page;
 use crate::publish::{self, Kind};
 use crate::range::{RangeAnswer, parse_range};
 use crate::refusal::{failure, forbidden, not_found, unauthorized};
 use crate::request::Request;
-use crate::response::{Body, Response, attachment};
+use crate::response::{Body, FileContent, Response, attachment};
 use crate::root::{EntryPath, PathError};
 use crate::s3::metadata::ObjectMetadata;
+use crate::s3::stated::{Stated, Trailers};
 use crate::site::{Access, Site};
 use crate::staging::{self, TemporaryFile};
 use crate::writer::Writer;
@@ -133,16 +134,17 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
     }
     let size = metadata.len();
     let kept = ObjectMetadata::read(&file);
+    let version = Identity::from(metadata);
+    let content = |file, range| Body::File(FileContent { file: Arc::new(file), range, version });
     let mut response = match asked_range(&request.headers, current, size) {
         RangeAnswer::Unsatisfiable => {
             return described(StatusCode::RANGE_NOT_SATISFIABLE)
                 .with_header(CONTENT_RANGE, format!("bytes */{size}"));
         }
-        RangeAnswer::Whole => described(StatusCode::OK)
-            .with_body(Body::File { file: Arc::new(file), range: ByteRange::new(0, size) }),
+        RangeAnswer::Whole => described(StatusCode::OK).with_body(content(file, ByteRange::new(0, size))),
         RangeAnswer::Part(range) => described(StatusCode::PARTIAL_CONTENT)
             .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1))
-            .with_body(Body::File { file: Arc::new(file), range }),
+            .with_body(content(file, range)),
     };
     response.headers.extend(kept.headers());
     let by_name = content_type(path.name());
@@ -170,6 +172,14 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
         // RFC 9110 section 14.5: storing a part as the whole would corrupt the file.
         return Ok(Response::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
+    if request.headers.get_all(CONTENT_ENCODING).iter().any(names_chunks) {
+        let line = "a body in aws-chunked coding is S3's: send x-amz-content-sha256 with it";
+        return Ok(Response::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line));
+    }
+    let stated = match Stated::of_headers(&request.headers, &[], None, Trailers::default()) {
+        Ok(stated) => stated,
+        Err(refused) => return Ok(Response::text(StatusCode::BAD_REQUEST, refused)),
+    };
     let condition = Condition::of_headers(&request.headers);
     if let Err(unmet) = check_write(site, path, &condition).await? {
         return Ok(refused(unmet));
@@ -177,13 +187,16 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
     let (root, buckets, parent) = (site.root.clone(), site.config.buckets.clone(), path.parent());
     let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
     let temporary = blocking(create).await?;
-    let mut writer = Writer::new(temporary.file().clone(), 0, ());
+    let mut writer = Writer::new(temporary.file().clone(), 0, stated.checksums_to_compare());
     while let Some(piece) = request.body.next().await {
         let piece = piece?;
         site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
         writer.write(piece).await?;
     }
-    writer.finish().await?;
+    if let Err(refused) = stated.check(writer.finish().await?.finish()) {
+        let line = refused.message().unwrap_or("the body does not have the announced checksum").to_owned();
+        return Ok(Response::text(StatusCode::BAD_REQUEST, line));
+    }
     let (root, path) = (site.root.clone(), path.clone());
     let publish = move || {
         stamp(temporary.file())?;
@@ -211,6 +224,11 @@ async fn delete(site: &Arc<Site>, request: &Request, path: EntryPath) -> io::Res
         Ok(false) => not_found(),
         Err(unmet) => refused(unmet),
     })
+}
+
+/// Whether a `Content-Encoding` names S3's own coding: its framing must never be stored.
+fn names_chunks(value: &HeaderValue) -> bool {
+    String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("aws-chunked")
 }
 
 /// Judges a write early, before its body is read; it is judged again when it is published.

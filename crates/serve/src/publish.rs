@@ -120,13 +120,14 @@ pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Resul
     Ok(())
 }
 
-/// Makes the directory `to` if `condition` holds, and what is missing below `base`. One that exists
-/// stays. Blocking.
+/// Makes the directory `to` if `condition` holds, and what is missing below `base`; `describe`
+/// writes what is kept with it. One that exists stays. Blocking.
 pub(crate) fn publish_directory(
     root: &Root,
     base: &EntryPath,
     to: &EntryPath,
     condition: &Condition,
+    describe: impl Fn(&File) -> io::Result<()>,
 ) -> Result<Identity> {
     if to == base {
         return Ok(Identity::of_directory(&File::from(root.open_directory(to)?).metadata()?));
@@ -136,11 +137,20 @@ pub(crate) fn publish_directory(
         let existing = root.open_directory(to).ok().map(File::from);
         let metadata = existing.map(|directory| directory.metadata()).transpose()?;
         condition.judge(metadata.as_ref().map(Identity::of_directory).as_ref())?;
-        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let is_new = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
+        };
+        let directory = File::from(root.open_directory(to)?);
+        if let Err(error) = describe(&directory) {
+            if is_new {
+                // The error that is reported is the first one.
+                let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+            }
+            return Err(error.into());
         }
-        Ok(Identity::of_directory(&File::from(root.open_directory(to)?).metadata()?))
+        Ok(Identity::of_directory(&directory.metadata()?))
     };
     in_parent(root, base, to, change)
 }

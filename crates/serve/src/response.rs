@@ -11,6 +11,8 @@ use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::etag::Identity;
+
 /// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`,
 /// `connection`.
 #[derive(Debug)]
@@ -24,6 +26,30 @@ pub(crate) struct Response {
     pub(crate) body: Body,
 }
 
+/// A range of an open file, of the version that the head states.
+#[derive(Clone, Debug)]
+pub(crate) struct FileContent {
+    pub(crate) file: Arc<File>,
+    pub(crate) range: ByteRange,
+    /// Length and modification time of the whole file.
+    pub(crate) version: Identity,
+}
+
+impl FileContent {
+    /// Fails if the file was changed since its version was read.
+    ///
+    /// # Errors
+    /// It was, or its metadata cannot be read.
+    pub(crate) fn check_unchanged(&self) -> io::Result<()> {
+        let now = Identity::from(&self.file.metadata()?);
+        // Not the change time: it changes as well when another file takes the name.
+        if (now.size, now.modified) == (self.version.size, self.version.modified) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, "the file changed while it was read"))
+    }
+}
+
 /// What follows the head.
 pub(crate) enum Body {
     /// Nothing.
@@ -31,12 +57,7 @@ pub(crate) enum Body {
     /// These bytes.
     Bytes(Bytes),
     /// A range of a file: by sendfile on plain TCP.
-    File {
-        /// The open file.
-        file: Arc<File>,
-        /// The range of it to send.
-        range: ByteRange,
-    },
+    File(FileContent),
     /// Pieces made while sending, of unknown total length.
     Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
 }
@@ -46,7 +67,7 @@ impl std::fmt::Debug for Body {
         match self {
             Self::Empty => f.write_str("Empty"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::File { range, .. } => write!(f, "File({range})"),
+            Self::File(content) => write!(f, "File({})", content.range),
             Self::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -59,7 +80,7 @@ impl Body {
         match self {
             Self::Empty => Some(0),
             Self::Bytes(bytes) => Some(bytes.len() as u64),
-            Self::File { range, .. } => Some(range.len()),
+            Self::File(content) => Some(content.range.len()),
             Self::Stream(_) => None,
         }
     }

@@ -241,6 +241,14 @@ impl Root {
         Ok(self.resolve(path, OFlags::PATH | OFlags::CLOEXEC).await?.into())
     }
 
+    /// Opens anything that is there and can be read; one that cannot only for its metadata.
+    pub(crate) async fn open_to_read(&self, path: &EntryPath) -> io::Result<File> {
+        match self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC).await {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.open_entry(path).await,
+            opened => Ok(opened?.into()),
+        }
+    }
+
     /// Opens a directory for listing. Blocking.
     pub(crate) fn open_directory(&self, path: &EntryPath) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -3,6 +3,9 @@
 //! The socket never blocks, but the disk might. Before each quantum `preadv2` with `RWF_NOWAIT`
 //! checks whether the quantum is in the page cache. If it is not, it is read ahead and a blocking
 //! thread waits for it, so that a slow disk delays its own connection and no other.
+//!
+//! The last bytes are sent only if the file is still the version that the head states. A file that
+//! another program rewrites meanwhile gives a broken answer, never a mixture that looks whole.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -21,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::limits;
+use crate::response::FileContent;
 use crate::site::Site;
 use crate::wire::Transport;
 
@@ -33,8 +37,55 @@ const QUANTUM: u64 = 1 << 20;
 /// such a connection needs.
 const TLS_PIECE: u64 = 256 << 10;
 
-/// Sends `range` of `file`; gives the bytes sent.
+/// Bytes at the end of a file's content that are read and held back until the file's version was
+/// looked at again. Small files are read whole, and leave in one call with the head.
+const HELD_BACK: u64 = 16 << 10;
+
+/// Sends `head` and the `content`.
 pub(crate) async fn send_file(
+    transport: &mut Transport,
+    mut head: Vec<u8>,
+    content: &FileContent,
+    site: &Site,
+    throttle: &Throttle,
+) -> io::Result<()> {
+    let stall = site.config.limits.stall;
+    let FileContent { file, range, .. } = content;
+    if range.is_empty() {
+        return send_bytes(transport, &head, Follow::Nothing, stall).await;
+    }
+    let end = ByteRange::new(range.end - range.len().min(HELD_BACK), range.end);
+    let is_small = end == *range && throttle.is_unlimited();
+    if !is_small {
+        send_bytes(transport, &head, Follow::More, stall).await?;
+        send_range(transport, file, ByteRange::new(range.start, end.start), site, throttle).await?;
+        head.clear();
+    }
+    let last = read_piece(file, end, site).await?;
+    if last.len() as u64 != end.len() {
+        return Err(shrunk());
+    }
+    content.check_unchanged().inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?;
+    site.metrics.copied_bytes.fetch_add(end.len(), Relaxed);
+    head.extend_from_slice(&last);
+    let mut rest = &head[..];
+    while !rest.is_empty() {
+        let allowed = limits::wait_for(throttle, rest.len() as u64).await;
+        let (piece, behind) = rest.split_at(to_usize(allowed));
+        send_bytes(transport, piece, Follow::Nothing, stall).await?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// The error for a file that is shorter than when its length was announced: the client must see a
+/// broken answer, not a short one.
+fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
+}
+
+/// Sends `range` of `file`.
+async fn send_range(
     transport: &mut Transport,
     file: &Arc<File>,
     range: ByteRange,
@@ -63,9 +114,7 @@ pub(crate) async fn send_file(
             }
         };
         if sent == 0 {
-            // Shorter than when its length was announced: the client must see a broken answer, not
-            // a short one.
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent"));
+            return Err(shrunk());
         }
         rest = rest.skip(sent);
         throttle.refund(allowed.saturating_sub(sent));

@@ -138,7 +138,7 @@ impl Wire {
                 }
                 Progress::Chunked(mut chunks) => {
                     // Trailers are read past: nothing here has a use for them.
-                    let next = chunks.next(&mut self.buffer, |_, _| ())?;
+                    let next = chunks.next(&mut self.buffer, |_| Ok(()))?;
                     self.body = Progress::Chunked(chunks);
                     match next {
                         Next::Data(left) => {

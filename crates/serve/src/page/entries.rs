@@ -94,7 +94,8 @@ impl Directory {
     pub(crate) fn make(&self, name: &str) -> Result<()> {
         let folder = self.entry(name.as_bytes())?;
         let failed = |error| Error::of(name.as_bytes(), error);
-        publish::publish_directory(&self.root, &self.path, &folder, &Condition::absent()).map_err(failed)?;
+        let absent = Condition::absent();
+        publish::publish_directory(&self.root, &self.path, &folder, &absent, |_| Ok(())).map_err(failed)?;
         Ok(())
     }
 

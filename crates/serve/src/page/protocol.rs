@@ -5,8 +5,8 @@
 //! | --- | --- | --- |
 //! | `GET uploads?path=` | lists the unfinished uploads there | an array of states |
 //! | `POST uploads?path=` `{name, size, mtime, type}` | begins, resumes | `{id, part_size, ...}` |
-//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if already held |
-//! | `POST uploads/ID/complete?path=` `{existing}` | puts the file in place | `{name}` |
+//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if held so |
+//! | `POST uploads/ID/complete?path=` `{existing, crc32c}` | puts the file in place | `{name}` |
 //! | `DELETE uploads/ID?path=` | forgets it | 204 |
 //!
 //! A refusal is `{error, message}` with a fitting status. All but GET need the header
@@ -33,6 +33,8 @@ use crate::writer::Writer;
 
 /// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
 const LONGEST_JSON: usize = 16 << 10;
+/// Longest body that completes an upload: 10,000 sums of eight digits, quoted, fit twice.
+const LONGEST_COMPLETION: usize = 256 << 10;
 /// Carries the part's CRC32C as eight hex digits.
 const CRC32C: &str = "x-firstbyte-crc32c";
 /// Says that the page itself asks.
@@ -69,6 +71,8 @@ fn bad(message: &str) -> Refusal {
 struct Completion {
     #[serde(default)]
     existing: Existing,
+    /// The CRC32C of every part, from the first on.
+    crc32c: Option<Vec<String>>,
 }
 
 /// Answers one request of the protocol.
@@ -117,9 +121,9 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
         (&Method::POST, [id, "complete"]) => {
-            let Completion { existing } = read_json(&mut request.body, LONGEST_JSON).await?;
+            let Completion { existing, crc32c } = read_json(&mut request.body, LONGEST_COMPLETION).await?;
             let id = (*id).to_owned();
-            let name = blocking(move || directory.complete(&id, existing)).await?;
+            let name = blocking(move || directory.complete(&id, existing, crc32c.as_deref())).await?;
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))
         }
         (&Method::DELETE, [id]) => {
@@ -149,7 +153,7 @@ async fn receive(
     let length = length
         .ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
     let id = id.to_owned();
-    let claimed = blocking(move || claim(&directory.find(&id)?, number, length)).await?;
+    let claimed = blocking(move || claim(&directory.find(&id)?, number, length, crc)).await?;
     let Some(claim) = claimed else {
         // Read to its end, so that the connection can carry the next request.
         while let Some(piece) = request.body.next().await {

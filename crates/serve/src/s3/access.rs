@@ -11,7 +11,7 @@ use crate::auth::{Access, Keys, Rights};
 use crate::config::Buckets;
 use crate::request::query_pairs;
 use crate::root::EntryPath;
-use crate::s3::below;
+use crate::s3::verify;
 
 /// Bucket names are directory names: more is allowed than S3 allows.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct RightsByPrefix {
 #[async_trait::async_trait]
 impl S3Access for RightsByPrefix {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let before = below::signer(context.extensions_mut()).cloned();
+        let before = verify::signer(context.extensions_mut()).cloned();
         let access = access(Some(&self.keys), context.credentials().or(before.as_ref()));
         if matches!(access, Access::Nobody) {
             return Err(s3_error!(AccessDenied, "a signature is needed"));

@@ -13,11 +13,11 @@ use crate::condition::{Current, Verdict, judge_copy_source};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
 use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
-use crate::s3::below;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
 use crate::s3::objects::{self, Found, Target};
 use crate::s3::signed::version_2_refused;
+use crate::s3::verify;
 use crate::uploads::Uploads;
 
 /// The operations over one served directory.
@@ -32,6 +32,8 @@ pub(crate) struct Api {
     pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may lie untouched.
     pub(crate) abandoned: Duration,
+    /// Bytes in the smallest part of an upload but its last.
+    pub(crate) smallest_part: u64,
 }
 
 impl Api {
@@ -42,7 +44,8 @@ impl Api {
         };
         let (writing, buckets) = (config.writing, config.buckets.clone());
         let (signatures, abandoned) = (config.signatures, config.limits.abandoned);
-        Self { root, index: Arc::default(), writing, buckets, keys, signatures, uploads, abandoned }
+        let (index, smallest_part) = (Arc::default(), config.limits.smallest_part);
+        Self { root, index, writing, buckets, keys, signatures, uploads, abandoned, smallest_part }
     }
 
     /// The directory of an existing bucket.
@@ -126,7 +129,7 @@ impl Api {
 
     /// Whose request it is.
     pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
-        let before = || below::signer(&request.extensions);
+        let before = || verify::signer(&request.extensions);
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 

@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
 use crate::s3::api::{Api, check_version};
-use crate::s3::metadata::Parts;
+use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects;
 use crate::s3::outputs::{modified, with_checksums};
 
@@ -23,14 +23,14 @@ pub(crate) async fn get(
     let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
     let asked: Vec<&str> = asked.map(str::trim).collect();
     let asks = |name: &str| asked.contains(&name);
-    let checksums = found.metadata.checksums;
+    let (checksums, kind) = found.metadata.shown_checksums();
     let checksum = (asks(ObjectAttributes::CHECKSUM) && !checksums.is_empty()).then(|| {
-        let kind = Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT));
+        let kind = Some(ChecksumType::from_static(kind.name()));
         with_checksums!(Checksum { checksum_type: kind, ..Default::default() }, checksums)
     });
-    let parts = found.metadata.parts;
-    let object_parts = (asks(ObjectAttributes::OBJECT_PARTS) && !parts.is_empty())
-        .then(|| page(&parts, input.part_number_marker, input.max_parts));
+    let metadata = found.metadata;
+    let object_parts = (asks(ObjectAttributes::OBJECT_PARTS) && !metadata.parts.is_empty())
+        .then(|| page(&metadata, input.part_number_marker, input.max_parts));
     let size = i64::try_from(found.identity.size).ok();
     Ok(S3Response::new(GetObjectAttributesOutput {
         checksum,
@@ -45,13 +45,18 @@ pub(crate) async fn get(
 }
 
 /// The parts behind `marker`, `most` of them at the most.
-fn page(parts: &Parts, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
+fn page(metadata: &ObjectMetadata, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
+    let ObjectMetadata { parts, part_checksums, .. } = metadata;
     let after = marker.unwrap_or(0).max(0);
     let most = most.unwrap_or(LARGEST_PAGE).clamp(0, LARGEST_PAGE);
-    let part = |(number, length): (i32, u64)| ObjectPart {
-        part_number: Some(number),
-        size: i64::try_from(length).ok(),
-        ..Default::default()
+    let checksums = |number: i32| {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        part_checksums.as_ref()?.get(index)
+    };
+    let part = |(number, length): (i32, u64)| {
+        let part =
+            ObjectPart { part_number: Some(number), size: i64::try_from(length).ok(), ..Default::default() };
+        with_checksums!(part, checksums(number).unwrap_or_default())
     };
     let numbered = (1..).zip(parts.ranges().map(|range| range.len()));
     let mut rest = numbered.skip_while(|(number, _)| *number <= after);

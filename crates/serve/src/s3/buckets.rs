@@ -14,10 +14,14 @@ use crate::root::{EntryPath, RESERVED, Root};
 use crate::s3::api::Api;
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
+use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Target, blocking};
-use crate::s3::outputs;
+use crate::s3::{outputs, private};
 use crate::staging;
 use crate::trash;
+
+/// The region that all buckets are in.
+const REGION: &str = "us-east-1";
 
 /// The buckets the signer reaches.
 pub(crate) async fn list(
@@ -42,9 +46,38 @@ pub(crate) async fn list(
     if api.buckets == Buckets::FirstLevel {
         names.retain(|name| access.reaches(format!("{name}/").as_bytes()));
     }
+    let ListBucketsInput { bucket_region, continuation_token, max_buckets, prefix } = request.input;
+    let after = continuation_token.map(|token| decode_token(&token)).transpose()?;
+    let prefix_text = prefix.as_deref().unwrap_or_default();
+    names.retain(|name| name.starts_with(prefix_text) && after.as_ref().is_none_or(|after| name > after));
+    if bucket_region.is_some_and(|region| region != REGION) {
+        names.clear();
+    }
     names.sort_unstable();
-    let buckets = Some(names.into_iter().map(bucket).collect());
-    Ok(S3Response::new(ListBucketsOutput { buckets, owner: Some(Owner::default()), ..Default::default() }))
+    let most = most_buckets(max_buckets)?;
+    let next = (names.len() > most).then(|| hex::encode(&names[most - 1]));
+    names.truncate(most);
+    Ok(S3Response::new(ListBucketsOutput {
+        buckets: Some(names.into_iter().map(bucket).collect()),
+        owner: Some(private::owner()),
+        continuation_token: next,
+        prefix,
+    }))
+}
+
+/// The name that a page of buckets continues behind.
+fn decode_token(token: &str) -> S3Result<String> {
+    let name = hex::decode(token).ok().and_then(|name| String::from_utf8(name).ok());
+    name.ok_or_else(|| s3_error!(InvalidArgument, "this server gave no such continuation token"))
+}
+
+/// Buckets on a page: all, unless the request wants fewer.
+fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
+    match asked.map(usize::try_from) {
+        None => Ok(usize::MAX),
+        Some(Ok(most @ 1..=10_000)) => Ok(most),
+        Some(_) => Err(s3_error!(InvalidArgument, "max-buckets goes from 1 to 10,000")),
+    }
 }
 
 /// Answers whether a bucket exists.
@@ -53,10 +86,7 @@ pub(crate) async fn head(
     request: S3Request<HeadBucketInput>,
 ) -> S3Result<S3Response<HeadBucketOutput>> {
     api.bucket(&request.input.bucket).await?;
-    Ok(S3Response::new(HeadBucketOutput {
-        bucket_region: Some("us-east-1".to_owned()),
-        ..Default::default()
-    }))
+    Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
 }
 
 /// Nowhere in particular.
@@ -74,6 +104,9 @@ fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
     s3s::path::check_bucket_name(name)
+        // Each label between the dots begins and ends with a letter or digit.
+        && !name.contains(".-")
+        && !name.contains("-.")
         && !RESERVED_STARTS.iter().any(|start| name.starts_with(start))
         && !RESERVED_ENDS.iter().any(|end| name.ends_with(end))
 }
@@ -97,12 +130,12 @@ pub(crate) async fn create(
         return Err(s3_error!(
             InvalidBucketName,
             "bucket names have 3 to 63 lowercase letters, digits, `-` and `.`, begin and end with a letter or digit, \
-             and have none of S3's reserved beginnings and ends"
+             as does each part between dots, and have none of S3's reserved beginnings and ends"
         ));
     }
     let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
     let target = Target { bucket: EntryPath::default(), path };
-    objects::make_directory(&api.root, target, Condition::default()).await?;
+    objects::make_directory(&api.root, target, ObjectMetadata::default(), Condition::default()).await?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
 use crate::condition::Unmet;
@@ -9,6 +10,21 @@ use crate::publish;
 use crate::root::PathError;
 use crate::s3::metadata::NotKept;
 use crate::uploads;
+
+/// An error whose code s3s does not know.
+pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<String>) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), why.into());
+    error.set_status_code(status);
+    error
+}
+
+/// A body that cannot be read: the decoder's error, or the connection's.
+pub(crate) fn from_body(error: io::Error) -> S3Error {
+    match error.downcast::<S3Error>() {
+        Ok(refused) => refused,
+        Err(error) => from_io(&error),
+    }
+}
 
 /// A failed file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
@@ -31,17 +47,17 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
             s3_error!(AccessDenied, "the server may not do that to this file")
         }
+        // By another program, while its content was copied.
+        io::ErrorKind::StaleNetworkFileHandle => {
+            s3_error!(OperationAborted, "the source changed meanwhile; try again")
+        }
         io::ErrorKind::TimedOut => s3_error!(RequestTimeout, "the request's body stopped coming"),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             // Not retried by clients, as InternalError and SlowDown would be.
-            S3Error::with_message(
-                S3ErrorCode::Custom("InsufficientStorage".into()),
-                "the server's disk is full",
-            )
-            .with_status(http::StatusCode::INSUFFICIENT_STORAGE)
+            custom("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, "the server's disk is full")
         }
         _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<uploads::Error>()) {
             Some(error) => from_upload(error),
@@ -102,17 +118,7 @@ impl From<NotKept> for S3Error {
         match reason {
             NotKept::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
             NotKept::NoAttributes => s3_error!(NotImplemented, "{reason}"),
+            NotKept::NoHeader => s3_error!(InvalidArgument, "{reason}"),
         }
-    }
-}
-
-trait WithStatus {
-    fn with_status(self, status: http::StatusCode) -> Self;
-}
-
-impl WithStatus for S3Error {
-    fn with_status(mut self, status: http::StatusCode) -> Self {
-        self.set_status_code(status);
-        self
     }
 }

@@ -3,16 +3,17 @@
 //!
 //! The attribute contains the file's size and modification time. After another program changes the
 //! file, they differ and the attribute is ignored, so a checksum is never reported for other bytes.
+//! A directory's attribute, of a key that ends in `/`, holds whatever entries come and go.
 //! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
 //! file system has no extended attributes, content types, checksums and part boundaries are not
 //! stored; the log reports it once.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::etag::{self, Identity};
 use crate::s3::checksum::{Values, header};
+use crate::s3::part_checksums::{ChecksumKind, PartChecksums, shown};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
@@ -56,14 +58,21 @@ pub(crate) struct ObjectMetadata {
     pub(crate) expires: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) user: Vec<(String, String)>,
+    /// Of the full object.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub(crate) checksums: Values,
+    /// The checksum of the parts' checksums, where the upload was begun with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) composite: Option<(Algorithm, String)>,
     /// The request that completed the upload it was made by, for when it is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
     /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
     #[serde(default, skip_serializing_if = "Parts::is_empty")]
     pub(crate) parts: Parts,
+    /// The checksum of each part, where the upload was begun with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) part_checksums: Option<PartChecksums>,
 }
 
 /// Which request completed an upload.
@@ -90,6 +99,12 @@ pub(crate) enum NotKept {
          Content-Disposition, Content-Encoding, Content-Language and Expires cannot be kept"
     )]
     NoAttributes,
+    /// An answer could not carry it.
+    #[error(
+        "a value of the metadata has a line break or another control character, or a name has characters that a \
+         header's name cannot have"
+    )]
+    NoHeader,
 }
 
 impl From<NotKept> for io::Error {
@@ -124,9 +139,8 @@ impl ObjectMetadata {
         // Most files have none: nothing else is asked of them.
         let Ok(length) = read else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
-        let identity = Identity::from(&metadata);
         match serde_json::from_slice::<Bound>(&value[..length]) {
-            Ok(bound) if bound.size == identity.size && bound.modified == identity.modified => bound.object,
+            Ok(bound) if (bound.size, bound.modified) == binding(&metadata) => bound.object,
             _ => Self::default(),
         }
     }
@@ -163,13 +177,30 @@ impl ObjectMetadata {
         headers
     }
 
-    /// Refuses more than S3 allows.
-    pub(crate) fn check_size(&self) -> Result<(), NotKept> {
+    /// Checksums as S3 shows them, and their kind.
+    pub(crate) fn shown_checksums(&self) -> (Values, ChecksumKind) {
+        shown(&self.checksums, self.composite.as_ref())
+    }
+
+    /// Refuses more than S3 allows, and what no header can carry.
+    pub(crate) fn check(&self) -> Result<(), NotKept> {
+        self.check_values()?;
         let headers = self.headers_beside_user_metadata();
         let others =
             self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
         let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(NotKept::TooLarge) }
+    }
+
+    /// Refuses what no header can carry: it would be missing in every answer.
+    fn check_values(&self) -> Result<(), NotKept> {
+        let is_value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).is_ok();
+        let headers = self.headers_beside_user_metadata();
+        let fits = self.content_type.iter().chain(headers.into_iter().flatten()).all(is_value)
+            && self.user.iter().all(|(name, value)| {
+                is_value(value) && HeaderName::try_from(format!("x-amz-meta-{name}")).is_ok()
+            });
+        if fits { Ok(()) } else { Err(NotKept::NoHeader) }
     }
 
     fn headers_beside_user_metadata(&self) -> [&Option<String>; 5] {
@@ -178,8 +209,8 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether it holds metadata that a client asked to keep. A modification time does not count:
-    /// the file itself keeps it.
+    /// Whether it holds metadata that a client asked to keep. A modification time does not count
+    /// where the file itself keeps it.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
             || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
@@ -191,6 +222,7 @@ impl ObjectMetadata {
     /// # Errors
     /// The file system's; [`NotKept`] where it has no room for all of it.
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
+        self.check_values()?;
         match self.sent_modification_time() {
             Some(modified) => file.set_modified(modified)?,
             None => etag::stamp(file)?,
@@ -198,20 +230,45 @@ impl ObjectMetadata {
         self.keep(file)
     }
 
+    /// Keeps it with `directory` in place of what was kept. The directory's own time stays: it says
+    /// when entries came and went.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
+        self.check_values()?;
+        if *self != Self::default() {
+            return match self.keep(directory) {
+                // Nothing else keeps a modification time.
+                Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
+                    Err(NotKept::NoAttributes.into())
+                }
+                done => done,
+            };
+        }
+        // The server may be unable to change a directory that has nothing to remove.
+        let has_none = Self::read(directory) == Self::default();
+        if has_none { Ok(()) } else { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) }
+    }
+
     /// Keeps it with `file`, whose times are set.
     fn keep(&self, file: &File) -> io::Result<()> {
-        match self.set_attribute(file) {
-            // If it is too large, keep it without part boundaries. Everything else is needed.
-            Err(error) if NotKept::of(&error) == Some(NotKept::TooLarge) && !self.parts.is_empty() => {
-                Self { parts: Parts::default(), ..self.clone() }.set_attribute(file)
+        // If it is too large, keep it without checksums of parts, or without their boundaries too.
+        // Everything else is needed.
+        let without = Self { part_checksums: None, ..self.clone() };
+        let bare = Self { parts: Parts::default(), ..without.clone() };
+        let mut done = self.set_attribute(file);
+        for less in [without, bare].iter().filter(|less| *less != self) {
+            if done.as_ref().is_err_and(|error| NotKept::of(error) == Some(NotKept::TooLarge)) {
+                done = less.set_attribute(file);
             }
-            done => done,
         }
+        done
     }
 
     fn set_attribute(&self, file: &File) -> io::Result<()> {
-        let identity = Identity::from(&file.metadata()?);
-        let bound = Bound { size: identity.size, modified: identity.modified, object: self.clone() };
+        let (size, modified) = binding(&file.metadata()?);
+        let bound = Bound { size, modified, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
         let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
         set.or_else(|error| self.without_attribute(error, value.len()))
@@ -246,6 +303,16 @@ impl ObjectMetadata {
         let epoch = SystemTime::UNIX_EPOCH;
         if is_before { epoch.checked_sub(distance) } else { epoch.checked_add(distance) }
     }
+}
+
+/// The size and time that an attribute is bound to. Those of a directory change with its entries,
+/// so its attribute is bound to neither.
+fn binding(metadata: &Metadata) -> (u64, i128) {
+    if metadata.is_dir() {
+        return (0, 0);
+    }
+    let identity = Identity::from(metadata);
+    (identity.size, identity.modified)
 }
 
 /// Gives the copy `to` of the file `from` its modification time and what is kept with it.
@@ -298,126 +365,4 @@ impl Parts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_by_hand_voids_what_was_kept() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let path = directory.path().join("object");
-        std::fs::write(&path, "content").unwrap();
-        let kept = ObjectMetadata {
-            content_type: Some("text/x".into()),
-            user: vec![("mtime".into(), "1700000000.25".into())],
-            ..ObjectMetadata::default()
-        };
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        kept.write(&file).unwrap();
-        let modified = file.metadata().unwrap().modified().unwrap();
-        assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 250_000_000));
-        assert_eq!(ObjectMetadata::read(&file), kept);
-        std::fs::write(&path, "CONTENT").unwrap();
-        assert_eq!(ObjectMetadata::read(&file), ObjectMetadata::default());
-    }
-
-    fn object(directory: &std::path::Path) -> File {
-        let path = directory.join("object");
-        std::fs::write(&path, "content").unwrap();
-        File::options().read(true).write(true).open(&path).unwrap()
-    }
-
-    #[test]
-    fn metadata_within_the_limits_is_kept_whole() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let file = object(directory.path());
-        let user: Vec<_> = (0..40).map(|number| (format!("k{number:02}"), "v".repeat(48))).collect();
-        let kept = ObjectMetadata {
-            content_type: Some("text/x".into()),
-            expires: Some("Wed, 21 Oct 2037 07:28:00 GMT".into()),
-            user,
-            checksums: Values::from([(firstbyte_location::Algorithm::Crc64Nvme, "rosUhgp5mIg=".into())]),
-            parts: Parts::new([7; 10_000]),
-            ..ObjectMetadata::default()
-        };
-        kept.check_size().unwrap();
-        kept.write(&file).unwrap();
-        assert_eq!(ObjectMetadata::read(&file), kept);
-    }
-
-    #[test]
-    fn metadata_beyond_the_limits_is_refused() {
-        let of = |length| ObjectMetadata {
-            user: vec![("k".into(), "v".repeat(length))],
-            ..ObjectMetadata::default()
-        };
-        assert_eq!(of(2047).check_size(), Ok(()));
-        assert_eq!(of(2048).check_size(), Err(NotKept::TooLarge));
-        let other = ObjectMetadata { cache_control: Some("c".repeat(2049)), ..ObjectMetadata::default() };
-        assert_eq!(other.check_size(), Err(NotKept::TooLarge));
-    }
-
-    #[test]
-    fn what_a_file_system_has_no_room_for_is_refused_and_never_dropped() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let file = object(directory.path());
-        let large =
-            ObjectMetadata { user: vec![("k".into(), "v".repeat(LONGEST))], ..ObjectMetadata::default() };
-        let refused = large.write(&file).unwrap_err();
-        assert_eq!(NotKept::of(&refused), Some(NotKept::TooLarge), "{refused}");
-    }
-
-    #[test]
-    fn without_attributes_a_write_goes_through_only_if_nothing_that_was_asked_for_is_lost() {
-        let plain = ObjectMetadata {
-            content_type: Some("text/x".into()),
-            user: vec![("mtime".into(), "1700000000".into())],
-            ..ObjectMetadata::default()
-        };
-        let described = ObjectMetadata { user: vec![("k".into(), "v".into())], ..ObjectMetadata::default() };
-        let encoded = ObjectMetadata { content_encoding: Some("gzip".into()), ..ObjectMetadata::default() };
-        plain.without_attribute(Errno::NOTSUP, 100).unwrap();
-        for metadata in [described, encoded] {
-            let refused = metadata.without_attribute(Errno::NOTSUP, 100).unwrap_err();
-            assert_eq!(NotKept::of(&refused), Some(NotKept::NoAttributes));
-        }
-        let full = plain.without_attribute(Errno::NOSPC, 100).unwrap_err();
-        assert_eq!((full.kind(), NotKept::of(&full)), (io::ErrorKind::StorageFull, None));
-        assert!(plain.without_attribute(Errno::ACCESS, 100).is_err());
-    }
-
-    #[test]
-    fn only_part_boundaries_give_way_where_there_is_little_room() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let file = object(directory.path());
-        let kept = ObjectMetadata {
-            user: vec![("k".into(), "v".into())],
-            parts: Parts::new(0..20_000),
-            ..ObjectMetadata::default()
-        };
-        kept.write(&file).unwrap();
-        assert_eq!(ObjectMetadata::read(&file), ObjectMetadata { parts: Parts::default(), ..kept });
-    }
-
-    #[test]
-    fn a_copy_on_another_file_system_has_what_was_kept() {
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let (file, copy) = (object(directory.path()), tempfile::tempfile_in(directory.path()).unwrap());
-        let kept = ObjectMetadata { user: vec![("k".into(), "v".into())], ..ObjectMetadata::default() };
-        kept.write(&file).unwrap();
-        copy.set_len(7).unwrap();
-        carry_over(&file, &copy).unwrap();
-        assert_eq!(ObjectMetadata::read(&copy), kept);
-        assert_eq!(
-            copy.metadata().unwrap().modified().unwrap(),
-            file.metadata().unwrap().modified().unwrap()
-        );
-    }
-
-    #[test]
-    fn parts_are_found_where_they_met() {
-        let parts = Parts::new([5, 5, 3]);
-        let ranges: Vec<_> = parts.ranges().map(|range| (range.start, range.end)).collect();
-        assert_eq!((parts.count(), ranges), (3, vec![(0, 5), (5, 10), (10, 13)]));
-        assert!(Parts::new([]).is_empty());
-    }
-}
+mod tests;

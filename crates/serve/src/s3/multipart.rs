@@ -13,12 +13,15 @@ use crate::copying::copy_digesting;
 use crate::etag::Identity;
 use crate::publish::{check, publish};
 use crate::range::{RangeAnswer, parse_range};
+use crate::response::FileContent;
 use crate::s3::api::Api;
-use crate::s3::checksum::{Checksums, Values, combine, mismatch};
+use crate::s3::checksum::Values;
 use crate::s3::error::{from_publish, from_upload};
 use crate::s3::metadata::{Completed, ObjectMetadata, Parts};
 use crate::s3::objects::{self, Target};
 use crate::s3::outputs::{self, tag, with_checksums};
+use crate::s3::part_checksums::{self, Agreed, ChecksumKind, WholeChecksums};
+use crate::s3::stated::Stated;
 use crate::s3::writes::described;
 use crate::uploads::{self, Claim, Claimed, Description, Origin, Part, Resending, Upload, Whole};
 
@@ -52,8 +55,9 @@ pub(crate) async fn create(
     if input.key.ends_with('/') {
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
-    let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
-    let origin = Origin::S3 { key: input.key.clone(), algorithm };
+    let algorithm = input.checksum_algorithm.as_ref().map(ChecksumAlgorithm::as_str);
+    let checksum = Agreed::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
+    let origin = Origin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.uploads.clone(), random_token());
     let upload = working(move || uploads.create(&target.bucket, &id, &description)).await?;
@@ -62,7 +66,7 @@ pub(crate) async fn create(
         key: Some(input.key.clone()),
         upload_id: Some(upload.id.clone()),
         checksum_algorithm: input.checksum_algorithm.clone(),
-        checksum_type: input.checksum_type.clone(),
+        checksum_type: checksum.map(|checksum| ChecksumType::from_static(checksum.kind.name())),
         ..Default::default()
     }))
 }
@@ -82,11 +86,35 @@ async fn upload_of_part(
     }
 }
 
+/// The checksum that an upload of S3 was begun with.
+pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
+    match &upload.description.origin {
+        Origin::S3 { checksum, .. } => *checksum,
+        Origin::Page { .. } => None,
+    }
+}
+
+/// The checksums to show of a part: the one that was agreed on, else all.
+pub(crate) fn shown(agreed: Option<Agreed>, part: &Part) -> Values {
+    let mut values = part.checksums.clone();
+    values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
+    values
+}
+
+/// The checksums stated for a part, and the one that was agreed on.
+fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
+    let stated = objects::stated(request);
+    if let Some(agreed) = agreed {
+        agreed.check_part(stated.algorithms())?;
+    }
+    Ok(stated.naming(agreed.map(|agreed| agreed.algorithm)))
+}
+
 /// A part may come again at any time, so it is never held already.
 fn claim(upload: &Arc<Upload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
     match upload.claim(number, length, Resending::Replaces)? {
         Claimed::Write(claim) => Ok(claim),
-        Claimed::Held => Err(uploads::Error::InUse(number)),
+        Claimed::Held(_) => Err(uploads::Error::InUse(number)),
     }
 }
 
@@ -101,11 +129,13 @@ pub(crate) async fn upload_part(
         request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let length =
         announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
+    let agreed = agreed(&upload);
+    let stated = stated_of_part(&request, agreed)?;
     let claim = working(move || claim(&upload, number, length)).await?;
-    let (length, checksums) = objects::receive(&request, body, claim.clone(), 0).await?;
+    let (length, checksums) = objects::receive(&stated, body, claim.clone()).await?;
     let part = working(move || claim.record(length, checksums)).await?;
     let output = UploadPartOutput { e_tag: Some(tag(part.etag())), ..Default::default() };
-    Ok(S3Response::new(with_checksums!(output, part.checksums)))
+    Ok(S3Response::new(with_checksums!(output, shown(agreed, &part))))
 }
 
 pub(crate) async fn copy_part(
@@ -123,16 +153,20 @@ pub(crate) async fn copy_part(
             return Err(s3_error!(InvalidRange, "the range is outside the source"));
         }
     };
-    let (from, mut checksums) = (source.file, Checksums::for_request(&request.headers));
+    let agreed = agreed(&upload);
+    let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
+    let from = FileContent { file: source.file, range, version: source.identity };
     let part = working(move || {
         let claim = claim(&upload, number, range.len())?;
-        copy_digesting(&from, range, &*claim, 0, &mut checksums)
+        copy_digesting(&from.file, range, &*claim, 0, &mut checksums)
+            .and_then(|()| from.check_unchanged())
             .map_err(|cause| uploads::Error::Io { place: format!("part {number}"), cause })?;
         claim.record(range.len(), checksums.finish())
     })
     .await?;
     let (etag, modified) = (Some(tag(part.etag())), Some(outputs::now()));
     let result = CopyPartResult { e_tag: etag, last_modified: modified, ..Default::default() };
+    let result = with_checksums!(result, shown(agreed, &part));
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
@@ -152,6 +186,9 @@ fn listed(
         let found = known
             .get(&number)
             .filter(|known| part.e_tag.as_ref().is_none_or(|etag| etag.value() == known.etag()));
+        let found = found.filter(|known| {
+            part_checksums::listed(part).all(|(algorithm, sum)| known.checksums.get(&algorithm) == Some(sum))
+        });
         let found = found.ok_or_else(|| s3_error!(InvalidPart, "part {number} is not what was uploaded"))?;
         chosen.push((number, found.clone()));
     }
@@ -159,6 +196,25 @@ fn listed(
         return Err(s3_error!(MalformedXML, "at least one part must be listed"));
     }
     Ok(chosen)
+}
+
+/// Refuses parts that are too small, and a whole of another length than was announced.
+fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
+    let before_last = &parts[..parts.len().saturating_sub(1)];
+    if let Some((number, _)) = before_last.iter().find(|(_, part)| part.length < smallest) {
+        return Err(s3_error!(
+            EntityTooSmall,
+            "part {number} is smaller than {smallest} bytes, the least of all parts but the last"
+        ));
+    }
+    let length: u64 = parts.iter().map(|(_, part)| part.length).sum();
+    if announced.is_some_and(|announced| u64::try_from(announced) != Ok(length)) {
+        return Err(s3_error!(
+            InvalidRequest,
+            "The provided 'x-amz-mp-object-size' header value does not match what was computed"
+        ));
+    }
+    Ok(())
 }
 
 /// Identifies the request that completed an object, so that a repeated request is recognised: the
@@ -184,7 +240,7 @@ pub(crate) async fn complete(
         Ok(upload) => publish_upload(api, &request, upload, &target).await,
         Err(error) => Err(error),
     };
-    let (identity, checksums) = match done {
+    let (identity, (checksums, kind)) = match done {
         // It is complete already, or was while this request waited for another.
         Err(error) if *error.code() == s3s::S3ErrorCode::NoSuchUpload => {
             published_before(api, input, &target).await.ok_or(error)?
@@ -196,37 +252,41 @@ pub(crate) async fn complete(
         key: Some(input.key.clone()),
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         e_tag: Some(tag(identity.etag())),
-        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        checksum_type: Some(ChecksumType::from_static(kind.name())),
         ..Default::default()
     };
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
+
+/// The version of an object and its checksums.
+type Made = (Identity, (Values, ChecksumKind));
 
 async fn publish_upload(
     api: &Api,
     request: &S3Request<CompleteMultipartUploadInput>,
     upload: Arc<Upload>,
     target: &Target,
-) -> S3Result<(Identity, Values)> {
+) -> S3Result<Made> {
     let (input, headers) = (request.input.clone(), request.headers.clone());
     let (root, uploads, target) = (api.root.clone(), api.uploads.clone(), target.clone());
-    let condition = Condition::of_headers(&headers);
+    let (condition, smallest) = (Condition::of_headers(&headers), api.smallest_part);
     let work = move || {
-        let mut checksums = Values::default();
+        let mut checksums = WholeChecksums::default();
         let choose = |known: &std::collections::BTreeMap<u32, Part>| -> S3Result<Whole> {
             let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
             let parts = listed(known, parts.unwrap_or_default())?;
+            check_lengths(&parts, smallest, input.mpu_object_size)?;
             check(&root, &target.path, &condition).map_err(|error| from_publish(&error))?;
-            checksums = combine(parts.iter().map(|(_, part)| (&part.checksums, part.length)));
-            let composite =
-                input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::COMPOSITE);
-            if let (false, Some(name)) = (composite, mismatch(&checksums, &headers)) {
-                return Err(s3_error!(BadDigest, "the object does not have the announced {name}"));
-            }
+            let agreed = agreed(&upload);
+            let sums: Vec<_> = parts.iter().map(|(_, part)| (&part.checksums, part.length)).collect();
+            checksums = WholeChecksums::new(agreed, &sums)?;
+            checksums.check(agreed, &headers)?;
             let object = ObjectMetadata {
-                checksums: checksums.clone(),
+                checksums: checksums.full.clone(),
+                composite: checksums.composite.clone(),
                 completed: Some(completed(&input)),
                 parts: Parts::new(parts.iter().map(|(_, part)| part.length)),
+                part_checksums: checksums.parts.take(),
                 ..upload.description.object.clone()
             };
             Ok(Whole { parts, object })
@@ -235,7 +295,7 @@ async fn publish_upload(
             publish(&root, finished, &target.bucket, &target.path, &condition)
         };
         let published = uploads.complete(&upload, choose, put)?;
-        Ok((published.identity, checksums))
+        Ok((published.identity, checksums.shown()))
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -244,14 +304,10 @@ async fn publish_upload(
 }
 
 /// The object, where this very request has made it before and it is unchanged.
-async fn published_before(
-    api: &Api,
-    input: &CompleteMultipartUploadInput,
-    target: &Target,
-) -> Option<(Identity, Values)> {
+async fn published_before(api: &Api, input: &CompleteMultipartUploadInput, target: &Target) -> Option<Made> {
     let found = objects::open(&api.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
-    same.then_some((found.identity, found.metadata.checksums))
+    same.then(|| (found.identity, found.metadata.shown_checksums()))
 }
 
 pub(crate) async fn abort(

@@ -5,9 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use firstbyte_location::Algorithm;
 use futures::StreamExt;
-use http::HeaderMap;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use tokio::task::spawn_blocking;
@@ -16,13 +14,15 @@ use crate::condition::Condition;
 use crate::etag::Identity;
 use crate::publish::{self, Kind};
 use crate::root::{EntryPath, Root};
-use crate::s3::below;
-use crate::s3::checksum::{Checksums, Values, mismatch};
-use crate::s3::chunked::Trailers;
+use crate::s3::checksum::Values;
 use crate::s3::error::{from_io, from_publish};
 use crate::s3::metadata::ObjectMetadata;
+use crate::s3::stated::Stated;
 use crate::staging::TemporaryFile;
 use crate::writer::{WriteAt, Writer};
+
+/// The content type of a directory that has no other.
+pub(crate) const DIRECTORY_TYPE: &str = "application/x-directory";
 
 /// The bucket and the path of a request's object.
 #[derive(Clone, Debug)]
@@ -42,18 +42,16 @@ pub(crate) struct Found {
 /// Opens the object at `path`; `key` ending in `/` names a directory, an empty object.
 pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<Found> {
     if key.ends_with('/') {
-        let file = root.open_entry(path).await.map_err(|error| from_io(&error))?;
+        let opened = root.open_to_read(path).await;
+        let file = opened.map_err(|error| from_io(&error))?;
         let metadata = file.metadata().map_err(|error| from_io(&error))?;
         if !metadata.is_dir() {
             return Err(s3_error!(NoSuchKey, "there is no such object"));
         }
         let identity = Identity::of_directory(&metadata);
-        let content_type = Some("application/x-directory".to_owned());
-        return Ok(Found {
-            file: Arc::new(file),
-            identity,
-            metadata: ObjectMetadata { content_type, ..ObjectMetadata::default() },
-        });
+        let mut metadata = ObjectMetadata::read(&file);
+        metadata.content_type.get_or_insert_with(|| DIRECTORY_TYPE.to_owned());
+        return Ok(Found { file: Arc::new(file), identity, metadata });
     }
     let file = root.open_file(path).await.map_err(|error| from_io(&error))?;
     let identity = Identity::from(&file.metadata().map_err(|error| from_io(&error))?);
@@ -61,64 +59,52 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
     Ok(Found { file: Arc::new(file), identity, metadata })
 }
 
-/// Writes `body`, taken from `request`, to `file` from `offset` on; gives its length and the
-/// checksums to keep, compared with those announced in the request's headers and in the trailers
-/// that follow the body.
-pub(crate) async fn receive<T>(
-    request: &S3Request<T>,
+/// The checksums that a request states for its content, as its head was read.
+pub(crate) fn stated<T>(request: &S3Request<T>) -> Stated {
+    request.extensions.get::<Stated>().cloned().unwrap_or_default()
+}
+
+/// Writes `body` to `file` from its beginning on; gives its length and the checksums to keep, if
+/// they are those that were `stated`.
+pub(crate) async fn receive(
+    stated: &Stated,
     body: Option<StreamingBlob>,
     file: Arc<dyn WriteAt>,
-    offset: u64,
 ) -> S3Result<(u64, Values)> {
-    let headers = &request.headers;
-    let mut writer = Writer::new(file, offset, Checksums::for_request(headers));
+    let mut writer = Writer::new(file, 0, stated.checksums());
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(body_error)?;
+            let piece = piece.map_err(from_stream)?;
             writer.write(piece).await.map_err(|error| from_io(&error))?;
         }
     }
-    let length = writer.offset() - offset;
-    let mut values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
-    let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    // The length of a POST is that of the whole form, not of the file. s3s has checked that the
-    // form is complete.
-    let announced = announced.filter(|_| request.method != http::Method::POST);
-    if announced.is_some_and(|announced| announced != length) {
-        return Err(s3_error!(
-            IncompleteBody,
-            "the body is {length} bytes long, not what its length announced"
-        ));
-    }
-    if let Some(name) = mismatch(&values, headers).or_else(|| mismatch(&values, &trailers(request))) {
-        return Err(s3_error!(BadDigest, "the body does not have the announced {name}"));
-    }
-    // It guards one request; nothing shows it later.
-    values.remove(&Algorithm::Md5);
-    Ok((length, values))
+    let length = writer.offset();
+    let values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
+    Ok((length, stated.check(values)?))
 }
 
-/// The trailers behind a request's body, once it was read, from s3s or from our own decoder.
-fn trailers<T>(request: &S3Request<T>) -> HeaderMap {
-    let before = || below::trailers(&request.extensions);
-    let verified = request.trailing_headers.as_ref().or_else(before);
-    let verified = verified.and_then(|trailers| trailers.read(HeaderMap::clone));
-    verified.or_else(|| request.extensions.get::<Trailers>().map(Trailers::get)).unwrap_or_default()
-}
-
-/// Converts an error of reading a body. It is one of this server's, or one of s3s (a chunk's
-/// signature).
-fn body_error(error: s3s::StdError) -> S3Error {
-    match error.downcast::<io::Error>() {
-        Ok(error) => from_io(&error),
-        Err(error) => match error.downcast::<S3Error>() {
-            Ok(error) => *error,
-            // s3s gives its reason as text only.
-            Err(error) if ["Incomplete", "Underlying"].iter().any(|why| error.to_string().contains(why)) => {
-                s3_error!(IncompleteBody, "the request's body ends before its last chunk")
+/// Reads `body`, which must be empty and have the checksums that were `stated`: a directory holds
+/// no bytes.
+pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>) -> S3Result<()> {
+    if let Some(mut body) = body {
+        while let Some(piece) = body.next().await {
+            if !piece.map_err(from_stream)?.is_empty() {
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "a key ending in `/` is a directory: it holds no bytes"
+                ));
             }
-            Err(error) => s3_error!(SignatureDoesNotMatch, "a chunk of the body cannot be verified: {error}"),
-        },
+        }
+    }
+    stated.check_document(b"")
+}
+
+/// Converts an error of reading a body: the decoder's ([`crate::s3::payload`]), or one of the form
+/// that s3s parses.
+fn from_stream(error: s3s::StdError) -> S3Error {
+    match error.downcast::<S3Error>() {
+        Ok(error) => *error,
+        Err(error) => s3_error!(IncompleteBody, "the request's body cannot be read: {error}"),
     }
 }
 
@@ -157,10 +143,19 @@ pub(crate) async fn commit(
     .await
 }
 
-/// Makes the directory a key ending in `/` names, if `condition` holds.
-pub(crate) async fn make_directory(root: &Root, target: Target, condition: Condition) -> S3Result<Identity> {
+/// Makes the directory a key ending in `/` names, if `condition` holds, and keeps `kept` with it.
+pub(crate) async fn make_directory(
+    root: &Root,
+    target: Target,
+    kept: ObjectMetadata,
+    condition: Condition,
+) -> S3Result<Identity> {
     let root = root.clone();
-    publishing(move || publish::publish_directory(&root, &target.bucket, &target.path, &condition)).await
+    publishing(move || {
+        let describe = |directory: &File| kept.write_directory(directory);
+        publish::publish_directory(&root, &target.bucket, &target.path, &condition, describe)
+    })
+    .await
 }
 
 /// Removes an object if `condition` holds, and the directories it leaves empty, as a prefix

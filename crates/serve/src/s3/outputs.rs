@@ -23,6 +23,11 @@ pub(crate) fn expires(text: &str) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, text.trim()).ok()
 }
 
+/// The time that a request states.
+pub(crate) fn moment(time: Timestamp) -> SystemTime {
+    time::OffsetDateTime::from(time).into()
+}
+
 /// Now.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())

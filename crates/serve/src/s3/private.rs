@@ -10,9 +10,10 @@ use crate::s3::api::Api;
 use crate::s3::objects::{self, Target};
 
 /// The owner of everything: the server has users, but no accounts.
-const OWNER: &str = "firstbyte";
+pub(super) const OWNER: &str = "firstbyte";
 
-fn owner() -> Owner {
+/// The owner of every bucket.
+pub(super) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 

@@ -6,15 +6,16 @@ use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::condition::{Current, Verdict, judge_read};
+use crate::condition::{Current, Verdict, judge_read, range_applies};
 use crate::content_type::content_type;
 use crate::etag::{Identity, http_date};
 use crate::range::{RangeAnswer, parse_range};
-use crate::s3::FileRange;
+use crate::response::FileContent;
 use crate::s3::api::{Api, check_version};
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Found};
 use crate::s3::outputs::{expires, modified, tag, with_checksums};
+use crate::s3::part_checksums::ChecksumKind;
 
 /// What a read requests in addition to the object's own headers.
 struct Asked {
@@ -57,7 +58,8 @@ pub(crate) async fn get(
     check_read(&request.headers, &found)?;
     let size = found.identity.size;
     let range = asked(request.input.part_number, &request.headers, &found)?;
-    let sent = FileRange { file: found.file.clone(), range: range.unwrap_or(ByteRange::new(0, size)) };
+    let range_sent = range.unwrap_or(ByteRange::new(0, size));
+    let sent = FileContent { file: found.file.clone(), range: range_sent, version: found.identity };
     let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
@@ -120,11 +122,17 @@ fn headers_of_unmodified(found: &Found, etag: &str) -> HeaderMap {
 fn asked(part: Option<i32>, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, found),
-        None => asked_range(headers, found.identity.size),
+        None => asked_range(headers, found),
     }
 }
 
-fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+/// The range of the `Range` header, unless `If-Range` names another version: then the whole object,
+/// so that a resumed download mixes no two.
+fn asked_range(headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
+    let (size, etag) = (found.identity.size, found.identity.etag());
+    if !range_applies(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
+        return Ok(None);
+    }
     match headers.get("range").and_then(|value| value.to_str().ok()).map(|value| parse_range(value, size)) {
         None | Some(RangeAnswer::Whole) => Ok(None),
         Some(RangeAnswer::Part(range)) => Ok(Some(range)),
@@ -172,14 +180,18 @@ fn head_output(found: Found, key: &str, range: Option<ByteRange>, asked: &Asked)
     let Found { identity, metadata, .. } = found;
     let whole = ByteRange::new(0, identity.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
-    let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
     let has_checksums = asked.checksums && range.is_none_or(|range| range == whole);
-    let checksums = if has_checksums { metadata.checksums } else { Default::default() };
+    let (checksums, kind) = if has_checksums {
+        metadata.shown_checksums()
+    } else {
+        (Default::default(), ChecksumKind::FullObject)
+    };
+    let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
     let parts_count = i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part && *count > 0);
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         cache_control: metadata.cache_control,
-        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(kind.name())),
         content_disposition: metadata.content_disposition,
         content_encoding: metadata.content_encoding,
         content_language: metadata.content_language,

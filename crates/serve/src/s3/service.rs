@@ -6,9 +6,9 @@ use s3s::S3;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 
+use super::access;
 use super::api::Api;
-use super::below::{Below, NoOperations};
-use super::{access, unknown};
+use super::verify::{NoOperations, Signer};
 use crate::auth::Keys;
 use crate::config::{Authentication, Config};
 use crate::root::Root;
@@ -16,7 +16,7 @@ use crate::uploads::Uploads;
 
 /// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is
 /// half of it.
-const LARGEST_XML: usize = 4 << 20;
+pub(super) const LARGEST_XML: usize = 4 << 20;
 
 /// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by
 /// their own protocol.
@@ -25,8 +25,7 @@ const LARGEST_FORM: u64 = 1 << 20;
 /// The S3 API of one server.
 pub(crate) struct Service {
     pub(super) service: S3Service,
-    /// The service that verifies signatures below a base path. `None` without keys or without a
-    /// base path.
+    /// The service that verifies signatures. `None` without keys.
     pub(super) verifying: Option<S3Service>,
     authentication: Authentication,
 }
@@ -44,13 +43,10 @@ impl Service {
             builder
                 .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
         }
-        builder.set_route(unknown::UnknownWrites);
         let service = builder.build();
-        let has_both =
-            !config.base_path.is_empty() && matches!(config.authentication, Authentication::Keys(_));
-        let verifying = has_both.then(|| {
+        let verifying = matches!(config.authentication, Authentication::Keys(_)).then(|| {
             let mut builder = self::builder(NoOperations, &config.authentication);
-            builder.set_route(Below { base: config.base_path.clone(), service: service.clone() });
+            builder.set_route(Signer);
             builder.build()
         });
         Self { service, verifying, authentication: config.authentication.clone() }
@@ -64,7 +60,7 @@ impl Service {
     }
 }
 
-/// A service with what both of a server's have in common.
+/// Settings shared by both S3 services.
 fn builder(operations: impl S3, authentication: &Authentication) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(operations);
     let mut limits = S3Config::default();

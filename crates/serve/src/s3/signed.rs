@@ -16,6 +16,7 @@ use time::macros::format_description;
 use crate::config::SignatureVersions;
 use crate::etag::parse_http_date;
 use crate::request::{Request, query_pairs};
+use crate::s3::query;
 
 /// The longest life of a presigned URL, as AWS has it.
 const LONGEST_LIFE: u64 = 7 * 24 * 3600;
@@ -34,11 +35,11 @@ const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Scheme {
+pub(super) enum Scheme {
     /// Not at all in its head.
     Unsigned,
-    /// Version 4, with what it names as signed.
-    Header { signed: String },
+    /// Version 4, with what it names as signed, and the signature.
+    Header { signed: String, signature: String },
     /// Version 4 in the query, with how long it says to be good.
     Presigned { signed: String, expires: String },
     /// Version 2, which covers every `x-amz-` header that there is.
@@ -47,29 +48,37 @@ enum Scheme {
     PresignedVersion2,
 }
 
-/// Refuses what its signature does not cover, and signatures that are not to be taken. Where s3s
-/// could read a request in another way than this does, it is refused.
+/// Refuses what its signature does not cover, and signatures that are not to be taken; gives the
+/// way of signing. Where s3s could read a request in another way than this does, it is refused.
 ///
 /// # Errors
 /// The S3 error to answer with.
-pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<()> {
+pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<Scheme> {
     if may_be_form(request) {
         // Its fields are signed, nothing of its head is.
         refuse_unsigned(&request.headers, "host", "")?;
+        refuse_in_query(request)?;
     }
-    match scheme(request)? {
-        Scheme::Unsigned => Ok(()),
-        Scheme::Header { signed } => refuse_unsigned(&request.headers, &signed, BOUND_OTHERWISE),
+    let scheme = scheme(request)?;
+    match &scheme {
+        Scheme::Unsigned => {}
+        Scheme::Header { signed, .. } => refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?,
         Scheme::Presigned { signed, expires } => {
-            refuse_unsigned(&request.headers, &signed, BOUND_OTHERWISE)?;
-            check_life(&expires)
+            refuse_unsigned(&request.headers, signed, BOUND_OTHERWISE)?;
+            check_life(expires)?;
         }
-        Scheme::HeaderVersion2 | Scheme::PresignedVersion2 if versions == SignatureVersions::V4Only => {
-            Err(version_2_refused())
+        Scheme::HeaderVersion2 | Scheme::PresignedVersion2 => {
+            if versions == SignatureVersions::V4Only {
+                return Err(version_2_refused());
+            }
+            // Version 2 covers these in headers only.
+            refuse_in_query(request)?;
+            if scheme == Scheme::HeaderVersion2 {
+                check_date(&request.headers)?;
+            }
         }
-        Scheme::HeaderVersion2 => check_date(&request.headers),
-        Scheme::PresignedVersion2 => Ok(()),
     }
+    Ok(scheme)
 }
 
 /// The error for a signature of version 2 if only version 4 is accepted.
@@ -108,7 +117,10 @@ fn scheme(request: &Request) -> S3Result<Scheme> {
         _ if version_2.is_some() => Ok(Scheme::PresignedVersion2),
         None => Ok(Scheme::Unsigned),
         Some(value) if value.starts_with("AWS ") => Ok(Scheme::HeaderVersion2),
-        Some(value) => signed_headers(value).map(|signed| Scheme::Header { signed }),
+        Some(value) => {
+            let signature = value.rsplit("Signature=").next().unwrap_or_default().trim().to_owned();
+            signed_headers(value).map(|signed| Scheme::Header { signed, signature })
+        }
     }
 }
 
@@ -123,10 +135,15 @@ fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
 }
 
 /// Whether s3s may treat the request as an HTML form.
-fn may_be_form(request: &Request) -> bool {
-    let kinds = request.headers.get_all(CONTENT_TYPE).iter();
+pub(super) fn may_be_form(request: &Request) -> bool {
+    request.method == http::Method::POST && is_form(&request.headers)
+}
+
+/// Whether the content type may be that of an HTML form.
+pub(super) fn is_form(headers: &HeaderMap) -> bool {
+    let kinds = headers.get_all(CONTENT_TYPE).iter();
     let mut kinds = kinds.map(|kind| String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase());
-    request.method == http::Method::POST && kinds.any(|kind| kind.contains("form-data"))
+    kinds.any(|kind| kind.contains("form-data"))
 }
 
 /// The `SignedHeaders` of an `Authorization` value of version 4. They must stand there once and
@@ -156,14 +173,20 @@ fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<
     let names = headers.keys().map(http::HeaderName::as_str);
     let amz = names.filter(|name| name.starts_with("x-amz-") && *name != exempt);
     let unsigned: Vec<&str> = std::iter::once("host").chain(amz).filter(|name| !is_signed(name)).collect();
-    if unsigned.is_empty() {
-        return Ok(());
-    }
-    Err(s3_error!(
-        AccessDenied,
-        "There were headers present in the request which were not signed: {}",
-        unsigned.join(", ")
-    ))
+    if unsigned.is_empty() { Ok(()) } else { Err(not_signed(&unsigned)) }
+}
+
+/// Refuses a request whose query holds `x-amz-` fields, which count as headers, but whose signature
+/// does not cover the query.
+fn refuse_in_query(request: &Request) -> S3Result<()> {
+    let names: Vec<String> = query::amz_fields(&request.query).map(|(name, _)| name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if names.is_empty() { Ok(()) } else { Err(not_signed(&names)) }
+}
+
+fn not_signed(names: &[&str]) -> S3Error {
+    let names = names.join(", ");
+    s3_error!(AccessDenied, "There were headers present in the request which were not signed: {names}")
 }
 
 fn check_life(expires: &str) -> S3Result<()> {

@@ -6,7 +6,7 @@ use s3s::{S3Request, S3Response, S3Result};
 use crate::auth::Rights;
 use crate::etag::Identity;
 use crate::s3::api::Api;
-use crate::s3::multipart::{find, working};
+use crate::s3::multipart::{agreed, find, shown, working};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::uploads::{self, Listed, Origin};
@@ -19,6 +19,7 @@ pub(crate) async fn list_parts(
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let after = input.part_number_marker.unwrap_or(0);
     let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
+    let agreed = agreed(&upload);
     let known = working(move || upload.parts()).await?;
     let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
     let row = |(number, part): (&u32, &uploads::Part)| {
@@ -29,7 +30,7 @@ pub(crate) async fn list_parts(
             last_modified: Some(Timestamp::from(part.arrived)),
             ..Default::default()
         };
-        with_checksums!(row, &part.checksums)
+        with_checksums!(row, shown(agreed, part))
     };
     let parts: Vec<Part> = rest.by_ref().take(usize::try_from(most).unwrap_or(0)).map(row).collect();
     let next = parts.last().and_then(|part| part.part_number);
@@ -41,6 +42,8 @@ pub(crate) async fn list_parts(
         max_parts: Some(most),
         part_number_marker: Some(after),
         next_part_number_marker: next,
+        checksum_algorithm: agreed.map(|agreed| ChecksumAlgorithm::from_static(agreed.algorithm.name())),
+        checksum_type: agreed.map(|agreed| ChecksumType::from_static(agreed.kind.name())),
         parts: Some(parts),
         ..Default::default()
     }))

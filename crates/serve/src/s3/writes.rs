@@ -1,43 +1,33 @@
 //! PutObject, CopyObject and the deletions: checks requests and reads their metadata. [`objects`]
 //! changes the files.
 
-use std::time::SystemTime;
+use std::fs::File;
+use std::sync::Arc;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::Rights;
 use crate::condition::Condition;
-use crate::copying::copy_range;
-use crate::etag::{Identity, http_date};
+use crate::copying::{copy_digesting, copy_range};
+use crate::etag::Identity;
+use crate::response::FileContent;
 use crate::s3::api::{Api, check_version};
+use crate::s3::checksum::{Checksums, Values};
+use crate::s3::form;
 use crate::s3::metadata::{ObjectMetadata, Parts};
-use crate::s3::objects::{self, blocking};
-use crate::s3::outputs::{modified, tag, with_checksums};
+use crate::s3::objects::{self, DIRECTORY_TYPE, Found, blocking};
+use crate::s3::outputs::{modified, moment, tag, with_checksums};
+use crate::s3::stated::named_algorithm;
 
 /// The most keys one request deletes, as in S3.
 const MOST_DELETED: usize = 1000;
 
-/// Headers that ask for what is not done here: an answer of 200 would say that it was.
-const NOT_DONE: [&str; 5] = [
-    "x-amz-tagging",
-    "x-amz-server-side-encryption-customer-algorithm",
-    "x-amz-object-lock-mode",
-    "x-amz-object-lock-retain-until-date",
-    "x-amz-object-lock-legal-hold",
-];
-
 /// The metadata to keep with an object, from the headers of its request. An error if it cannot be
 /// kept.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
-    if let Some(name) = NOT_DONE.into_iter().find(|name| headers.contains_key(*name)) {
-        return Err(s3_error!(
-            NotImplemented,
-            "this server has neither tags nor customer keys nor locks: {name}"
-        ));
-    }
     let of = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned);
     let text = |name: &str| headers.get(name).and_then(of);
     let mut user = Vec::new();
@@ -52,34 +42,13 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
         content_type: text("content-type"),
         cache_control: text("cache-control"),
         content_disposition: text("content-disposition"),
-        content_encoding: text("content-encoding").filter(|coding| coding != "aws-chunked"),
+        content_encoding: text("content-encoding"),
         content_language: text("content-language"),
         expires: text("expires"),
         user,
         ..ObjectMetadata::default()
     };
-    described.check_size()?;
-    Ok(described)
-}
-
-/// The metadata to keep with an object that an HTML form posts. It comes from the form's fields,
-/// since the headers describe the form.
-fn described_by_form(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
-    if input.tagging.is_some() {
-        return Err(s3_error!(NotImplemented, "this server has no tags"));
-    }
-    let expires = input.expires.clone().map(|time| http_date(moment(time)));
-    let described = ObjectMetadata {
-        content_type: input.content_type.clone(),
-        cache_control: input.cache_control.clone(),
-        content_disposition: input.content_disposition.clone(),
-        content_encoding: input.content_encoding.clone(),
-        content_language: input.content_language.clone(),
-        expires,
-        user: input.metadata.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        ..ObjectMetadata::default()
-    };
-    described.check_size()?;
+    described.check()?;
     Ok(described)
 }
 
@@ -94,23 +63,25 @@ pub(crate) async fn put(
     }
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
-    if !request.input.key.ends_with('/') {
-        objects::check_write(&api.root, &target.path, &condition).await?;
-    }
-    let described = if is_form { described_by_form(&request.input)? } else { described(&request.headers)? };
+    let (described, stated) = match is_form {
+        // The headers describe the form.
+        true => (form::described(&request.input)?, form::stated(&request.input)),
+        false => (described(&request.headers)?, objects::stated(&request)),
+    };
     let body = request.input.body.take();
     if request.input.key.ends_with('/') {
-        if request.input.content_length.is_some_and(|length| length > 0) {
-            return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
-        }
-        let identity = objects::make_directory(&api.root, target, condition).await?;
+        objects::receive_nothing(&stated, body).await?;
+        let mut described = described;
+        described.content_type.take_if(|kind| kind == DIRECTORY_TYPE);
+        let identity = objects::make_directory(&api.root, target, described, condition).await?;
         return Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(tag(identity.etag())),
             ..Default::default()
         }));
     }
+    objects::check_write(&api.root, &target.path, &condition).await?;
     let temporary = objects::create(&api.root, &target.bucket).await?;
-    let (_, checksums) = objects::receive(&request, body, temporary.file().clone(), 0).await?;
+    let (_, checksums) = objects::receive(&stated, body, temporary.file().clone()).await?;
     let kept = ObjectMetadata { checksums: checksums.clone(), ..described };
     let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
     let output = PutObjectOutput {
@@ -129,33 +100,78 @@ pub(crate) async fn copy(
     let input = &request.input;
     let target = api.writable(&request, &input.bucket, &input.key).await?;
     let source = api.source(&request, &input.copy_source).await?;
-    let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
-    let mut kept = if replaced { described(&request.headers)? } else { source.metadata.clone() };
-    kept.checksums.clone_from(&source.metadata.checksums);
-    kept.completed = None;
-    // A copy is one part, as in S3.
-    kept.parts = Parts::default();
+    let kept = metadata_of_copy(&request, &source)?;
     let condition = Condition::of_headers(&request.headers);
     objects::check_write(&api.root, &target.path, &condition).await?;
     if input.key.ends_with('/') {
         if source.identity.size > 0 {
             return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
         }
-        return Ok(copied(&objects::make_directory(&api.root, target, condition).await?));
+        let kept = ObjectMetadata { checksums: Values::default(), ..kept };
+        let made = objects::make_directory(&api.root, target, kept, condition).await?;
+        return Ok(copied(&made, Values::default()));
     }
+    let wanted = named_algorithm(&request.headers)?;
+    let wanted = wanted.filter(|algorithm| !kept.checksums.contains_key(algorithm));
     let temporary = objects::create(&api.root, &target.bucket).await?;
-    let (from, to, size) = (source.file, temporary.file().clone(), source.identity.size);
-    blocking(move || copy_range(&from, ByteRange::new(0, size), &to, 0)).await?;
+    let computed = copy_content(source, temporary.file().clone(), wanted).await?;
+    let mut checksums = kept.checksums.clone();
+    checksums.extend(computed);
+    let kept = ObjectMetadata { checksums: checksums.clone(), ..kept };
     let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
-    Ok(copied(&identity))
+    Ok(copied(&identity, checksums))
 }
 
-fn copied(identity: &Identity) -> S3Response<CopyObjectOutput> {
+/// The metadata to keep with a copy: the source's, or the request's.
+fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3Result<ObjectMetadata> {
+    let input = &request.input;
+    let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
+    let is_itself = matches!(&input.copy_source,
+        CopySource::Bucket { bucket, key, .. } if **bucket == *input.bucket && **key == *input.key);
+    if is_itself && !replaced && input.storage_class.is_none() {
+        return Err(s3_error!(
+            InvalidRequest,
+            "This copy request is illegal because it is trying to copy an object to itself without changing the \
+             object's metadata, storage class, website redirect location or encryption attributes."
+        ));
+    }
+    let described = if replaced { described(&request.headers)? } else { source.metadata.clone() };
+    Ok(ObjectMetadata {
+        checksums: source.metadata.checksums.clone(),
+        completed: None,
+        // A copy is one part, as in S3.
+        parts: Parts::default(),
+        composite: None,
+        part_checksums: None,
+        ..described
+    })
+}
+
+/// Copies the content of `source`, and computes the checksum `wanted` of it. Fails if another
+/// program changes the source meanwhile.
+async fn copy_content(source: Found, to: Arc<File>, wanted: Option<Algorithm>) -> S3Result<Values> {
+    let range = ByteRange::new(0, source.identity.size);
+    let from = FileContent { file: source.file, range, version: source.identity };
+    blocking(move || {
+        let mut checksums = wanted.map(Checksums::only);
+        match &mut checksums {
+            Some(checksums) => copy_digesting(&from.file, range, &*to, 0, checksums)?,
+            None => copy_range(&from.file, range, &to, 0)?,
+        }
+        from.check_unchanged()?;
+        Ok(checksums.map(Checksums::finish).unwrap_or_default())
+    })
+    .await
+}
+
+fn copied(identity: &Identity, checksums: Values) -> S3Response<CopyObjectOutput> {
     let result = CopyObjectResult {
         e_tag: Some(tag(identity.etag())),
         last_modified: Some(modified(identity)),
+        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
         ..Default::default()
     };
+    let result = with_checksums!(result, checksums);
     S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
 }
 
@@ -172,10 +188,6 @@ pub(crate) async fn delete(
     let condition = Condition::of_headers(&request.headers).and_is(None, size, modified);
     objects::delete(&api.root, target, &input.key, condition).await?;
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
-}
-
-fn moment(time: Timestamp) -> SystemTime {
-    time::OffsetDateTime::from(time).into()
 }
 
 /// Removes several objects, each within the signer's rights and if its own conditions hold.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::s3::metadata::ObjectMetadata;
+use crate::s3::part_checksums::Agreed;
 
 /// What an upload will be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,8 +25,9 @@ pub(crate) enum Origin {
     S3 {
         /// The key.
         key: String,
-        /// The checksum that parts have, where the client chose one.
-        algorithm: Option<String>,
+        /// The checksum of the object, where the client chose one.
+        #[serde(default)]
+        checksum: Option<Agreed>,
     },
     /// The page, for a file in `directory`.
     Page {

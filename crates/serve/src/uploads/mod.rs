@@ -71,7 +71,7 @@ impl Uploads {
         description: &Description,
     ) -> Result<Arc<Upload>> {
         let failed = |error| Error::io(format!("upload {id}"), error);
-        description.object.check_size().map_err(|reason| failed(reason.into()))?;
+        description.object.check().map_err(|reason| failed(reason.into()))?;
         let made = TemporaryDirectory::create(&self.root, bucket).map_err(failed)?;
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {

@@ -45,8 +45,8 @@ pub(crate) enum Resending {
 /// What a request for a part may do.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// Nothing: the part has arrived already.
-    Held,
+    /// Nothing: this part has arrived already.
+    Held(Part),
     /// Write it.
     Write(Arc<Claim>),
 }
@@ -98,8 +98,8 @@ impl Upload {
     pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
         let (mut state, session) = self.open(Phase::Open)?;
         if resending == Resending::Refused {
-            if state.parts.contains_key(&number) {
-                return Ok(Claimed::Held);
+            if let Some(part) = state.parts.get(&number) {
+                return Ok(Claimed::Held(part.clone()));
             }
             if state.running.iter().any(|running| running.number == number) {
                 return Err(Error::InUse(number));

@@ -300,3 +300,31 @@ fn a_browser_signs_in_with_its_key_and_out_again() {
     }
     assert_eq!(sign_in("key=ann&secret=s3cret&next=/").status, 429, "guessing is stopped");
 }
+
+#[test]
+fn two_files_of_one_name_size_and_time_are_not_mixed() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, other) = (content(), content().into_iter().map(|byte| !byte).collect::<Vec<u8>>());
+    let server = serve(place.path(), Writing::Allowed);
+    let to = server.address();
+    let id = id(&begin(to));
+    assert_eq!(put(to, &id, 0, part(&one, 0)).status, 201);
+    // The second file, picked after the first upload was left.
+    let again = begin(to);
+    let sum = |bytes: &[u8]| format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes));
+    assert_eq!((&again["held"], &again["crc32c"]), (&json!([0]), &json!([sum(part(&one, 0))])));
+    for number in 0..3 {
+        assert_eq!(put(to, &id, number, part(&other, number)).status, 201, "part {number}");
+        assert_eq!(put(to, &id, number, part(&other, number)).status, 200, "part {number} is held now");
+    }
+    // Meanwhile the first goes on in another tab.
+    assert_eq!(put(to, &id, 1, part(&one, 1)).status, 201);
+    let sums: Vec<_> = (0..3).map(|number| sum(part(&other, number))).collect();
+    let body = json!({ "existing": "refuse", "crc32c": sums }).to_string();
+    let target = format!("/.firstbyte/uploads/{id}/complete?path=/");
+    let refused = ask(to, "POST", &target, &[], body.as_bytes());
+    assert_eq!((refused.status, refused.json()["error"].as_str()), (409, Some("incomplete")));
+    assert_eq!(put(to, &id, 1, part(&other, 1)).status, 201);
+    assert_eq!(ask(to, "POST", &target, &[], body.as_bytes()).status, 200);
+    assert!(fs::read(place.path().join("data.bin")).unwrap() == other, "the content is another");
+}

@@ -24,6 +24,8 @@ pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
     let mut config = Config::new(directory.path());
     config.writing = Writing::Allowed;
+    // Most tests need small parts.
+    config.limits.smallest_part = 1;
     configure(&mut config);
     let server = Server::start(config).unwrap();
     Fixture { directory, server }

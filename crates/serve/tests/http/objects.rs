@@ -96,3 +96,43 @@ fn limited_transfers_are_whole() {
     let part = client.ask("GET", "/f", "Range: bytes=1000000-\r\n", b"");
     assert_eq!(part.body, bytes[1_000_000..]);
 }
+
+#[test]
+fn a_download_that_is_resumed_gets_no_part_of_another_version() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let first = client.ask("PUT", "/bucket/f", S3, b"one one");
+    let tag = first.header("etag").unwrap().to_owned();
+    let resume = |tag: &str| format!("Range: bytes=4-\r\nIf-Range: {tag}\r\n");
+    for route in ["", S3] {
+        let part = client.ask("GET", "/bucket/f", &format!("{route}{}", resume(&tag)), b"");
+        assert_eq!((part.status, part.body.as_slice()), (206, &b"one"[..]), "{route}");
+    }
+    client.ask("PUT", "/bucket/f", S3, b"two two");
+    for route in ["", S3] {
+        let whole = client.ask("GET", "/bucket/f", &format!("{route}{}", resume(&tag)), b"");
+        assert_eq!((whole.status, whole.body.as_slice()), (200, &b"two two"[..]), "{route}");
+    }
+}
+
+#[test]
+fn an_answer_whose_file_is_rewritten_in_place_breaks_off() {
+    // More than all buffers of a connection hold.
+    const SIZE: usize = 48 << 20;
+    let fixture = serve(|_| {});
+    let path = fixture.directory.path().join("bucket/f");
+    for route in ["", S3] {
+        std::fs::write(&path, vec![1; SIZE]).unwrap();
+        let mut client = Client::new(&fixture.server);
+        client.send(format!("GET /bucket/f HTTP/1.1\r\nHost: localhost\r\n{route}\r\n").as_bytes());
+        while client.buffer.is_empty() {
+            client.fill();
+        }
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[2; 1000], SIZE as u64 / 2).unwrap();
+        while client.fill() > 0 {}
+        assert!(client.buffer.len() < SIZE, "{route}");
+        let again = Client::new(&fixture.server).ask("GET", "/bucket/f", route, b"");
+        assert_eq!(again.body.len(), SIZE, "{route}");
+    }
+}

@@ -46,8 +46,15 @@ impl<'a> Signed<'a> {
 
     /// The target and the header lines of a request signed by `Authorization`, Signature Version 4.
     pub(crate) fn by_header(&self) -> (String, String) {
+        let (target, lines, _) = self.with_payload("UNSIGNED-PAYLOAD");
+        (target, lines)
+    }
+
+    /// The target and the header lines of a request whose `x-amz-content-sha256` is `payload`, and
+    /// what the signatures of its chunks go on from.
+    pub(crate) fn with_payload(&self, payload: &str) -> (String, String, Chain) {
         let stamp = stamp();
-        let mut headers = vec![("x-amz-content-sha256", "UNSIGNED-PAYLOAD"), ("x-amz-date", stamp.as_str())];
+        let mut headers = vec![("x-amz-content-sha256", payload), ("x-amz-date", stamp.as_str())];
         headers.extend_from_slice(self.headers);
         headers.sort_unstable();
         let all = Signed {
@@ -58,7 +65,7 @@ impl<'a> Signed<'a> {
             expires: self.expires,
         };
         let query = canonical_query(self.query);
-        let signature = all.signature(&query, "UNSIGNED-PAYLOAD", &stamp);
+        let signature = all.signature(&query, payload, &stamp);
         let mut lines = format!(
             "Authorization: AWS4-HMAC-SHA256 Credential={KEY}/{}, SignedHeaders={}, Signature={signature}\r\n",
             scope(),
@@ -68,7 +75,7 @@ impl<'a> Signed<'a> {
             lines.push_str(&format!("{name}: {value}\r\n"));
         }
         let target = if query.is_empty() { self.path.to_owned() } else { format!("{}?{query}", self.path) };
-        (target, lines)
+        (target, lines, Chain { stamp, last: signature })
     }
 
     fn names(&self) -> String {
@@ -81,11 +88,42 @@ impl<'a> Signed<'a> {
             format!("{}\n{}\n{query}\n{headers}\n{}\n{payload}", self.method, self.path, self.names());
         let scope = scope();
         let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", hex::encode(Sha256::digest(&canonical)));
-        let key = scope
-            .split('/')
-            .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| hmac::<Sha256>(&key, part.as_bytes()));
-        hex::encode(hmac::<Sha256>(&key, text.as_bytes()))
+        sign_4(&text)
     }
+}
+
+/// The signatures of a body, each of which covers the one before.
+pub(crate) struct Chain {
+    stamp: String,
+    last: String,
+}
+
+impl Chain {
+    /// `data` as a signed chunk.
+    pub(crate) fn chunk(&mut self, data: &[u8]) -> Vec<u8> {
+        let (empty, own) = (hex::encode(Sha256::digest(b"")), hex::encode(Sha256::digest(data)));
+        let Self { stamp, last } = self;
+        let scope = scope();
+        *last = sign_4(&format!("AWS4-HMAC-SHA256-PAYLOAD\n{stamp}\n{scope}\n{last}\n{empty}\n{own}"));
+        let line = format!("{:x};chunk-signature={last}\r\n", data.len());
+        // The last chunk has no data, and trailers follow its line.
+        let end: &[u8] = if data.is_empty() { b"" } else { b"\r\n" };
+        [line.as_bytes(), data, end].concat()
+    }
+
+    /// The signature of one trailer.
+    pub(crate) fn trailer(&self, name: &str, value: &str) -> String {
+        let own = hex::encode(Sha256::digest(format!("{name}:{value}\n")));
+        let Self { stamp, last } = self;
+        sign_4(&format!("AWS4-HMAC-SHA256-TRAILER\n{stamp}\n{}\n{last}\n{own}", scope()))
+    }
+}
+
+fn sign_4(text: &str) -> String {
+    let key = scope()
+        .split('/')
+        .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| hmac::<Sha256>(&key, part.as_bytes()));
+    hex::encode(hmac::<Sha256>(&key, text.as_bytes()))
 }
 
 /// The header lines of a request signed by Signature Version 2 at `date`.

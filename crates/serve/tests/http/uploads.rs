@@ -178,6 +178,7 @@ fn parts_of_any_lengths_make_the_whole_after_a_restart_too() {
 fn serve_again(fixture: &Fixture) -> firstbyte_serve::Running {
     let mut config = firstbyte_serve::Config::new(fixture.directory.path());
     config.writing = firstbyte_serve::Writing::Allowed;
+    config.limits.smallest_part = 1;
     firstbyte_serve::Server::start(config).unwrap()
 }
 
@@ -245,7 +246,8 @@ fn a_part_refused_as_too_long_spares_its_neighbour() {
     let tags = [part(&mut client, "key", &id, 1, &[1; 1000]), part(&mut client, "key", &id, 3, &[3; 1000])];
     // It announces ten bytes and sends three thousand.
     let head = format!(
-        "{S3}x-amz-content-sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\r\nx-amz-decoded-content-length: 10\r\n"
+        "{S3}x-amz-content-sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\r\nx-amz-decoded-content-length: 10\r\n\
+         x-amz-trailer: x-amz-checksum-crc32\r\n"
     );
     let body = [b"bb8\r\n".as_slice(), &[2; 3000], b"\r\n0\r\n\r\n"].concat();
     let target = format!("/bucket/key?uploadId={id}&partNumber=2");
@@ -265,4 +267,21 @@ fn an_aborted_upload_takes_no_part_that_was_under_way() {
     slow.send(&other(1)[SIZE / 2..]);
     assert!((400..500).contains(&slow.answer(false).status));
     assert!(!fixture.directory.path().join("bucket/.firstbyte/uploads").exists());
+}
+
+#[test]
+fn a_part_that_is_too_small_makes_no_object_unless_it_is_the_last() {
+    let fixture = serve(|config| config.limits.smallest_part = 1000);
+    let mut client = Client::new(&fixture.server);
+    let id = begin(&mut client, "key");
+    let bytes = [[1; 999].as_slice(), &[2; 1000], &[3; 10]];
+    let tags: Vec<_> =
+        bytes.iter().zip(1..).map(|(bytes, number)| part(&mut client, "key", &id, number, bytes)).collect();
+    let all: Vec<_> = (1..).zip(tags.iter().map(String::as_str)).collect();
+    let refused = complete(&mut client, "key", &id, &all, "");
+    assert_eq!((refused.status, element(&refused, "Code").as_deref()), (400, Some("EntityTooSmall")));
+    let announced = |length: usize| format!("x-amz-mp-object-size: {length}\r\n");
+    assert_eq!(complete(&mut client, "key", &id, &all[1..], &announced(1011)).status, 400);
+    assert_eq!(complete(&mut client, "key", &id, &all[1..], &announced(1010)).status, 200);
+    assert!(object(&mut client, "key") == [&[2; 1000][..], &[3; 10]].concat());
 }

@@ -86,6 +86,7 @@ fn a_server_answers_until_it_is_stopped() {
     let own = tempfile::tempdir().unwrap();
     let directory = told.as_ref().map_or(own.path(), |told| Path::new(told.split_once(' ').unwrap().1));
     let mut config = Config::new(directory);
+    config.limits.smallest_part = 1;
     config.writing = Writing::Allowed;
     if let Some(told) = &told {
         config.listen = told.split_once(' ').unwrap().0.parse().unwrap();

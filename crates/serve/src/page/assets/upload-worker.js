@@ -1,4 +1,5 @@
-// Sends one part at a time: sums it (CRC32C, sliced by eight), then puts it, telling how far it is.
+// Sends one part at a time: sums it (CRC32C, sliced by eight), then puts it, telling how far it is. A part that the
+// server holds with this very sum is not sent.
 'use strict';
 
 const TABLES = Array.from({ length: 8 }, () => new Uint32Array(256));
@@ -38,7 +39,7 @@ async function crc32c(blob) {
 
 let request = null;
 
-onmessage = async ({ data: { url, blob } }) => {
+onmessage = async ({ data: { url, blob, held } }) => {
   let sum;
   try {
     sum = await crc32c(blob);
@@ -46,13 +47,14 @@ onmessage = async ({ data: { url, blob } }) => {
     postMessage({ failed: 'the file cannot be read; was it changed or moved?', status: -1 });
     return;
   }
+  if (sum === held) { postMessage({ done: true, sum, wasHeld: true }); return; }
   request = new XMLHttpRequest();
   request.open('PUT', url);
   request.setRequestHeader('x-firstbyte-page', '1');
   request.setRequestHeader('x-firstbyte-crc32c', sum);
   request.upload.onprogress = (event) => postMessage({ sent: event.loaded });
   request.onload = () => {
-    if (request.status < 300) { postMessage({ done: true }); return; }
+    if (request.status < 300) { postMessage({ done: true, sum }); return; }
     let answer = {};
     try { answer = JSON.parse(request.responseText); } catch { /* a proxy's page, not ours */ }
     postMessage({ failed: answer.message ?? `the server answered ${request.status}`, code: answer.error, status: request.status });

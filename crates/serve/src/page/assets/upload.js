@@ -39,16 +39,16 @@
     if (next) next(worker); else idle.push(worker);
   }
 
-  function sendPart(worker, url, blob, signal, onSent) {
+  function sendPart(worker, url, blob, held, signal, onSent) {
     return new Promise((done, fail) => {
       const stop = () => fail(new Refusal('cancelled', 'cancelled'));
       signal.addEventListener('abort', stop, { once: true });
       worker.onmessage = ({ data }) => {
         if (data.sent !== undefined) { onSent(data.sent); return; }
         signal.removeEventListener('abort', stop);
-        if (data.done) done(); else fail(new Refusal(data.failed, data.code, data.status));
+        if (data.done) done(data); else fail(new Refusal(data.failed, data.code, data.status));
       };
-      worker.postMessage({ url, blob });
+      worker.postMessage({ url, blob, held });
     });
   }
 
@@ -60,6 +60,7 @@
       this.folder = folder;          // percent-encoded path of its directory
       this.sent = new Map();         // part number -> bytes sent of it
       this.heldBytes = 0;
+      this.sums = [];                // CRC32C of each part
       this.control = new AbortController();
       this.samples = [];
       this.element = find('#upload').content.firstElementChild.cloneNode(true);
@@ -138,7 +139,7 @@
         existing = await this.askExisting();
       }
       await this.sendParts(begun);
-      for (;;) {
+      for (let resent = 0; ;) {
         if (existing === 'skip') {
           await ask('DELETE', this.url(`/${this.id}`));
           this.end('skipped', 'done');
@@ -146,30 +147,44 @@
         }
         try {
           this.trouble = null;
-          const done = await this.persist(() => ask('POST', this.url(`/${this.id}/complete`), { existing }));
+          const done = await this.persist(() => ask('POST', this.url(`/${this.id}/complete`), { existing, crc32c: this.sums }));
           this.end(`done, ${humanSize(size)}${done.name === name ? '' : `, as ${visible(done.name)}`}`, 'done');
           return;
         } catch (error) {
-          if (error.code !== 'exists') throw error;
-          existing = await this.askExisting();
+          if (error.code === 'exists') {
+            existing = await this.askExisting();
+          } else if (error.code === 'incomplete' && resent < 3) {
+            // Another file of this name, size and time is sent at the same time: its parts took the place of some.
+            resent += 1;
+            await this.sendParts(await this.persist(() => ask('POST', this.url(), { name, size, mtime: lastModified, type })));
+          } else {
+            throw error;
+          }
         }
       }
     }
 
-    async sendParts({ part_size: partSize, held }) {
-      const { size } = this.file, count = Math.ceil(size / partSize), there = new Set(held);
+    async sendParts({ part_size: partSize, held, crc32c }) {
+      const { size } = this.file, count = Math.ceil(size / partSize), there = new Map(held.map((n, at) => [n, crc32c[at]]));
       const length = (n) => Math.min(partSize, size - n * partSize);
-      this.resumed = this.heldBytes = held.reduce((sum, n) => sum + length(n), 0);
-      const missing = Array.from({ length: count }, (_, n) => n).filter((n) => !there.has(n));
+      this.resumed = this.heldBytes = 0;
+      const missing = Array.from({ length: count }, (_, n) => n);
       this.timer = setInterval(() => this.show(), 500);
       this.show();
-      // Each lane takes the next missing part when its last one is held; lanes share the workers of all files.
+      // Each lane takes the next part when its last one is held; lanes share the workers of all files.
       const lane = async () => {
         while (missing.length) {
           const number = missing.shift();
-          await this.sendOne(number, this.file.slice(number * partSize, number * partSize + length(number)));
+          const blob = this.file.slice(number * partSize, number * partSize + length(number));
+          const { sum, wasHeld } = await this.sendOne(number, blob, there.get(number));
+          this.sums[number] = sum;
           this.sent.delete(number);
           this.heldBytes += length(number);
+          if (wasHeld) {
+            // Not sent, so no part of the rate.
+            this.resumed += length(number);
+            for (const sample of this.samples) sample[1] += length(number);
+          }
           this.trouble = null;
         }
       };
@@ -185,15 +200,17 @@
       }
     }
 
-    async sendOne(number, blob) {
+    async sendOne(number, blob, held) {
       let damaged = 0;
-      await this.persist(async () => {
+      return this.persist(async () => {
         const worker = await borrowWorker();
         const { signal } = this.control;
         try {
           if (signal.aborted) throw new Refusal('cancelled', 'cancelled');
-          await sendPart(worker, this.url(`/${this.id}/${number}`), blob, signal, (bytes) => this.sent.set(number, bytes));
+          const url = this.url(`/${this.id}/${number}`);
+          const done = await sendPart(worker, url, blob, held, signal, (bytes) => this.sent.set(number, bytes));
           returnWorker(worker);
+          return done;
         } catch (error) {
           this.sent.delete(number);
           if (error.code === 'cancelled') {

@@ -1,10 +1,11 @@
 //! Uploads from the page: one file in parts of a fixed length, each checked against the sender's
 //! CRC32C.
 //!
-//! [`crate::uploads`] stores the parts. An upload's id follows from the file and the directory. So
-//! if the user picks the same file again after a reload or a restart, the parts that have arrived
-//! are found and not sent again. Everything here is plain blocking code; [`super::protocol`] does
-//! the HTTP.
+//! [`crate::uploads`] stores the parts. An upload's id follows from the file's name, size and time,
+//! and the directory. So if the user picks the same file again after a reload or a restart, the
+//! parts that have arrived are found. A part is not sent again only if its CRC32C is the sender's:
+//! another file may have the same name, size and time. Everything here is plain blocking code;
+//! [`super::protocol`] does the HTTP.
 
 mod destination;
 mod error;
@@ -57,6 +58,8 @@ pub(crate) struct Status {
     pub(crate) part_size: u64,
     /// Numbers of the parts held, from 0.
     pub(crate) held: Vec<usize>,
+    /// The CRC32C of each, as eight hex digits.
+    pub(crate) crc32c: Vec<String>,
     /// Seconds since 1970 when a part last arrived.
     pub(crate) touched: u64,
     /// The file that already has that name, if there is one.
@@ -154,13 +157,22 @@ impl Directory {
     }
 
     /// Checks that every part has arrived, makes the file durable and puts it in place; gives the
-    /// name it got.
-    pub(crate) fn complete(&self, id: &str, existing: Existing) -> Result<String> {
+    /// name it got. Parts whose CRC32C is not the one in `expected`, where it is given, count as
+    /// missing.
+    pub(crate) fn complete(
+        &self,
+        id: &str,
+        existing: Existing,
+        expected: Option<&[String]>,
+    ) -> Result<String> {
         let upload = self.find(id)?;
         let source = source(&upload)?;
         let choose = |held: &std::collections::BTreeMap<u32, Part>| -> Result<Whole> {
-            let missing: Vec<usize> =
-                (0..part_count(source)).filter(|number| !held.contains_key(&counted(*number))).collect();
+            let is_sent = |number: usize| {
+                let expected = expected.map(|sums| sums.get(number).map_or("", String::as_str));
+                held.get(&counted(number)).is_some_and(|part| expected.is_none_or(|sum| sum == crc32c(part)))
+            };
+            let missing: Vec<usize> = (0..part_count(source)).filter(|number| !is_sent(*number)).collect();
             if !missing.is_empty() {
                 return Err(Error::Incomplete(missing));
             }
@@ -188,6 +200,7 @@ impl Directory {
             source: source.clone(),
             part_size: part_size(source),
             held: held.keys().map(|number| *number as usize - 1).collect(),
+            crc32c: held.values().map(crc32c).collect(),
             touched,
             existing: self.occupant(&source.name)?,
         })
@@ -254,8 +267,14 @@ impl Directory {
     }
 }
 
-/// Asks to write part `number`, from 0, of `length` bytes; none where it is held already.
-pub(crate) fn claim(upload: &Arc<Upload>, number: usize, length: u64) -> Result<Option<Arc<Claim>>> {
+/// Asks to write part `number`, from 0, of `length` bytes with this CRC32C; none where the very
+/// same is held already. A part with another sum is replaced.
+pub(crate) fn claim(
+    upload: &Arc<Upload>,
+    number: usize,
+    length: u64,
+    sum: u32,
+) -> Result<Option<Arc<Claim>>> {
     let source = source(upload)?;
     if number >= part_count(source) {
         return Err(Error::NoPart { number, parts: part_count(source) });
@@ -264,29 +283,42 @@ pub(crate) fn claim(upload: &Arc<Upload>, number: usize, length: u64) -> Result<
     if length != expected {
         return Err(Error::Length { number, expected, got: length });
     }
-    Ok(match upload.claim(counted(number), length, Resending::Refused)? {
-        Claimed::Held => None,
-        Claimed::Write(claim) => Some(claim),
-    })
+    let claimed = match upload.claim(counted(number), length, Resending::Refused)? {
+        Claimed::Held(part) if crc32c(&part) == hex(sum) => return Ok(None),
+        Claimed::Held(_) => upload.claim(counted(number), length, Resending::Replaces)?,
+        claimed => claimed,
+    };
+    match claimed {
+        Claimed::Write(claim) => Ok(Some(claim)),
+        Claimed::Held(_) => Err(crate::uploads::Error::InUse(counted(number)).into()),
+    }
 }
 
 /// Checks the `length` bytes written of a part against the sender's CRC32C and records them.
-pub(crate) fn record(
-    claim: &Claim,
-    number: usize,
-    length: u64,
-    checksums: Values,
-    expected: u32,
-) -> Result<()> {
+pub(crate) fn record(claim: &Claim, number: usize, length: u64, checksums: Values, sum: u32) -> Result<()> {
     if length < claim.length() {
         return Err(Error::Short { number, missing: claim.length() - length });
     }
-    let expected = firstbyte_location::Checksum::new(Algorithm::Crc32c, expected.to_be_bytes().to_vec());
-    if checksums.get(&Algorithm::Crc32c) != expected.map(|checksum| checksum.to_base64()).as_ref() {
+    if in_hex(&checksums) != hex(sum) {
         return Err(Error::Checksum(number));
     }
     claim.record(length, checksums)?;
     Ok(())
+}
+
+/// The CRC32C of a part as eight hex digits.
+fn crc32c(part: &Part) -> String {
+    in_hex(&part.checksums)
+}
+
+fn in_hex(checksums: &Values) -> String {
+    let sum = checksums.get(&Algorithm::Crc32c);
+    let sum = sum.and_then(|text| firstbyte_location::Checksum::from_base64(Algorithm::Crc32c, text));
+    sum.map_or_else(String::new, |sum| sum.to_hex())
+}
+
+fn hex(sum: u32) -> String {
+    format!("{sum:08x}")
 }
 
 fn source(upload: &Upload) -> Result<&Source> {

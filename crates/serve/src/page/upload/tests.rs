@@ -47,7 +47,9 @@ fn finish(claim: &Claim, number: usize, bytes: &[u8], crc: u32) -> Result<()> {
 fn send(directory: &Directory, id: &str, whole: &[u8], number: usize) {
     let bytes = part_of(whole, number);
     let upload = directory.find(id).unwrap();
-    let claim = claim(&upload, number, bytes.len() as u64).unwrap().expect("it is not held");
+    let claim = claim(&upload, number, bytes.len() as u64, crc_fast::crc32_iscsi(bytes))
+        .unwrap()
+        .expect("it is not held");
     finish(&claim, number, bytes, crc_fast::crc32_iscsi(bytes)).unwrap();
 }
 
@@ -75,7 +77,7 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
     assert_eq!(second.begin(source(SIZE)).unwrap().held, [0, 2]);
     send(&second, &id, &whole, 1);
     assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0, 1, 2]);
-    assert_eq!(second.complete(&id, Existing::Refuse).unwrap(), "data.bin");
+    assert_eq!(second.complete(&id, Existing::Refuse, None).unwrap(), "data.bin");
     assert_eq!(fs::read(place.path().join("data.bin")).unwrap(), whole);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -108,7 +110,7 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
     let id = directory.begin(source(SIZE)).unwrap().id;
     let upload = directory.find(&id).unwrap();
     let last = part_of(&whole, 2);
-    let ask = || claim(&upload, 2, last.len() as u64);
+    let ask = || claim(&upload, 2, last.len() as u64, crc_fast::crc32_iscsi(last));
     let part = ask().unwrap().unwrap();
     assert!(matches!(ask(), Err(Error::InUse(_))));
     assert!(matches!(finish(&part, 2, &last[..1000], 0), Err(Error::Short { number: 2, .. })));
@@ -116,7 +118,7 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
     let part = ask().unwrap().unwrap();
     assert!(matches!(finish(&part, 2, last, 0), Err(Error::Checksum(2))));
     drop(part);
-    let refused = directory.complete(&id, Existing::Refuse);
+    let refused = directory.complete(&id, Existing::Refuse, None);
     assert!(matches!(refused, Err(Error::Incomplete(missing)) if missing == [0, 1, 2]));
 }
 
@@ -130,7 +132,7 @@ fn what_is_there_is_replaced_kept_or_refused_as_asked() {
     let status = directory.begin(source(1000)).unwrap();
     assert_eq!(status.existing.unwrap().size, 3);
     send(&directory, &status.id, &whole, 0);
-    let complete = |existing| directory.complete(&status.id, existing);
+    let complete = |existing| directory.complete(&status.id, existing, None);
     assert!(matches!(complete(Existing::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
     assert_eq!(fs::read(&existing).unwrap(), b"old");
     assert_eq!(complete(Existing::KeepBoth).unwrap(), "data (1).bin");
@@ -167,7 +169,7 @@ fn a_part_whose_number_is_far_beyond_the_last_is_refused() {
     let directory = serve(place.path());
     let upload = directory.find(&directory.begin(source(SIZE)).unwrap().id).unwrap();
     for number in [3, usize::MAX / 2, usize::MAX] {
-        assert!(matches!(claim(&upload, number, 5), Err(Error::NoPart { .. })), "{number}");
+        assert!(matches!(claim(&upload, number, 5, 0), Err(Error::NoPart { .. })), "{number}");
     }
 }
 

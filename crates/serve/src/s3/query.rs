@@ -1,0 +1,93 @@
+//! The query of an S3 request: fields of its signature, and headers that clients move there.
+//!
+//! SDKs put `x-amz-*` headers of a presigned request into its URL. [`take_headers`] makes headers
+//! of them, before anything reads the request. Nothing else looks for them in the query.
+
+use http::{HeaderName, HeaderValue};
+use s3s::{S3Result, s3_error};
+
+use crate::request::{Request, query_pairs};
+
+/// The fields that make up a signature, of version 4 and 2. They are no headers.
+const SIGNATURE: [&str; 10] = [
+    "X-Amz-Signature",
+    "X-Amz-Credential",
+    "X-Amz-Algorithm",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-SignedHeaders",
+    "X-Amz-Security-Token",
+    "AWSAccessKeyId",
+    "Signature",
+    "Expires",
+];
+
+fn is_of_signature(name: &str) -> bool {
+    SIGNATURE.contains(&name)
+}
+
+/// The `x-amz-` fields of a query that count as headers: names in lower case, and values.
+pub(super) fn amz_fields(query: &str) -> impl Iterator<Item = (String, String)> {
+    query_pairs(query)
+        .filter(|(name, _)| !is_of_signature(name))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .filter(|(name, _)| name.starts_with("x-amz-"))
+}
+
+/// Makes headers of the `x-amz-` fields in the query, whose signature has been verified.
+///
+/// # Errors
+/// A field cannot be a header, or contradicts one.
+pub(super) fn take_headers(request: &mut Request) -> S3Result<()> {
+    let fields: Vec<_> = amz_fields(&request.query).collect();
+    if fields.is_empty() {
+        return Ok(());
+    }
+    for (name, value) in fields {
+        let header = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()));
+        let (Ok(header), Ok(value)) = header else {
+            return Err(s3_error!(InvalidArgument, "the query's {name:?} cannot be a header"));
+        };
+        match request.headers.get(&header) {
+            Some(other) if *other != value => {
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "{name} has two values, in the query and in the headers"
+                ));
+            }
+            _ => drop(request.headers.insert(header, value)),
+        }
+    }
+    request.query = without(&request.query, |name| name.to_ascii_lowercase().starts_with("x-amz-"));
+    Ok(())
+}
+
+/// `query` without the fields of a signature.
+pub(super) fn unsigned(query: &str) -> String {
+    without(query, is_of_signature)
+}
+
+/// `query` without the fields whose names `is_removed`; the others stay as they were sent.
+fn without(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
+    let stays = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !is_removed(&name));
+    query.split('&').filter(stays).collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_signature_is_taken_off_a_query() {
+        let query = "X-Amz-Signature=1&partNumber=2&X-Amz-Date=3&uploadId=4&x-id=GetObject";
+        assert_eq!(unsigned(query), "partNumber=2&uploadId=4&x-id=GetObject");
+    }
+
+    #[test]
+    fn fields_are_headers_whatever_their_case_and_those_of_the_signature_are_not() {
+        let query = "X-Amz-Date=1&X-Amz-Meta-Run=7&x-amz-tagging=a%3Db&x-id=PutObject&x-amz-date=2";
+        let fields: Vec<_> = amz_fields(query).collect();
+        let expected = [("x-amz-meta-run", "7"), ("x-amz-tagging", "a=b"), ("x-amz-date", "2")];
+        assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

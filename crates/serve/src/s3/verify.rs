@@ -1,0 +1,102 @@
+//! Verifies the signature of a request's head, before anything else is done with the request.
+//!
+//! With keys there are two services of s3s. The first verifies: it gets the head as it was sent,
+//! with the base path, and an empty body. Its single route takes every request and answers with
+//! the signer. The second answers: it gets the request without signature, base path and coding of
+//! the body, and the signer in the request's extensions, which a client cannot set. HTML forms
+//! carry their signature among their fields; the second service verifies it.
+
+use http::{Extensions, HeaderMap, Method, Uri};
+use s3s::auth::Credentials;
+use s3s::route::S3Route;
+use s3s::service::S3Service;
+use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
+
+use super::chunk_signatures::ChunkSignatures;
+use super::payload::is_coded;
+use super::signed::Scheme;
+use super::{error_response, from_s3s, join};
+use crate::request::Request;
+use crate::response::Response;
+
+/// The facts about a request that the first service verified.
+#[derive(Clone, Debug)]
+pub(super) struct Verified {
+    credentials: Credentials,
+    /// Region and service of the signature's scope, version 4 alone.
+    scope: Option<(String, String)>,
+}
+
+/// Whose signature was verified.
+pub(super) fn signer(extensions: &Extensions) -> Option<&Credentials> {
+    extensions.get::<Verified>().map(|verified| &verified.credentials)
+}
+
+/// The first service's operations: none, for its route takes every request.
+pub(super) struct NoOperations;
+
+impl S3 for NoOperations {}
+
+/// The first service's route, which answers every verified request with its signer.
+pub(super) struct Signer;
+
+#[async_trait::async_trait]
+impl S3Route for Signer {
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
+        true
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        // `check_access` has refused requests without credentials.
+        let credentials = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+        let scope = request.region.map(|region| region.as_str().to_owned()).zip(request.service);
+        let mut response = S3Response::new(Body::empty());
+        response.extensions.insert(Verified { credentials, scope });
+        Ok(response)
+    }
+}
+
+/// Verifies the signature of `request`, whose path was sent as `sent_path`.
+///
+/// # Errors
+/// The answer to a request whose signature does not hold.
+pub(super) async fn verify(
+    verifying: &S3Service,
+    request: &Request,
+    sent_path: Option<&str>,
+) -> Result<Verified, Box<Response>> {
+    let target = join(sent_path.unwrap_or(&request.path), &request.query);
+    let Ok(uri) = target.parse::<Uri>() else {
+        return Err(Box::new(error_response(s3_error!(InvalidURI, "the target is not a URI"))));
+    };
+    let mut head = http::Request::new(Body::empty());
+    (*head.method_mut(), *head.uri_mut(), *head.headers_mut()) =
+        (request.method.clone(), uri, request.headers.clone());
+    if is_coded(&request.headers) {
+        // s3s wants it with a coded body, which it does not get. An unsigned header changes no
+        // signature of version 4.
+        let length = head.headers_mut().entry("x-amz-decoded-content-length");
+        length.or_insert(http::HeaderValue::from_static("0"));
+    }
+    match verifying.call(head).await {
+        Ok(mut answer) => match answer.extensions_mut().remove::<Verified>() {
+            Some(verified) => Ok(verified),
+            None => Err(Box::new(from_s3s(answer))),
+        },
+        Err(error) => {
+            tracing::error!(?error, "the S3 service failed");
+            Err(Box::new(error_response(s3_error!(InternalError, "the S3 service failed"))))
+        }
+    }
+}
+
+impl Verified {
+    /// The signatures of the body's chunks, which follow from that of the head.
+    pub(super) fn chunk_signatures(&self, scheme: &Scheme, headers: &HeaderMap) -> Option<ChunkSignatures> {
+        let Scheme::Header { signature, .. } = scheme else { return None };
+        let (region, service) = self.scope.as_ref()?;
+        let date = headers.get("x-amz-date")?.to_str().ok()?;
+        let scope = format!("{}/{region}/{service}/aws4_request", date.get(..8)?);
+        Some(ChunkSignatures::new(self.credentials.secret_key.expose(), date, &scope, signature))
+    }
+}
