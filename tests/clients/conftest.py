@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import subprocess
 from pathlib import Path
 
 import boto3
@@ -13,6 +14,9 @@ from serving import AWS, ROOT, serving
 BIN = ROOT / ".venv" / "bin"
 # Large enough that every client splits it into parts or ranges.
 BIG = 20 << 20
+
+
+EXTENSIONS = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
 
 
 def random_bytes(seed: int, size: int) -> bytes:
@@ -58,11 +62,22 @@ def served_below(tmp_path_factory):
         yield served
 
 
-def client(served, **options):
-    """boto3 at a server; `options` go into its configuration."""
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A directory with `chain.pem` and `key.pem`."""
+    directory = tmp_path_factory.mktemp("certificate")
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    files = ["-keyout", directory / "key.pem", "-out", directory / "chain.pem"]
+    subprocess.run(["openssl", "req", "-x509", *kind, *EXTENSIONS, *files], check=True, capture_output=True)
+    return directory
+
+
+def client(served, verify=None, **options):
+    """boto3 at a server; `options` go into its configuration, and it trusts `verify`."""
     return boto3.client(
         "s3",
         endpoint_url=served.url,
+        verify=verify,
         aws_access_key_id=AWS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS["AWS_SECRET_ACCESS_KEY"],
         region_name="us-east-1",

@@ -6,19 +6,6 @@ import pytest
 from conftest import BIG, BIN, plant, random_bytes
 from serving import serving
 
-EXTENSIONS = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A directory with `chain.pem` and `key.pem`."""
-    directory = tmp_path_factory.mktemp("certificate")
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    files = ["-keyout", directory / "key.pem", "-out", directory / "chain.pem"]
-    subprocess.run(["openssl", "req", "-x509", *kind, *EXTENSIONS, *files], check=True, capture_output=True)
-    return directory
-
-
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory, certificate):
     root = plant(tmp_path_factory.mktemp("served"))
