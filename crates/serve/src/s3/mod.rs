@@ -144,6 +144,9 @@ async fn pass_on(
             stated = stated.of_body_only();
         }
         stated.check_document(&document)?;
+        if !document.is_empty() && headers.contains_key(understood::COPY_SOURCE) {
+            return Err(s3_error!(InvalidRequest, "a copy has no body: its content is the source's"));
+        }
         headers.insert(CONTENT_LENGTH, HeaderValue::from(document.len()));
         s3s::Body::from(document)
     };

@@ -5,7 +5,8 @@
 //! tags, its lock or its encryption. So a write may carry the `x-amz-*` headers of [`HEADERS`] and
 //! no others. Fields of HTML forms are checked by the same table. Operations are distinguished by
 //! a bare name in the query (`PUT /bucket/key?renameObject`): s3s takes a request with an unknown
-//! name for the plain operation, so that renaming would empty an object, and a part would replace one.
+//! name for the plain operation, so that renaming would empty an object, and a part would replace
+//! one.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use s3s::{S3Error, S3Result, s3_error};
@@ -26,7 +27,7 @@ enum Use {
 use Use::{Any, Only};
 
 /// The `x-amz-*` headers of writes. A name that ends in `*` stands for all that begin so.
-const HEADERS: [(&str, Use); 41] = [
+const HEADERS: [(&str, Use); 40] = [
     // The object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
@@ -54,10 +55,9 @@ const HEADERS: [(&str, Use); 41] = [
     ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])),
     // There are no tags to copy.
     ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"])),
-    // Conditions, and the owner of the bucket.
+    // The owner of the bucket.
     ("x-amz-expected-bucket-owner", Only(&[OWNER])),
     ("x-amz-source-expected-bucket-owner", Only(&[OWNER])),
-    ("x-amz-if-match-*", Any),
     // Buckets.
     ("x-amz-bucket-object-lock-enabled", Only(&["false", "False"])),
     ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"])),
@@ -77,6 +77,9 @@ const HEADERS: [(&str, Use); 41] = [
     ("x-amz-request-payer", Any),
     ("x-amz-user-agent", Any),
 ];
+
+/// The header of every copy, and the beginning of the names of its conditions and range.
+pub(super) const COPY_SOURCE: &str = "x-amz-copy-source";
 
 /// Names that may appear without a value in the query of any request.
 const PARAMETERS: [&str; 4] = ["uploadId", "partNumber", "versionId", "x-id"];
@@ -159,9 +162,7 @@ pub(super) enum BodyKind {
 pub(super) fn body_kind(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> BodyKind {
     let has = |names: &[&str]| query_pairs(query).any(|(name, _)| names.contains(&name.as_str()));
     match (method, is_object(path)) {
-        (&Method::PUT, true) if !headers.contains_key("x-amz-copy-source") && !has(&PUT_OBJECT) => {
-            BodyKind::Content
-        }
+        (&Method::PUT, true) if !headers.contains_key(COPY_SOURCE) && !has(&PUT_OBJECT) => BodyKind::Content,
         (&Method::POST, true) if has(&["uploadId"]) => BodyKind::Completion,
         (&Method::POST, false) if is_form(headers) && !has(&["delete"]) => BodyKind::Form,
         _ => BodyKind::Document,
@@ -176,6 +177,7 @@ pub(super) fn check(method: &Method, path: &str, query: &str, headers: &HeaderMa
     check_owner(headers)?;
     if matches!(*method, Method::PUT | Method::POST) {
         check_headers(headers.iter())?;
+        check_copy(method, query, headers)?;
     }
     check_query(method, path, query)
 }
@@ -206,6 +208,18 @@ fn rule(name: &str) -> Option<Use> {
         None => name == pattern,
     };
     HEADERS.iter().find(|(pattern, _)| matches(pattern)).map(|(_, rule)| *rule)
+}
+
+/// Refuses parts of a copy without the copy: ranges and conditions would be ignored.
+fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()> {
+    let is_copy = *method == Method::PUT && headers.contains_key(COPY_SOURCE);
+    let is_part = query_pairs(query).any(|(name, _)| name == "uploadId");
+    let mut names = headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with(COPY_SOURCE));
+    let is_misplaced = |name: &str| !is_copy || (name == "x-amz-copy-source-range" && !is_part);
+    match names.find(|name| is_misplaced(name)) {
+        Some(name) => Err(s3_error!(InvalidArgument, "{name} has no meaning in this request")),
+        None => Ok(()),
+    }
 }
 
 /// The owner of buckets may be named in any request.

@@ -28,28 +28,36 @@ const MOST_DELETED: usize = 1000;
 /// The metadata to keep with an object, from the headers of its request. An error if it cannot be
 /// kept.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
-    let of = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned);
-    let text = |name: &str| headers.get(name).and_then(of);
-    let mut user = Vec::new();
-    for (name, value) in headers {
-        if let Some(name) = name.as_str().strip_prefix("x-amz-meta-").filter(|name| !name.is_empty()) {
-            let value =
-                of(value).ok_or_else(|| s3_error!(InvalidArgument, "x-amz-meta-{name} is not UTF-8"))?;
-            user.push((name.to_owned(), value));
+    let mut user: Vec<(String, String)> = Vec::new();
+    for name in headers.keys() {
+        let key = name.as_str().strip_prefix("x-amz-meta-").filter(|key| !key.is_empty());
+        if let (Some(key), Some(value)) = (key, text(headers, name.as_str())?) {
+            user.push((key.to_owned(), value));
         }
     }
     let described = ObjectMetadata {
-        content_type: text("content-type"),
-        cache_control: text("cache-control"),
-        content_disposition: text("content-disposition"),
-        content_encoding: text("content-encoding"),
-        content_language: text("content-language"),
-        expires: text("expires"),
+        content_type: text(headers, "content-type")?,
+        cache_control: text(headers, "cache-control")?,
+        content_disposition: text(headers, "content-disposition")?,
+        content_encoding: text(headers, "content-encoding")?,
+        content_language: text(headers, "content-language")?,
+        expires: text(headers, "expires")?,
         user,
         ..ObjectMetadata::default()
     };
     described.check()?;
     Ok(described)
+}
+
+/// The value of a header. Several lines are one list, as in S3.
+///
+/// # Errors
+/// It is not UTF-8, and could not be kept.
+fn text(headers: &HeaderMap, name: &str) -> S3Result<Option<String>> {
+    let line = |value: &HeaderValue| std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+    let lines: Result<Vec<String>, _> = headers.get_all(name).iter().map(line).collect();
+    let lines = lines.map_err(|_| s3_error!(InvalidArgument, "{name} is not UTF-8"))?;
+    Ok((!lines.is_empty()).then(|| lines.join(",")))
 }
 
 /// Writes an object; a key ending in `/` makes a directory.

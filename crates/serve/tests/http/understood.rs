@@ -53,6 +53,21 @@ fn what_is_not_done_is_refused_on_put_copy_and_multipart_alike() {
     ] {
         assert_eq!(client.ask("PUT", "/bucket/key", line, b"after").status, 200, "{line}");
     }
+    for lines in [
+        "x-amz-copy-source: /bucket/source\r\nx-amz-copy-source-range: bytes=0-1\r\n",
+        "x-amz-copy-source-if-match: x\r\n",
+        "x-amz-if-match-size: 3\r\n",
+        // A copy has no body.
+        "x-amz-copy-source: /bucket/source\r\n",
+    ] {
+        let answer = client.ask("PUT", "/bucket/key", lines, b"body");
+        assert!(answer.status == 400 || answer.status == 501, "{lines}: {}", answer.text());
+    }
+    assert_eq!(std::fs::read(path("key")).unwrap(), b"after");
+    // Two lines of one header are refused rather than one of them dropped.
+    let lines = format!("{S3}Content-Encoding: br\r\nContent-Encoding: gzip\r\n");
+    assert_eq!(client.ask("PUT", "/bucket/list", &lines, b"x").status, 400);
+    assert!(!path("list").exists());
     // What infrastructure adds says nothing of the object.
     let lines = format!("{S3}X-Amz-Cf-Id: x\r\nX-Amz-Cf-Pop: y\r\nX-Amzn-Trace-Id: z\r\n");
     assert_eq!(client.ask("PUT", "/bucket/key", &lines, b"after").status, 200);
