@@ -66,16 +66,18 @@ def fetched(log: Path, prefix: str) -> Counter:
 
 
 @contextmanager
-def serving(root: Path, *options: str, log: Path | None = None):
-    """`serve --write` over a directory, for as long as the block lasts. Its standard error goes to
-    `log`.
+def serving(root: Path, *options: str, log: Path | None = None, write: bool = True, before=None, status: int = 0):
+    """`serve --write` over a directory, for as long as the block lasts, or without writes. Its
+    standard error goes to `log`. `before` is called in its process before it starts, and `status`
+    is the one that it ends with.
     """
     process = subprocess.Popen(
-        [PROGRAM, "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
+        [PROGRAM, "serve", root, *(["--write"] if write else []), "--listen", "127.0.0.1:0", *options],
         env=CLEAN,
         stdout=subprocess.PIPE,
         stderr=log.open("w") if log else None,
         text=True,
+        preexec_fn=before,
     )
     try:
         # `select.select` takes no descriptor above 1,023, and the tests have many open.
@@ -87,4 +89,4 @@ def serving(root: Path, *options: str, log: Path | None = None):
         yield Served(root, found[0].rstrip("/"), process.pid)
     finally:
         process.terminate()
-        assert process.wait(WAIT_LIMIT) == 0, "serve must drain and exit 0 on SIGTERM"
+        assert process.wait(WAIT_LIMIT) == status, "serve must drain and exit 0 on SIGTERM"

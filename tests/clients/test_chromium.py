@@ -1,10 +1,15 @@
 """Headless Chromium on the directory page: it lists, filters, downloads and uploads."""
 
+import http.client
+import http.server
 import shutil
+import threading
+from urllib.parse import quote
 
 import pytest
-from conftest import BIG, random_bytes
-from playwright.sync_api import expect, sync_playwright
+from conftest import BIG, client, random_bytes
+from playwright.sync_api import Error, expect, sync_playwright
+from serving import AWS, ROOT, serving
 from waiting import CLIENT_TIMEOUT
 
 # What is waited for is a state, never a duration.
@@ -68,3 +73,139 @@ def test_uploads_a_file_in_parts_and_what_arrives_is_the_same(page, served, tmp_
     page.locator("#files").set_input_files(str(source))
     expect(entry(page, "from-browser.bin")).to_be_visible()
     assert (served.root / "data" / "from-browser.bin").read_bytes() == source.read_bytes()
+
+
+# Puts the title of each document whose script runs in the server's origin where another page of
+# that origin finds it. In an origin of its own, `localStorage` throws.
+SCRIPT = "<!doctype html><script>localStorage.setItem(location.pathname + location.search, 'ran')</script>"
+TYPES = [
+    line
+    for line in (ROOT / "crates/serve/tests/content_types.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def put(served, path: str, content_type: str | None) -> None:
+    """Stores the document under exactly this type, as an S3 client without keys would."""
+    request = http.client.HTTPConnection(*served.url.removeprefix("http://").split(":"))
+    headers = {"x-amz-date": "20260101T000000Z"}
+    request.request("PUT", path, SCRIPT, headers | ({"Content-Type": content_type} if content_type else {}))
+    answer = request.getresponse()
+    assert answer.status == 200, (content_type, answer.read())
+
+
+def ran(browser, served, targets: list[str]) -> dict:
+    """Which of these documents ran their script in the server's origin."""
+    context = browser.new_context()
+    page = context.new_page()
+    for target in targets:
+        try:
+            page.goto(f"{served.url}{target}", wait_until="commit")
+            page.wait_for_load_state("load")
+        except Error as error:
+            # What is no document is downloaded.
+            assert "Download is starting" in str(error) or "ERR_ABORTED" in str(error), (target, error)
+    page.goto(f"{served.url}/.firstbyte/upload-worker.js")
+    found = page.evaluate("({...localStorage})")
+    context.close()
+    return found
+
+
+def test_the_measure_finds_a_document_that_runs(browser, tmp_path):
+    """A read-only server without keys leaves its own files their origin."""
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "x.html").write_text(SCRIPT)
+    with serving(tmp_path, write=False) as served:
+        assert ran(browser, served, ["/bucket/x.html"]) == {"/bucket/x.html": "ran"}
+
+
+def test_no_stored_document_of_any_type_runs_in_the_server_s_origin(browser, served):
+    """Over two seconds: 200 types, each of them opened."""
+    assert len(TYPES) >= 190
+    for number, content_type in enumerate([*TYPES, None]):
+        put(served, f"/data/stored-{number}", content_type)
+        put(served, f"/data/stored-{number}.html", content_type)
+    stored = [f"/data/stored-{number}{end}" for number in range(len(TYPES) + 1) for end in ("", ".html")]
+    assert ran(browser, served, stored) == {}
+
+
+def test_no_type_that_a_link_chooses_runs_a_document_in_the_server_s_origin(browser, served):
+    """Over two seconds: a link for each type with a comma, and some others."""
+    put(served, "/data/chosen", "text/plain")
+    chosen = [content_type for content_type in TYPES if "," in content_type] + TYPES[:12]
+    targets = [f"/data/chosen?x-id=GetObject&response-content-type={quote(kind, safe='')}" for kind in chosen]
+    assert ran(browser, served, targets) == {}
+
+
+def test_no_type_of_a_page_upload_runs_a_document_in_the_server_s_origin(page, browser, served):
+    """The type of a file is what the page's own script says."""
+    kinds = ["text/html", "text/plain,text/html", "image/png;a=b,text/html", "image/svg+xml", "text/xml"]
+    for number, kind in enumerate(kinds):
+        begun = page.evaluate(
+            """async ([name, body, type]) => {
+                const ask = (method, rest, body, more) => fetch(`/.firstbyte/uploads${rest}?path=/data/`, {
+                    method, body, headers: {'x-firstbyte-page': '1', ...more}});
+                const about = JSON.stringify({name, size: body.length, mtime: 0, type});
+                const {id} = await (await ask('POST', '', about)).json();
+                const crc = [...body].reduce((crc, c) => {
+                    crc ^= c.charCodeAt(0);
+                    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+                    return crc;
+                }, -1) ^ -1;
+                const sum = (crc >>> 0).toString(16).padStart(8, '0');
+                const part = await ask('PUT', `/${id}/0`, body, {'x-firstbyte-crc32c': sum});
+                return [part.status, (await ask('POST', `/${id}/complete`, '{}')).status];
+            }""",
+            [f"page-{number}", SCRIPT, kind],
+        )
+        assert begun == [201, 200]
+    assert ran(browser, served, [f"/data/page-{number}" for number in range(len(kinds))]) == {}
+
+
+@pytest.fixture
+def elsewhere():
+    """A page of another origin: another port."""
+
+    class Empty(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_listed_page_of_another_port_writes_by_presigned_urls_and_reads_what_it_wrote(browser, elsewhere, tmp_path):
+    (tmp_path / "root" / "data").mkdir(parents=True)
+    keys = tmp_path / "keys"
+    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
+    keys.chmod(0o600)
+    page = browser.new_page()
+    page.goto(elsewhere)
+    about = {"Bucket": "data", "Key": "by-page", "ContentType": "text/plain", "Metadata": {"run": "7"}}
+    fetch = """async ([url, method, headers, body]) => {
+        try {
+            const answer = await fetch(url, {method, headers, body});
+            return [answer.status, await answer.text(), answer.headers.get('etag'), answer.headers.get('x-amz-meta-run')];
+        } catch (error) { return String(error); }
+    }"""
+    headers = {"content-type": "text/plain", "x-amz-meta-run": "7"}
+    for option, allowed in [("--cors-write", True), ("--cors", False)]:
+        with serving(tmp_path / "root", "--auth", str(keys), option, elsewhere) as served:
+            s3 = client(served)
+            put = s3.generate_presigned_url("put_object", about)
+            got = page.evaluate(fetch, [put, "PUT", headers, "content"])
+            assert (got[0] == 200) if allowed else ("Failed to fetch" in got), got
+            get = s3.generate_presigned_url("get_object", {"Bucket": "data", "Key": "by-page"})
+            status, text, etag, run = page.evaluate(fetch, [get, "GET", {"range": "bytes=0-3"}, None])
+            assert (status, text, run) == (206, "cont", "7") and etag
+    with serving(tmp_path / "root", "--auth", str(keys), "--cors-write", "http://other.example") as served:
+        get = client(served).generate_presigned_url("get_object", {"Bucket": "data", "Key": "by-page"})
+        assert "Failed to fetch" in page.evaluate(fetch, [get, "GET", {}, None])
+    page.close()
