@@ -200,7 +200,7 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
     let (root, path) = (site.root.clone(), path.clone());
     let publish = move || {
         stamp(temporary.file())?;
-        settled(temporary.publish(&root, &EntryPath::default(), &path, &condition))
+        settled(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
     };
     let published = match blocking(publish).await? {
         Ok(published) => published,

@@ -36,6 +36,7 @@ mod publish;
 mod range;
 mod refusal;
 mod request;
+mod reserved;
 mod response;
 mod root;
 mod route;

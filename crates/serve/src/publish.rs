@@ -14,11 +14,11 @@ use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use crate::auth::random_token;
 use crate::condition::{Condition, Unmet};
 use crate::copying::copy_range;
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
+use crate::staging::{PartNote, TemporaryFile};
 
 /// How often a change is tried again after the directory that it needs was removed meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -98,12 +98,29 @@ pub(crate) fn publish(
         let identity = match rename(finished.directory, from, parent, name, flags) {
             Ok(()) => Identity::from(&file.metadata()?),
             Err(Errno::EXIST) => return Err(Unmet::Different.into()),
-            Err(Errno::XDEV) => copy_across(finished, parent, name, flags)?,
+            Err(Errno::XDEV) => {
+                let note = PartNote::create(root, base, &to.parent())?;
+                copy_across(finished, parent, &note.part(), name, flags)?
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(Published { identity, replaced })
     };
     in_parent(root, base, to, change)
+}
+
+/// Puts a temporary file under the name `to` below `base`, as [`publish`] does. Blocking.
+pub(crate) fn publish_temporary(
+    root: &Root,
+    temporary: TemporaryFile,
+    base: &EntryPath,
+    to: &EntryPath,
+    condition: &Condition,
+) -> Result<Published> {
+    let (directory, name) = temporary.place();
+    let published = publish(root, Finished { directory, name, file: temporary.file() }, base, to, condition)?;
+    temporary.moved();
+    Ok(published)
 }
 
 /// Checks that `condition` holds now, for a write that has much to do before it is published. It is
@@ -296,16 +313,16 @@ fn rename(
 }
 
 /// Publishes where another file system is mounted below the bucket: by a copy beside the
-/// destination.
+/// destination, called `beside` until it is complete.
 fn copy_across(
     finished: Finished<'_>,
     parent: &OwnedFd,
+    beside: &str,
     name: &OsStr,
     flags: RenameFlags,
 ) -> Result<Identity> {
-    let beside = format!(".{}.firstbyte-part", random_token());
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::openat(parent, &beside, create, Mode::from_raw_mode(0o666))?);
+    let file = File::from(rustix::fs::openat(parent, beside, create, Mode::from_raw_mode(0o666))?);
     let copy = || -> Result<Identity> {
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
@@ -317,7 +334,7 @@ fn copy_across(
     };
     let done = copy();
     if done.is_err() {
-        rustix::fs::unlinkat(parent, &beside, AtFlags::empty())?;
+        rustix::fs::unlinkat(parent, beside, AtFlags::empty())?;
     } else {
         rustix::fs::unlinkat(finished.directory, finished.name, AtFlags::empty())?;
     }

@@ -24,7 +24,8 @@ use crate::names::NameLocks;
 /// How often a name is resolved again after the kernel gave up on it.
 const ATTEMPTS: usize = 1_000;
 
-/// The name below which the server keeps what it alone may see: uploads in progress.
+/// The name below which the server keeps what it alone may see: uploads in progress. Opened by
+/// [`crate::reserved`].
 pub(crate) const RESERVED: &str = ".firstbyte";
 
 /// The longest name a Linux file system takes, in bytes.
@@ -334,6 +335,10 @@ fn open_entry(
     flags: OFlags,
     extra: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
+    // Opened by `reserved` alone, which follows no link.
+    if path.path.iter().any(|name| is_hidden(name.as_bytes())) {
+        return Err(Errno::NOENT);
+    }
     let Some((directory, below)) = path.at_fence() else {
         return open_beneath(root, path.for_kernel(), flags, extra);
     };

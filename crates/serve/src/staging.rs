@@ -5,12 +5,12 @@
 //! of its entries, so an unlocked one was left by a killed process, whatever its age. `uploads/`
 //! has uploads in parts, which outlive a process ([`crate::uploads`]), and `trash/` what was
 //! deleted from the page ([`crate::trash`]). [`sweep`] removes what processes left in `tmp/`, at
-//! the start and from time to time. A finished file is moved out by a rename ([`crate::publish`]);
+//! the start and from time to time. A finished file is moved out by a rename (`publish`);
 //! only then are the directories of its final name made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -20,33 +20,13 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::auth::random_token;
-use crate::condition::Condition;
 use crate::config::Buckets;
-use crate::publish::{self, Finished, Published};
-use crate::root::{EntryPath, RESERVED, Root};
+use crate::reserved::{self, Area};
+use crate::root::{EntryPath, Root};
 
 /// How often an entry is created again because a sweep removed it, or its directory, before it was
 /// locked.
 const ATTEMPTS: u32 = 100;
-
-/// The directory of everything unfinished in `bucket`.
-fn reserved(bucket: &EntryPath) -> EntryPath {
-    bucket.join(RESERVED.as_ref())
-}
-
-/// The directory of a bucket's uploads in parts.
-pub(crate) fn uploads(bucket: &EntryPath) -> EntryPath {
-    reserved(bucket).join("uploads".as_ref())
-}
-
-/// The directory of what was deleted from a bucket.
-pub(crate) fn trash(bucket: &EntryPath) -> EntryPath {
-    reserved(bucket).join("trash".as_ref())
-}
-
-fn temporary(bucket: &EntryPath) -> EntryPath {
-    reserved(bucket).join("tmp".as_ref())
-}
 
 /// The bucket whose staging holds unfinished writes into `directory`: the bucket that contains it,
 /// or the served directory if no such bucket exists. Blocking.
@@ -70,10 +50,7 @@ pub(crate) struct TemporaryFile {
 impl TemporaryFile {
     /// Makes one in the staging of `bucket`, which must exist. Blocking.
     pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
-        let (directory, name, file) = create(root, bucket, |directory, name| {
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
-        })?;
+        let (directory, name, file) = create(root, bucket, "", new_file)?;
         Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
     }
 
@@ -82,21 +59,14 @@ impl TemporaryFile {
         &self.file
     }
 
-    /// Puts it under the name `to` below `base`, if `condition` holds. Blocking.
-    ///
-    /// # Errors
-    /// As [`publish::publish`].
-    pub(crate) fn publish(
-        mut self,
-        root: &Root,
-        base: &EntryPath,
-        to: &EntryPath,
-        condition: &Condition,
-    ) -> publish::Result<Published> {
-        let finished = Finished { directory: self.directory.as_fd(), name: &self.name, file: &self.file };
-        let published = publish::publish(root, finished, base, to, condition)?;
+    /// The directory it lies in, and its name there.
+    pub(crate) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
+        (self.directory.as_fd(), &self.name)
+    }
+
+    /// Forgets it: it was moved out of the staging.
+    pub(crate) fn moved(mut self) {
         self.name.clear();
-        Ok(published)
     }
 }
 
@@ -107,6 +77,66 @@ impl Drop for TemporaryFile {
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
+}
+
+/// The note of a file that is being made outside the staging, on another file system: beside its
+/// final name, as `.TOKEN.firstbyte-part`. A sweep removes what the note of a killed process names.
+/// Dropped, it is removed itself.
+#[derive(Debug)]
+pub(crate) struct PartNote {
+    directory: OwnedFd,
+    name: String,
+    /// Holds the lock.
+    _file: OwnedFd,
+}
+
+/// The beginning of a note's name; its token follows.
+const NOTE: &str = "part-";
+
+impl PartNote {
+    /// Notes in the staging of `bucket` that a part is being made in the directory `place`.
+    /// Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
+        let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
+        let note = Self { directory, name, _file: file.try_clone()? };
+        File::from(file).write_all(place.as_bytes())?;
+        Ok(note)
+    }
+
+    /// The name of the part.
+    pub(crate) fn part(&self) -> String {
+        part_of(&self.name).unwrap_or_default()
+    }
+}
+
+impl Drop for PartNote {
+    fn drop(&mut self) {
+        // If this fails, a sweep removes it later.
+        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+    }
+}
+
+fn part_of(note: &str) -> Option<String> {
+    note.strip_prefix(NOTE).map(|token| format!(".{token}.firstbyte-part"))
+}
+
+/// Removes the part that an abandoned note names. What is gone already is no error.
+fn remove_part(root: &Root, part: &str, note: OwnedFd) -> io::Result<()> {
+    let mut place = Vec::new();
+    File::from(note).read_to_end(&mut place)?;
+    let Ok(place) = EntryPath::parse(&place) else { return Ok(()) };
+    let removed = root
+        .open_directory(&place)
+        .and_then(|directory| Ok(rustix::fs::unlinkat(&directory, part, AtFlags::empty())?));
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn new_file(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
 }
 
 /// An unfinished directory in the staging of a bucket. It is removed, with what it holds, if it is
@@ -121,9 +151,10 @@ pub(crate) struct TemporaryDirectory {
 impl TemporaryDirectory {
     /// Makes one in the staging of `bucket`, which must exist. Blocking.
     pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
-        let (parent, name, directory) = create(root, bucket, |parent, name| {
+        let (parent, name, directory) = create(root, bucket, "", |parent, name| {
             rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))?;
-            rustix::fs::openat(parent, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(parent, name, flags, Mode::empty())
         })?;
         Ok(Self { parent, name, directory })
     }
@@ -133,11 +164,23 @@ impl TemporaryDirectory {
         &self.directory
     }
 
-    /// Moves it, complete, to `to` below `bucket`, where nothing may be. Blocking.
-    pub(crate) fn rename(mut self, root: &Root, bucket: &EntryPath, to: &EntryPath) -> io::Result<()> {
-        let name = to.name().ok_or(io::ErrorKind::InvalidInput)?;
+    /// Moves it, complete, into `area` of `bucket` under `name`, where nothing may be. Blocking.
+    pub(crate) fn rename(
+        mut self,
+        root: &Root,
+        bucket: &EntryPath,
+        area: Area,
+        name: &str,
+    ) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
-            let target = root.make_directory_below(bucket, &to.parent())?;
+            let target = match reserved::make(root, bucket, area) {
+                // An emptied directory was removed while it was made.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    root.open_directory(bucket)?;
+                    continue;
+                }
+                done => done?,
+            };
             match rustix::fs::renameat(&self.parent, &self.name, &target, name) {
                 // The emptied directory was removed between the two steps.
                 Err(Errno::NOENT) => {}
@@ -160,17 +203,18 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Makes an entry by `make` and locks it; again where a sweep was faster than the lock.
+/// Makes an entry whose name begins with `prefix` by `make` and locks it; again where a sweep was
+/// faster than the lock.
 fn create(
     root: &Root,
     bucket: &EntryPath,
+    prefix: &str,
     make: impl Fn(&OwnedFd, &str) -> rustix::io::Result<OwnedFd>,
 ) -> io::Result<(OwnedFd, String, OwnedFd)> {
-    let place = temporary(bucket);
     let mut attempt = 0;
     loop {
-        let name = random_token();
-        let made = root.make_directory_below(bucket, &place).and_then(|parent| {
+        let name = format!("{prefix}{}", random_token());
+        let made = reserved::make(root, bucket, Area::Temporary).and_then(|parent| {
             let entry = make(&parent, &name)?;
             Ok((parent, entry))
         });
@@ -200,8 +244,15 @@ fn create(
 /// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
 /// what is older than `age`. Blocking.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    for_each_abandoned(root, bucket, &temporary(bucket), age, |directory, name, _locked| {
+    for_each_abandoned(root, bucket, Area::Temporary, age, |directory, name, locked| {
         tracing::info!(entry = ?name, "removing what a killed server left");
+        if let Some(part) = name.to_str().and_then(part_of)
+            && let Err(error) = remove_part(root, &part, locked)
+        {
+            // The note stays until it can be removed.
+            tracing::warn!(%error, part, "what a killed server left cannot be removed");
+            return Ok(());
+        }
         remove_tree(directory, name)
     })
 }
@@ -213,11 +264,11 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
 pub(crate) fn for_each_abandoned(
     root: &Root,
     bucket: &EntryPath,
-    path: &EntryPath,
+    area: Area,
     age: Duration,
     mut visit: impl FnMut(&OwnedFd, &OsStr, OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
-    let directory = match root.open_directory(path) {
+    let directory = match reserved::open(root, bucket, area) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         done => done?,
     };
@@ -231,7 +282,7 @@ pub(crate) fn for_each_abandoned(
             visit(&directory, name, locked)?;
         }
     }
-    tidy(root, bucket);
+    reserved::tidy(root, bucket);
     Ok(())
 }
 
@@ -298,40 +349,30 @@ fn enter(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Removes the staging directories of `bucket` that are empty. Blocking.
-pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
-    for directory in [uploads(bucket), trash(bucket), temporary(bucket), reserved(bucket)] {
-        // One that is in use is not empty.
-        let _ = root.remove(&directory, AtFlags::REMOVEDIR);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     #[test]
-    fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_if_allowed() {
+    fn a_sweep_removes_the_part_that_a_killed_server_noted_and_no_other() {
         let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("mounted")).unwrap();
         let root = Root::open(directory.path()).unwrap();
-        let (base, path) = (EntryPath::default(), EntryPath::parse(b"a/b").unwrap());
-        let publish =
-            |file: TemporaryFile, condition: &Condition| file.publish(&root, &base, &path, condition);
-        drop(TemporaryFile::create(&root, &base).unwrap());
-        assert_eq!(std::fs::read_dir(directory.path().join(".firstbyte/tmp")).unwrap().count(), 0);
-        tidy(&root, &base);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-
-        let first = TemporaryFile::create(&root, &base).unwrap();
-        first.file().write_all_at(b"first", 0).unwrap();
-        assert!(publish(first, &Condition::absent()).unwrap().replaced.is_none());
-        let second = TemporaryFile::create(&root, &base).unwrap();
-        assert!(matches!(publish(second, &Condition::absent()), Err(publish::Error::Unmet(_))));
-        assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"first");
-        publish(TemporaryFile::create(&root, &base).unwrap(), &Condition::default()).unwrap();
-        assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"");
+        let (base, place) = (EntryPath::default(), EntryPath::parse(b"mounted").unwrap());
+        let note = PartNote::create(&root, &base, &place).unwrap();
+        let part = directory.path().join("mounted").join(note.part());
+        let other = directory.path().join("mounted/.other.firstbyte-part");
+        for path in [&part, &other] {
+            std::fs::write(path, "x").unwrap();
+        }
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert!(part.exists(), "its process lives");
+        // As a kill leaves it: the lock is gone, the note is not.
+        let killed = std::mem::ManuallyDrop::new(note);
+        rustix::fs::flock(&killed._file, FlockOperation::Unlock).unwrap();
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert!(!part.exists() && other.exists());
+        assert!(!directory.path().join(".firstbyte").exists());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::config::{Buckets, Writing};
 use crate::directory::{Kind, Reader};
+use crate::reserved;
 use crate::root::{EntryPath, Root};
 use crate::site::Site;
 use crate::staging;
@@ -71,7 +72,7 @@ impl Sweeper {
     }
 
     fn tidy(&self) {
-        self.buckets().iter().for_each(|bucket| staging::tidy(&self.root, bucket));
+        self.buckets().iter().for_each(|bucket| reserved::tidy(&self.root, bucket));
     }
 
     /// Every directory that may have a staging directory: the served one too, for files beside the

@@ -1,6 +1,6 @@
 //! What was deleted from the page, until it expires: `BUCKET/.firstbyte/trash/ID/`.
 //!
-//! `entry` is the file, link or directory as it was, and `origin` holds the path it had. The
+//! `entry` is the file, link or directory as it was, and `origin` a link to the path it had. The
 //! directory is there, with its origin, before the entry is moved into it by one rename, so that a
 //! kill leaves the entry at one place or the other. A thread that moves or removes an entry holds a
 //! lock (flock) on its directory. Removing begins with the origin: what has none is never moved
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::auth::random_token;
 use crate::publish::{self, move_back, move_entry};
+use crate::reserved::{self, Area};
 use crate::root::{EntryPath, Root};
 use crate::staging::{self, TemporaryDirectory};
 use crate::uploads::is_id;
@@ -33,13 +34,11 @@ pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish:
     let made = TemporaryDirectory::create(root, bucket)?;
     // What was in a private directory stays private.
     rustix::fs::fchmod(made.directory(), Mode::RWXU)?;
-    let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let origin = rustix::fs::openat(made.directory(), ORIGIN, create, Mode::from_raw_mode(0o666))?;
-    File::from(origin).write_all(path.as_bytes())?;
+    write_origin(made.directory(), path)?;
     let id = random_token();
     // Shares the lock, so that no sweep takes the directory before the entry is in it.
     let held = made.directory().try_clone()?;
-    made.rename(root, bucket, &staging::trash(bucket).join(id.as_ref()))?;
+    made.rename(root, bucket, Area::Trash, &id)?;
     match move_entry(root, path, &held, ENTRY.as_ref(), RenameFlags::empty()) {
         Ok(()) => Ok(id),
         Err(error) => match rustix::fs::statat(&held, ENTRY, AtFlags::SYMLINK_NOFOLLOW) {
@@ -69,7 +68,7 @@ pub(crate) fn restore(
     if !is_id(id) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let held = root.open_directory(&staging::trash(bucket).join(id.as_ref()))?;
+    let held = reserved::open_entry(root, bucket, Area::Trash, id)?;
     if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -82,7 +81,26 @@ pub(crate) fn restore(
     Ok(name.as_bytes().to_vec())
 }
 
+/// Keeps the path as the target of a link that leads nowhere. Unlike the content of a file it takes
+/// no space of its own on most file systems, so that a full disk can be cleared.
+fn write_origin(directory: &OwnedFd, path: &EntryPath) -> io::Result<()> {
+    match rustix::fs::symlinkat(path.as_path(), directory, ORIGIN) {
+        Ok(()) => return Ok(()),
+        // A file system without links, or with short ones.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NAMETOOLONG) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let origin = rustix::fs::openat(directory, ORIGIN, create, Mode::from_raw_mode(0o666))?;
+    File::from(origin).write_all(path.as_bytes())
+}
+
 fn read_origin(directory: &OwnedFd) -> io::Result<Vec<u8>> {
+    match rustix::fs::readlinkat(directory, ORIGIN, Vec::new()) {
+        Ok(path) => return Ok(path.into_bytes()),
+        Err(Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut text = Vec::new();
     File::from(rustix::fs::openat(directory, ORIGIN, flags, Mode::empty())?).read_to_end(&mut text)?;
@@ -90,14 +108,14 @@ fn read_origin(directory: &OwnedFd) -> io::Result<Vec<u8>> {
 }
 
 fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
-    staging::remove_tree(&root.open_directory(&staging::trash(bucket))?, id.as_ref())?;
-    staging::tidy(root, bucket);
+    staging::remove_tree(&reserved::open(root, bucket, Area::Trash)?, id.as_ref())?;
+    reserved::tidy(root, bucket);
     Ok(())
 }
 
 /// Removes what was deleted from `bucket` at least `age` ago.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    staging::for_each_abandoned(root, bucket, &staging::trash(bucket), age, |directory, name, held| {
+    staging::for_each_abandoned(root, bucket, Area::Trash, age, |directory, name, held| {
         if !has_expired(&held, age)? {
             return Ok(());
         }

@@ -118,3 +118,25 @@ fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
     assert!(matches!(again, Err(Error::Unmet(Unmet::Different))));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_if_allowed() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = Root::open(directory.path()).unwrap();
+    let (base, path) = (EntryPath::default(), EntryPath::parse(b"a/b").unwrap());
+    let publish =
+        |file: TemporaryFile, condition: &Condition| publish_temporary(&root, file, &base, &path, condition);
+    drop(TemporaryFile::create(&root, &base).unwrap());
+    assert_eq!(std::fs::read_dir(directory.path().join(".firstbyte/tmp")).unwrap().count(), 0);
+    crate::reserved::tidy(&root, &base);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+    let first = TemporaryFile::create(&root, &base).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&**first.file(), b"first", 0).unwrap();
+    assert!(publish(first, &Condition::absent()).unwrap().replaced.is_none());
+    let second = TemporaryFile::create(&root, &base).unwrap();
+    assert!(matches!(publish(second, &Condition::absent()), Err(Error::Unmet(_))));
+    assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"first");
+    publish(TemporaryFile::create(&root, &base).unwrap(), &Condition::default()).unwrap();
+    assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"");
+}

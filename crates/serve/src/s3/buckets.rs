@@ -10,7 +10,8 @@ use crate::auth::Access;
 use crate::condition::Condition;
 use crate::config::Buckets;
 use crate::directory::{Kind, Reader};
-use crate::root::{EntryPath, RESERVED, Root};
+use crate::reserved;
+use crate::root::{EntryPath, Root};
 use crate::s3::api::Api;
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
@@ -153,7 +154,7 @@ fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
     for entry in rustix::fs::Dir::new(root.open_directory(path)?)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && name != RESERVED.as_bytes() {
+        if !matches!(name, b"." | b"..") && !reserved::is_reserved(name) {
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
     }
@@ -178,7 +179,7 @@ pub(crate) async fn delete(
         uploads.remove_all(&path)?;
         trash::sweep(&root, &path, Duration::ZERO)?;
         staging::sweep(&root, &path, abandoned)?;
-        staging::tidy(&root, &path);
+        reserved::tidy(&root, &path);
         root.remove(&path, AtFlags::REMOVEDIR)
     });
     match removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {

@@ -138,7 +138,8 @@ pub(crate) async fn commit(
     let root = root.clone();
     publishing(move || {
         kept.write(temporary.file())?;
-        Ok(temporary.publish(&root, &target.bucket, &target.path, &condition)?.identity)
+        let put = publish::publish_temporary(&root, temporary, &target.bucket, &target.path, &condition)?;
+        Ok(put.identity)
     })
     .await
 }

@@ -33,6 +33,7 @@ pub(crate) use upload::{Claimed, Resending, Upload, Whole};
 
 use crate::etag::Identity;
 use crate::publish::{self, Finished};
+use crate::reserved::{self, Area};
 use crate::root::{EntryPath, Root};
 use crate::staging::{self, TemporaryDirectory};
 
@@ -44,7 +45,8 @@ const MOST_KNOWN: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Uploads {
     root: Root,
-    known: Mutex<HashMap<EntryPath, Arc<Upload>>>,
+    /// By bucket and id.
+    known: Mutex<HashMap<(EntryPath, String), Arc<Upload>>>,
 }
 
 /// An upload as a listing shows it.
@@ -83,8 +85,7 @@ impl Uploads {
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
         };
         fill(made.directory()).map_err(failed)?;
-        let directory = staging::uploads(bucket).join(id.as_ref());
-        match made.rename(&self.root, bucket, &directory) {
+        match made.rename(&self.root, bucket, Area::Uploads, id) {
             // Two requests began the same one at once, as the page may.
             Err(error)
                 if matches!(
@@ -101,25 +102,23 @@ impl Uploads {
         if !is_id(id) {
             return Err(Error::NoUpload(id.to_owned()));
         }
-        let directory = staging::uploads(bucket).join(id.as_ref());
-        if let Some(upload) = lock(&self.known).get(&directory).filter(|upload| !upload.has_ended()) {
+        let name = (bucket.clone(), id.to_owned());
+        if let Some(upload) = lock(&self.known).get(&name).filter(|upload| !upload.has_ended()) {
             return Ok(upload.clone());
         }
-        let read = self.root.open_directory(&directory).and_then(|open| read_description(&open));
-        let description = read.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::NoUpload(id.to_owned()),
-            _ => Error::io(directory.to_string(), error),
-        })?;
+        let open = reserved::open_entry(&self.root, bucket, Area::Uploads, id);
+        let description =
+            open.and_then(|open| read_description(&open)).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::NoUpload(id.to_owned()),
+                _ => Error::io(format!("upload {id}"), error),
+            })?;
         let mut known = lock(&self.known);
         known.retain(|_, upload| !upload.has_ended());
         if known.len() >= MOST_KNOWN {
             known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
         }
-        let new = || {
-            let (root, id) = (self.root.clone(), id.to_owned());
-            Arc::new(Upload::new(root, bucket.clone(), directory.clone(), id, description))
-        };
-        Ok(known.entry(directory.clone()).or_insert_with(new).clone())
+        let new = || Arc::new(Upload::new(self.root.clone(), bucket.clone(), id.to_owned(), description));
+        Ok(known.entry(name).or_insert_with(new).clone())
     }
 
     /// All of `bucket`, in no order. Blocking.
@@ -127,7 +126,7 @@ impl Uploads {
         let mut listed = Vec::new();
         for id in self.ids(bucket)? {
             // Skips uploads that end meanwhile.
-            let Ok(open) = self.root.open_directory(&staging::uploads(bucket).join(id.as_ref())) else {
+            let Ok(open) = reserved::open_entry(&self.root, bucket, Area::Uploads, &id) else {
                 continue;
             };
             let Ok(description) = read_description(&open) else { continue };
@@ -142,7 +141,7 @@ impl Uploads {
     }
 
     fn ids(&self, bucket: &EntryPath) -> io::Result<Vec<String>> {
-        let directory = match self.root.open_directory(&staging::uploads(bucket)) {
+        let directory = match reserved::open(&self.root, bucket, Area::Uploads) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             done => done?,
         };
@@ -194,45 +193,44 @@ impl Uploads {
     /// Removes the uploads of `bucket` that have ended and whose removal was cut short, and those
     /// abandoned: nothing came for `abandoned`. One that a request works on stays. Blocking.
     pub(crate) fn sweep(&self, bucket: &EntryPath, abandoned: Duration) -> io::Result<()> {
-        let parent = match self.root.open_directory(&staging::uploads(bucket)) {
+        let parent = match reserved::open(&self.root, bucket, Area::Uploads) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             done => done?,
         };
         for id in self.ids(bucket)? {
-            let path = staging::uploads(bucket).join(id.as_ref());
             // Locked while it is removed, so that no request begins to work on it.
-            let Some(_locked) = self.lock_over(&path, abandoned)? else { continue };
-            tracing::info!(upload = %path, "removing what is left of an upload");
+            let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
+            tracing::info!(%bucket, upload = id, "removing what is left of an upload");
             staging::remove_tree(&parent, id.as_ref())?;
-            lock(&self.known).remove(&path);
+            lock(&self.known).remove(&(bucket.clone(), id));
         }
-        staging::tidy(&self.root, bucket);
+        reserved::tidy(&self.root, bucket);
         Ok(())
     }
+}
 
-    /// Locks an upload that is over: ended or abandoned.
-    fn lock_over(&self, path: &EntryPath, abandoned: Duration) -> io::Result<Option<Option<Journal>>> {
-        let directory = match self.root.open_directory(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            done => done?,
-        };
-        let mut journal = match Journal::open(&directory) {
-            // It is begun with a journal; without one its removal was cut short.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
-            Err(error) => return Err(error),
-            Ok(None) => return Ok(None),
-            Ok(Some(journal)) => journal,
-        };
-        let touched = journal.touched()?;
-        let over = match read_description(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(_) => touched.elapsed().is_ok_and(|since| since > abandoned),
-            Ok(description) => {
-                description.has_expired(touched, abandoned) || journal.read()?.has_ended(&directory)
-            }
-        };
-        Ok(over.then_some(Some(journal)))
-    }
+/// Locks the upload `id` in `parent` if it is over: ended or abandoned.
+fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<Journal>>> {
+    let directory = match reserved::open_in(parent, id.as_ref()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        done => done?,
+    };
+    let mut journal = match Journal::open(&directory) {
+        // It is begun with a journal; without one its removal was cut short.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
+        Err(error) => return Err(error),
+        Ok(None) => return Ok(None),
+        Ok(Some(journal)) => journal,
+    };
+    let touched = journal.touched()?;
+    let over = match read_description(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(_) => touched.elapsed().is_ok_and(|since| since > abandoned),
+        Ok(description) => {
+            description.has_expired(touched, abandoned) || journal.read()?.has_ended(&directory)
+        }
+    };
+    Ok(over.then_some(Some(journal)))
 }
 
 fn read_description(directory: &OwnedFd) -> io::Result<Description> {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher};
 use rustix::fs::{AtFlags, OFlags};
 
-use super::journal::{Journal, Line, Part, Place, open_at};
+use super::journal::{DATA, Journal, Line, Part, Place, WHOLE, open_at};
 use super::placement::Placement;
 use super::{Error, Result};
 use crate::auth::random_token;
@@ -68,6 +69,17 @@ impl Session {
         let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }
 
+    /// Gives back the space of a whole that was assembled and not published. A full disk may be why
+    /// it was not. A file that has another name by now is left as it is.
+    pub(super) fn give_back(&self, recorded: &BTreeMap<u32, Part>) {
+        let placed = recorded.values().filter_map(|part| match part.place {
+            Place::At(offset) => Some(offset + part.length),
+            Place::Apart(_) => None,
+        });
+        let _ = shorten(&self.directory, DATA, placed.max().unwrap_or(0));
+        let _ = shorten(&self.directory, WHOLE, 0);
+    }
+
     pub(super) fn append(&self, line: &Line) -> Result<u64> {
         let mut journal = lock(&self.journal);
         journal.append(line).map_err(|error| Error::io("journal", error))?;
@@ -100,6 +112,13 @@ impl Session {
         });
         matches!(read, Ok(Ok(()))) && hasher.finish().to_base64() == *expected
     }
+}
+
+/// Cuts the file `name` to `length`, if it is longer and has no other name.
+fn shorten(directory: &OwnedFd, name: &str, length: u64) -> std::io::Result<()> {
+    let file = open_at(directory, name, OFlags::empty())?;
+    let metadata = file.metadata()?;
+    if metadata.nlink() == 1 && metadata.len() > length { file.set_len(length) } else { Ok(()) }
 }
 
 impl State {

@@ -26,6 +26,7 @@ use super::session::{Gate, Phase, Running, Session, State, lock, verify};
 use super::{Description, Error, Result};
 use crate::copying::copy_range;
 use crate::publish::{self, Finished};
+use crate::reserved::{self, Area};
 use crate::root::{EntryPath, Root};
 use crate::s3::metadata::ObjectMetadata;
 use crate::staging;
@@ -65,22 +66,20 @@ pub(crate) struct Upload {
     pub(crate) description: Description,
     root: Root,
     bucket: EntryPath,
-    directory: EntryPath,
     /// Held by the request that completes or removes it.
     ending: Mutex<()>,
     state: Arc<Mutex<State>>,
 }
 
 impl Upload {
-    /// One that lies in `directory`, in the staging of `bucket`.
-    pub(super) fn new(
-        root: Root,
-        bucket: EntryPath,
-        directory: EntryPath,
-        id: String,
-        description: Description,
-    ) -> Self {
-        Self { id, description, root, bucket, directory, ending: Mutex::default(), state: Arc::default() }
+    /// The upload `id` in the staging of `bucket`.
+    pub(super) fn new(root: Root, bucket: EntryPath, id: String, description: Description) -> Self {
+        Self { id, description, root, bucket, ending: Mutex::default(), state: Arc::default() }
+    }
+
+    fn directory(&self) -> Result<OwnedFd> {
+        let open = reserved::open_entry(&self.root, &self.bucket, Area::Uploads, &self.id);
+        open.map_err(|error| self.gone(error))
     }
 
     /// Whether it was completed or removed.
@@ -135,7 +134,7 @@ impl Upload {
 
     /// When a part last arrived. Blocking.
     pub(crate) fn touched(&self) -> Result<SystemTime> {
-        let directory = self.root.open_directory(&self.directory).map_err(|error| self.gone(error))?;
+        let directory = self.directory()?;
         let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());
         let modified = journal.and_then(|journal| journal.metadata()?.modified());
         modified.map_err(|error| self.gone(error))
@@ -158,6 +157,9 @@ impl Upload {
             (session, state.parts.clone(), whole)
         };
         let done = self.publish(&session, &parts, &whole, put);
+        if done.is_err() {
+            session.give_back(&parts);
+        }
         lock(&self.state).phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
         if done.is_ok() {
             self.remove_files();
@@ -203,7 +205,7 @@ impl Upload {
         if let Some(session) = state.session.upgrade() {
             return Ok((state, session));
         }
-        let directory = self.root.open_directory(&self.directory).map_err(|error| self.gone(error))?;
+        let directory = self.directory()?;
         let mut journal = self.open_journal(&directory)?;
         if journal.length() != state.journal {
             let recorded = journal.resume().map_err(|error| Error::io(journal::JOURNAL, error))?;
@@ -235,18 +237,18 @@ impl Upload {
     fn gone(&self, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::NotFound => Error::NoUpload(self.id.clone()),
-            _ => Error::io(self.directory.to_string(), error),
+            _ => Error::io(format!("upload {}", self.id), error),
         }
     }
 
     fn remove_files(&self) {
-        let parent = self.root.open_directory(&self.directory.parent());
+        let parent = reserved::open(&self.root, &self.bucket, Area::Uploads);
         let removed = parent.and_then(|parent| staging::remove_tree(&parent, self.id.as_ref()));
         if let Err(error) = removed {
             // A sweep removes it later.
-            tracing::warn!(%error, upload = %self.directory, "an ended upload cannot be removed");
+            tracing::warn!(%error, bucket = %self.bucket, upload = self.id, "an ended upload cannot be removed");
         }
-        staging::tidy(&self.root, &self.bucket);
+        reserved::tidy(&self.root, &self.bucket);
     }
 }
 

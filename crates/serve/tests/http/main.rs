@@ -10,6 +10,7 @@ mod dates;
 mod documents;
 mod framing;
 mod leftovers;
+mod links;
 mod listing;
 mod named_bucket;
 mod objects;
