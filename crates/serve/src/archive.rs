@@ -24,7 +24,7 @@ use rustix::fs::OFlags;
 
 use crate::auth::{Access, Rights};
 use crate::config::Buckets;
-use crate::directory::{Kind, Position, Reader};
+use crate::directory::{Kind, Position, Reader, is_left_out};
 use crate::refusal::{failure, not_found};
 use crate::request::{Request, query_pairs};
 use crate::response::{Body, Response, attachment};
@@ -159,10 +159,12 @@ impl Archive {
             if !is_shown {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            root.open_blocking(&path, OFlags::PATH)?;
+            // What is asked for by name is not left out.
+            root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
             asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
         }
         let mut levels = Vec::new();
+        root.open_directory(path)?;
         match path.name() {
             _ if !names.is_empty() => {}
             Some(name) => asked.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
@@ -219,12 +221,12 @@ impl Archive {
     }
 
     /// Writes the head of `item`; its content, or its entries, come next. What went away since it
-    /// was listed is left out.
+    /// was listed, or may not be read, is left out.
     fn begin(&mut self, item: Item, buffer: &mut Vec<u8>) -> io::Result<()> {
         let Item { path, name } = item;
         // Non-blocking, so that a FIFO cannot hold the thread.
         let file = match self.root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_left_out(&path, &error) => return Ok(()),
             done => done?,
         };
         let metadata = file.metadata()?;

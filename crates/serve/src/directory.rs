@@ -160,6 +160,18 @@ impl Iterator for Reader {
     }
 }
 
+/// Whether lists and archives leave out the entry at `path`, because opening it failed with
+/// `error`: it went away since its name was read, or the server may not read it, which is logged.
+/// So a directory of another user (`lost+found`) does not hide the rest.
+pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
+    if error.kind() == PermissionDenied {
+        tracing::warn!(%path, %error, "left out of a list or an archive");
+    }
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | CrossesDevices)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
 /// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it
 /// went away. Blocking.
 pub(crate) fn identity_at(

@@ -16,7 +16,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use serde::Serialize;
 
 use crate::auth::Access;
-use crate::directory::{Kind, Reader};
+use crate::directory::{Kind, Reader, is_left_out};
 use crate::etag::Identity;
 use crate::html::{escape, url_path, visible};
 use crate::refusal::{failure, not_found};
@@ -110,7 +110,8 @@ pub(crate) async fn answer(
     let stream = futures::stream::try_unfold(rows, |mut rows| async move {
         // An error breaks the answer off, so that the client does not take it for whole.
         let next = move || rows.piece().map(|piece| piece.map(|piece| (piece, rows)));
-        tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?
+        let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
+        next.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
     });
     Response::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, format.content_type())
@@ -201,11 +202,11 @@ impl Rows {
         Ok(())
     }
 
-    /// Opens the next directory that is still there.
+    /// Opens the next directory that is still there and may be read.
     fn descend(&mut self) -> io::Result<()> {
         while let Some(directory) = self.left.pop() {
             match Reader::open_for(&self.root, &directory.path, &self.access) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_left_out(&directory.path, &error) => {}
                 Err(error) => return Err(error),
                 Ok(reader) => {
                     self.level = Some(Level { directory, reader, below: Vec::new() });

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::auth::{Access, Rights};
-use crate::directory::identity_at;
+use crate::directory::{identity_at, is_left_out};
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
 use crate::s3::index::{Freshness, Index};
@@ -60,7 +60,7 @@ pub(crate) fn page(
     query: &Query,
     access: &Access,
 ) -> io::Result<Page> {
-    let mut walk = Walk { root, index, query, access, page: Page::default(), last: After::Start };
+    let mut walk = Walk { root, index, query, access, page: Page::default(), last: After::Start, depth: 0 };
     if query.limit == 0 {
         return Ok(walk.page);
     }
@@ -83,12 +83,12 @@ pub(crate) fn page(
     }
 }
 
-/// True if a directory was removed or replaced since its name was read, or may not be read.
-fn is_gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | CrossesDevices)
-        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
-}
+/// The longest key, in bytes, as in S3: a longer one could not be asked for.
+const LONGEST_KEY: usize = 1024;
+
+/// Directories that a walk holds open, outermost ones. Those below are opened again when the walk
+/// comes back to them.
+const OPEN_LEVELS: usize = 16;
 
 struct Walk<'a> {
     root: &'a Root,
@@ -98,6 +98,8 @@ struct Walk<'a> {
     page: Page,
     /// The last entry of the page so far.
     last: After,
+    /// The number of directories on the way.
+    depth: usize,
 }
 
 /// Whether the walk continues.
@@ -113,7 +115,7 @@ impl Walk<'_> {
         let path = &self.access.entering(path.clone());
         let is_open = self.access.allows(Rights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path, self.query.freshness)?;
-        let directory = self.root.open_directory(path)?;
+        let mut directory = Some(self.root.open_directory(path)?);
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
         while let Some(name) = names.next_name()? {
             // Keys are Unicode: others cannot be asked for, so they are not shown.
@@ -125,10 +127,10 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            if !is_open && !self.may_show(path, name) {
+            if full.len() > LONGEST_KEY || (!is_open && !self.may_show(path, name)) {
                 continue;
             }
-            if self.entry(path, &directory, &full, name)? == Step::Full {
+            if self.entry(path, &mut directory, &full, name)? == Step::Full {
                 return Ok(Step::Full);
             }
         }
@@ -147,17 +149,41 @@ impl Walk<'_> {
         }
     }
 
-    fn entry(&mut self, path: &EntryPath, directory: &OwnedFd, full: &str, name: &str) -> io::Result<Step> {
+    /// Adds the entry `name` of `path`, which is open as `directory` unless it was closed for one
+    /// below it.
+    fn entry(
+        &mut self,
+        path: &EntryPath,
+        directory: &mut Option<OwnedFd>,
+        full: &str,
+        name: &str,
+    ) -> io::Result<Step> {
         if let Some(prefix) = self.common_prefix(full) {
             let prefix = prefix.to_owned();
             return Ok(self.put_prefix(prefix));
         }
         if let Some(name) = name.strip_suffix('/') {
-            return match self.directory(&path.join(name.as_ref()), full) {
-                Err(error) if is_gone(&error) => Ok(Step::On),
+            if self.depth >= OPEN_LEVELS {
+                *directory = None;
+            }
+            let below = path.join(name.as_ref());
+            self.depth += 1;
+            let done = self.directory(&below, full);
+            self.depth -= 1;
+            return match done {
+                Err(error) if is_left_out(&below, &error) => Ok(Step::On),
                 done => done,
             };
         }
+        let directory = match directory {
+            Some(open) => open,
+            None => match self.root.open_directory(path) {
+                Ok(open) => directory.insert(open),
+                // Removed meanwhile: the rest of its names with it.
+                Err(error) if is_left_out(path, &error) => return Ok(Step::On),
+                Err(error) => return Err(error),
+            },
+        };
         match identity_at(self.root, directory.as_fd(), path, name.as_ref()) {
             Some(identity) => Ok(self.put_object(full.to_owned(), identity)),
             None => Ok(Step::On),

@@ -40,6 +40,9 @@ const MTIME: &str = "mtime";
 /// object, in bytes.
 const MOST_METADATA: usize = 2048;
 
+/// The most parts of an object.
+const MOST_PARTS: usize = 10_000;
+
 /// The metadata that S3 keeps with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObjectMetadata {
@@ -140,7 +143,13 @@ impl ObjectMetadata {
         let Ok(length) = read else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
         match serde_json::from_slice::<Bound>(&value[..length]) {
-            Ok(bound) if (bound.size, bound.modified) == binding(&metadata) => bound.object,
+            Ok(bound) if (bound.size, bound.modified) == binding(&metadata) => {
+                let mut object = bound.object;
+                if !object.parts.are_of(bound.size) {
+                    object.parts = Parts::default();
+                }
+                object
+            }
             _ => Self::default(),
         }
     }
@@ -341,6 +350,16 @@ impl Parts {
             }
         }
         Self(runs)
+    }
+
+    /// Whether they can be the parts of an object of `size` bytes. The table lies in an attribute
+    /// that other programs may write.
+    fn are_of(&self, size: u64) -> bool {
+        let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {
+            Some((parts + u64::from(*count), bytes.checked_add(u64::from(*count).checked_mul(*length)?)?))
+        };
+        let total = self.0.iter().take(MOST_PARTS + 1).try_fold((0, 0), add);
+        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MOST_PARTS as u64 && bytes == size)
     }
 
     /// True if there are no part boundaries, or if they are unknown.

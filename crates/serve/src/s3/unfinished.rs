@@ -9,6 +9,7 @@ use crate::s3::api::Api;
 use crate::s3::multipart::{agreed, find, shown, working};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
+use crate::s3::pages::is_url;
 use crate::uploads::{self, Listed, Origin};
 
 pub(crate) async fn list_parts(
@@ -77,20 +78,23 @@ pub(crate) async fn list_uploads(
     let truncated = uploads.len() > most as usize;
     uploads.truncate(most as usize);
     let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
+    let encoded = is_url(input.encoding_type.as_ref());
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
     let row = |(key, id, initiated): (String, String, Identity)| MultipartUpload {
-        key: Some(key),
+        key: shown(Some(key)),
         upload_id: Some(id),
         initiated: Some(outputs::modified(&initiated)),
         ..Default::default()
     };
     Ok(S3Response::new(ListMultipartUploadsOutput {
         bucket: Some(input.bucket),
-        prefix: input.prefix,
-        key_marker: input.key_marker,
+        prefix: shown(input.prefix),
+        key_marker: shown(input.key_marker),
+        encoding_type: input.encoding_type,
         upload_id_marker: input.upload_id_marker,
         max_uploads: Some(most),
         is_truncated: Some(truncated),
-        next_key_marker: next.0,
+        next_key_marker: shown(next.0),
         next_upload_id_marker: next.1,
         uploads: Some(uploads.into_iter().map(row).collect()),
         ..Default::default()

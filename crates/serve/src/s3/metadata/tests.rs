@@ -37,7 +37,7 @@ fn metadata_within_the_limits_is_kept_whole() {
         expires: Some("Wed, 21 Oct 2037 07:28:00 GMT".into()),
         user,
         checksums: Values::from([(firstbyte_location::Algorithm::Crc64Nvme, "rosUhgp5mIg=".into())]),
-        parts: Parts::new([7; 10_000]),
+        parts: Parts::new(std::iter::repeat_n(0, 9_999).chain([7])),
         ..ObjectMetadata::default()
     };
     kept.check().unwrap();
@@ -140,6 +140,20 @@ fn a_copy_on_another_file_system_has_what_was_kept() {
     carry_over(&file, &copy).unwrap();
     assert_eq!(ObjectMetadata::read(&copy), kept);
     assert_eq!(copy.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().modified().unwrap());
+}
+
+#[test]
+fn a_table_of_parts_that_is_not_of_the_object_is_ignored() {
+    assert!(Parts::new([]).are_of(9) && Parts::new([4, 4, 1]).are_of(9) && Parts(vec![(10_000, 2)]).are_of(20_000));
+    let odd = [vec![(1, 8)], vec![(9, 1), (1, 1)], vec![(u32::MAX, 0), (1, 9)], vec![(2, u64::MAX), (1, 9)]];
+    for runs in odd.into_iter().chain([vec![(10_001, 0), (1, 9)], vec![(0, 9); 20_000]]) {
+        assert!(!Parts(runs).are_of(9));
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let file = object(directory.path());
+    let tampered = ObjectMetadata { parts: Parts(vec![(u32::MAX, 0), (u32::MAX, 0)]), ..ObjectMetadata::default() };
+    tampered.write(&file).unwrap();
+    assert!(ObjectMetadata::read(&file).parts.is_empty());
 }
 
 #[test]
