@@ -62,6 +62,7 @@ pub(crate) async fn send(
     let stall = site.config.limits.stall;
     let bodiless = framing.method == Method::HEAD || end == End::Bodiless;
     let mut body_bytes = 0;
+    limits::wait_for_all(throttle, head.len()).await;
     match response.body {
         _ if bodiless => send_bytes(transport, &head, Follow::Nothing, stall).await?,
         Body::Empty => send_bytes(transport, &head, Follow::Nothing, stall).await?,

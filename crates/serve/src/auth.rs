@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::root::EntryPath;
 
-/// The cookie a browser session lives in.
+/// The beginning of the name of the cookie that holds a browser session.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
 /// A working day; after that the user has to sign in again.
@@ -63,8 +63,9 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`; `#` starts a
-    /// comment. A key may stand on several lines with several prefixes.
+    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`. A line that begins
+    /// with `#` is a comment; elsewhere it belongs to a secret or a prefix. A key may stand on
+    /// several lines with several prefixes.
     ///
     /// # Errors
     /// [`Error::Keys`], naming the line.
@@ -81,8 +82,8 @@ impl Keys {
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let mut keys: HashMap<String, Key> = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let mut words = line.split_whitespace();
@@ -365,12 +366,21 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_is_part_of_a_secret_and_of_a_prefix() {
+        let keys = Keys::parse("  # a comment\nalice s#cret read b/c#\n#bob word read\n").unwrap();
+        let alice = Access::Key(keys.check("alice", "s#cret").unwrap().clone());
+        assert!(alice.allows(Rights::Read, b"b/c#/d") && !alice.allows(Rights::Read, b"b/c"));
+        assert!(keys.get("bob").is_none() && keys.check("alice", "s").is_none());
+    }
+
+    #[test]
     fn a_bad_line_is_named() {
         assert_eq!(
             Keys::parse("a b read\nc d own\n").unwrap_err(),
             "line 2: rights are `read` or `write`, not `own`"
         );
         assert!(Keys::parse("# nothing\n").is_err());
+        assert!(Keys::parse("alice s3cret read # all\n").is_err());
     }
 
     #[test]

@@ -27,8 +27,14 @@ pub struct Config {
     pub exposure: Exposure,
     /// Certificate and key, for HTTPS.
     pub tls: Option<Tls>,
-    /// Which other origins a browser may read from.
+    /// What pages of other origins may do from a browser.
     pub cors: Cors,
+    /// Names of the server, beside the machine's and those of its certificate. A request for
+    /// another name is refused.
+    pub names: Vec<String>,
+    /// Names of the server that may have a bucket in front, such as `s3.lab.example`: then
+    /// `bucket.s3.lab.example/key` is `/bucket/key`.
+    pub host_style: Vec<String>,
     /// Path prefix a reverse proxy puts before everything, such as `/data`; empty for none.
     pub base_path: String,
     /// True to log each request on stderr.
@@ -50,7 +56,9 @@ impl Config {
             signatures: SignatureVersions::V4Only,
             exposure: Exposure::Guarded,
             tls: None,
-            cors: Cors::SameOrigin,
+            cors: Cors::default(),
+            names: Vec::new(),
+            host_style: Vec::new(),
             base_path: String::new(),
             access_log: AccessLog::Off,
             limits: Limits::default(),
@@ -121,15 +129,25 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Which other origins a browser may read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cors {
+/// What pages of other origins may do from a browser.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cors {
+    /// Those that may read.
+    pub read: Origins,
+    /// Those that may read and write.
+    pub write: Origins,
+}
+
+/// Some origins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origins {
     /// None.
-    SameOrigin,
-    /// Any, without credentials.
+    #[default]
+    None,
+    /// All, without credentials.
     Any,
     /// These, such as `https://lab.example`.
-    Origins(Vec<String>),
+    Listed(Vec<String>),
 }
 
 /// Bounds on connections, time and rate.

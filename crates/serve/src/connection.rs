@@ -44,9 +44,18 @@ pub(crate) async fn run(
     let throttle = limits::of_connection(site);
     let mut wire = Wire::new(transport);
     loop {
+        let is_idle = wire.buffer.is_empty();
+        let begun = tokio::select! {
+            begun = await_request(&mut wire, site) => begun,
+            _ = stopping.wait_for(|stop| *stop), if is_idle => return,
+            () = site.crowded.notified(), if is_idle => return,
+        };
+        if !begun.unwrap_or(false) {
+            return;
+        }
         let head = tokio::select! {
             head = read_head(&mut wire, site) => head,
-            _ = stopping.wait_for(|stop| *stop), if wire.buffer.is_empty() => return,
+            _ = stopping.wait_for(|stop| *stop), if is_idle => return,
         };
         let head = match head {
             Ok(Some(Ok(head))) => head,
@@ -123,18 +132,22 @@ async fn exchange(
     }
 }
 
-/// Reads a head; none when the peer left or stayed idle between requests.
+/// Waits for the first bytes of a request; false if the peer left.
+async fn await_request(wire: &mut Wire, site: &Site) -> io::Result<bool> {
+    if !wire.buffer.is_empty() {
+        return Ok(true);
+    }
+    let idle = site.config.limits.idle;
+    if let Transport::Plain(stream) = &wire.transport {
+        // Nothing is allocated before there is something to read.
+        timeout(idle, stream.readable()).await??;
+    }
+    Ok(timeout(idle, fill(wire)).await?? > 0)
+}
+
+/// Reads the head that has begun; none when the peer left in its midst.
 async fn read_head(wire: &mut Wire, site: &Site) -> io::Result<Option<Result<Head, HeadError>>> {
     let limits = &site.config.limits;
-    if wire.buffer.is_empty() {
-        if let Transport::Plain(stream) = &wire.transport {
-            // Nothing is allocated before there is something to read.
-            timeout(limits.idle, stream.readable()).await??;
-        }
-        if timeout(limits.idle, fill(wire)).await?? == 0 {
-            return Ok(None);
-        }
-    }
     timeout(limits.head, async {
         loop {
             match parse_head(&wire.buffer) {

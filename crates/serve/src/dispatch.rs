@@ -1,20 +1,18 @@
-//! Turns a request into a response: removes the base path, checks the origin, chooses the route,
-//! checks access and calls the handler. Called by the connection loop.
+//! Turns a request into a response: checks host and origin, removes the base path, chooses the
+//! route, checks access and calls the handler. Called by the connection loop.
 
 use std::sync::Arc;
 
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, ORIGIN, VARY,
-};
-use http::{Method, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
+use http::{HeaderMap, Method, StatusCode};
 
-use crate::config::Cors;
+use crate::cors;
+use crate::hosts::Addressed;
 use crate::page;
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::EntryPath;
-use crate::route::{Route, route, split_bucket};
+use crate::route::{Route, remove_infrastructure, route, split_bucket};
 use crate::site::{Access, Site};
 use crate::{files, refusal, s3, sandbox};
 
@@ -28,38 +26,73 @@ pub(crate) struct Outcome {
 
 /// Answers a request.
 pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
-    let origin = request.header(ORIGIN).map(str::to_owned);
-    let allowed = origin.filter(|origin| allows_origin(&site.config.cors, origin));
-    let sent_path = match strip_base(site, &mut request) {
+    remove_infrastructure(&mut request.headers);
+    let origin = cors::origin(&request.headers).map(str::to_owned);
+    let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
+    let (response, route, who) = addressed(site, request).await;
+    let response = sandbox::confine(site, named, response);
+    let response = site.config.cors.finish(origin.as_deref(), &method, response);
+    Outcome { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
+}
+
+/// Answers a request for one of the server's names: finds its path and its route.
+async fn addressed(site: &Arc<Site>, mut request: Request) -> (Response, Route, Option<String>) {
+    let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
+    let addressed = host.map_or(Addressed::Elsewhere, |host| site.hosts.judge(host));
+    if addressed == Addressed::Elsewhere {
+        let route = route(&request);
+        let response = if route == Route::S3 { s3::unknown_host() } else { refusal::unknown_host() };
+        return (response, route, None);
+    }
+    let mut sent_path = match strip_base(site, &mut request) {
         Ok(sent) => sent,
-        Err(refused) => {
-            let response = sandbox::confine(site, "", *refused);
-            return Outcome { response, route: Route::Plain, who: "-".to_owned() };
-        }
+        Err(refused) => return (*refused, Route::Plain, None),
     };
-    let route = route(&request);
-    let named = sandbox::named_type(&request.path);
-    let (response, who) = if let Err(reason) = site.check_origin(&request) {
-        (Response::text(StatusCode::FORBIDDEN, reason), None)
-    } else if request.method == Method::OPTIONS {
-        (preflight(), None)
+    let route = match addressed {
+        Addressed::Bucket(bucket) => {
+            let path = format!("/{bucket}{}", request.path);
+            let sent = std::mem::replace(&mut request.path, path);
+            sent_path.get_or_insert(sent);
+            Route::S3
+        }
+        _ => route(&request),
+    };
+    let is_read = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_read && let Err(reason) = cors::check_write(&site.config.cors, &request.headers, site.scheme()) {
+        return (Response::text(StatusCode::FORBIDDEN, reason), route, None);
+    }
+    let (response, who) = if request.method == Method::OPTIONS {
+        (site.config.cors.preflight(&request.headers), None)
     } else if route == Route::S3 {
         s3::answer(site, request, sent_path).await
     } else {
         match site.access(&request) {
-            Ok(access) => (unsigned(site, request, route, &access).await, Some(access.name().to_owned())),
+            Ok(access) => {
+                let mut response = unsigned(site, request, route, &access).await;
+                if matches!(access, Access::Key(_)) {
+                    keep_private(&mut response.headers);
+                }
+                (response, Some(access.name().to_owned()))
+            }
             Err(wait) => (refusal::too_many_attempts(wait), None),
         }
     };
-    let mut response = sandbox::confine(site, named, response);
-    if let Some(origin) = allowed {
-        let origin = if site.config.cors == Cors::Any { "*".to_owned() } else { origin };
-        response = response
-            .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin)
-            .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, "etag, content-length, content-range, last-modified")
-            .with_header(VARY, "origin");
+    (response, route, who)
+}
+
+/// Keeps an answer to the holder of a key from caches that others share. A session is no
+/// `Authorization`, by which such caches would know.
+fn keep_private(headers: &mut HeaderMap) {
+    let said = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_shared = |directive: &&str| {
+        let name = directive.split('=').next().unwrap_or_default().trim();
+        ["public", "s-maxage", "private"].iter().any(|shared| name.eq_ignore_ascii_case(shared))
+    };
+    let kept = said.split(',').map(str::trim).filter(|text| !text.is_empty() && !is_shared(text));
+    let value = std::iter::once("private").chain(kept).collect::<Vec<_>>().join(", ");
+    if let Ok(value) = value.parse() {
+        headers.insert(CACHE_CONTROL, value);
     }
-    Outcome { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
 }
 
 /// Answers a request that proves its key by password or cookie, if at all.
@@ -99,24 +132,6 @@ fn strip_base(site: &Site, request: &mut Request) -> Result<Option<String>, Box<
     };
     request.prefix.clone_from(base);
     Ok(Some(std::mem::replace(&mut request.path, path)))
-}
-
-fn allows_origin(cors: &Cors, origin: &str) -> bool {
-    match cors {
-        Cors::SameOrigin => false,
-        Cors::Any => true,
-        Cors::Origins(origins) => origins.iter().any(|item| item == origin),
-    }
-}
-
-fn preflight() -> Response {
-    Response::new(StatusCode::NO_CONTENT)
-        .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS")
-        .with_header(ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, PUT, POST, DELETE")
-        .with_header(
-            ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, range, if-match, if-none-match, x-amz-*",
-        )
 }
 
 /// Whether `/metrics` means the counters: only when no file or bucket has that name.

@@ -134,14 +134,41 @@ pub(crate) fn http_date(time: SystemTime) -> String {
     time.format(format).unwrap_or_default()
 }
 
-/// The moment an HTTP date names; none when it is not in the form every sender must use.
+/// The moment an HTTP date names, in any of its three forms (RFC 9110, section 5.6.7); none for
+/// other text.
 #[must_use]
 pub(crate) fn parse_http_date(text: &str) -> Option<SystemTime> {
-    let format = time::macros::format_description!(
+    use time::macros::format_description;
+    let text = text.trim();
+    let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
     );
-    let date = time::PrimitiveDateTime::parse(text.trim(), format).ok()?;
+    let of_asctime = format_description!(
+        "[weekday repr:short] [month repr:short] [day padding:space] [hour]:[minute]:[second] [year]"
+    );
+    let date = time::PrimitiveDateTime::parse(text, format)
+        .or_else(|_| time::PrimitiveDateTime::parse(text, of_asctime))
+        .ok()
+        .or_else(|| parse_rfc_850(text))?;
     Some(date.assume_utc().into())
+}
+
+/// The oldest form of a date: `Sunday, 06-Nov-94 08:49:37 GMT`. A year that would be more than 50
+/// years ahead is the last one with these digits.
+fn parse_rfc_850(text: &str) -> Option<time::PrimitiveDateTime> {
+    let (_, text) = text.split_once("day, ")?;
+    let (day, rest) = text.split_once('-')?;
+    let (month, rest) = rest.split_once('-')?;
+    let (digits, time) = rest.split_once(' ')?;
+    if digits.len() != 2 {
+        return None;
+    }
+    let this = OffsetDateTime::now_utc().year();
+    let year = this - this % 100 + digits.parse::<i32>().ok()?;
+    let year = if year > this + 50 { year - 100 } else { year };
+    let format =
+        time::macros::format_description!("[day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+    time::PrimitiveDateTime::parse(&format!("{day} {month} {year} {time}"), format).ok()
 }
 
 #[cfg(test)]
@@ -153,7 +180,13 @@ mod tests {
         let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         assert_eq!(http_date(moment), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(moment));
-        assert_eq!(parse_http_date("yesterday"), None);
+        assert_eq!(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), Some(moment));
+        assert_eq!(parse_http_date("Sun Nov  6 08:49:37 1994"), Some(moment));
+        for text in
+            ["yesterday", "", "Sunday, 06-Nov-1994 08:49:37 GMT", "Sun, 06-Nov-94 08:49:37 GMT", "day, --"]
+        {
+            assert_eq!(parse_http_date(text), None, "{text}");
+        }
     }
 
     #[test]

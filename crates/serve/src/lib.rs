@@ -18,12 +18,14 @@ mod config;
 mod connection;
 mod content_type;
 mod copying;
+mod cors;
 mod directory;
 mod dispatch;
 mod error;
 mod etag;
 mod files;
 mod head;
+mod hosts;
 mod html;
 mod limits;
 mod listener;
@@ -56,7 +58,8 @@ mod writer;
 pub use auth::{Key, Keys, Rights};
 pub use chunks::{ChunkDialect, decode_chunked};
 pub use config::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, SignatureVersions, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Origins, SignatureVersions, Tls,
+    Writing,
 };
 pub use error::{Error, Result};
 pub use head::{Head, HeadError, parse_head};

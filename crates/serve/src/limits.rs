@@ -1,4 +1,4 @@
-//! Limits the rate of response bodies: for each connection, and for all connections together. Bytes
+//! Limits the rate of responses: for each connection, and for all connections together. Bytes
 //! wait here before they are sent.
 
 use std::sync::Arc;
@@ -24,6 +24,14 @@ pub(crate) async fn wait_for(throttle: &Throttle, most: u64) -> u64 {
         tokio::time::sleep(grant.wait).await;
     }
     grant.bytes
+}
+
+/// Waits until all of `bytes` may be sent.
+pub(crate) async fn wait_for_all(throttle: &Throttle, bytes: usize) {
+    let mut left = bytes as u64;
+    while left > 0 {
+        left -= wait_for(throttle, left).await;
+    }
 }
 
 #[cfg(test)]

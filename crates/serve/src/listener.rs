@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use firstbyte_location::to_usize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -19,6 +20,9 @@ use crate::wire::Transport;
 /// How long to wait when the process has no descriptor left for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Descriptors reckoned for a connection: its socket, and a directory and two files of a request.
+const DESCRIPTORS_EACH: u64 = 4;
+
 /// Accepts and serves until `shutdown` is done, then drains.
 pub(crate) async fn run(
     listener: TcpListener,
@@ -26,13 +30,13 @@ pub(crate) async fn run(
     site: Arc<Site>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let most = site.config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+    let most = most_connections(site.config.limits.connections);
     let permits = Arc::new(Semaphore::new(most));
     let (stopping, _) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener, &permits, &site) => accepted,
             () = &mut shutdown => break,
         };
         let Ok((stream, peer, permit)) = accepted else {
@@ -60,12 +64,29 @@ pub(crate) async fn run(
     }
 }
 
+/// The connections held at once: `limit`, and never so many that their descriptors are all that the
+/// process may have.
+fn most_connections(limit: usize) -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));
+    limit.min(share).clamp(1, Semaphore::MAX_PERMITS)
+}
+
+/// Accepts a connection, and waits until it may be served.
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
+    site: &Site,
 ) -> io::Result<(TcpStream, std::net::SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
+    let permit = match permits.clone().try_acquire_owned() {
+        Ok(permit) => permit,
+        Err(_) => {
+            // The connection that is idle for longest makes room.
+            site.crowded.notify_one();
+            permits.clone().acquire_owned().await.map_err(io::Error::other)?
+        }
+    };
     Ok((stream, peer, permit))
 }
 

@@ -22,6 +22,15 @@ pub(crate) fn too_many_attempts(wait: Duration) -> Response {
     Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
+/// Why a request for another host is refused, and what to do.
+pub(crate) const UNKNOWN_HOST: &str = "this server has no such host name: ask it by an address or as localhost, or start \
+    it with --host-style NAME; clients that put the bucket into the host name need that too, or path-style addressing";
+
+/// 403: the host is not the server's.
+pub(crate) fn unknown_host() -> Response {
+    Response::text(StatusCode::FORBIDDEN, UNKNOWN_HOST)
+}
+
 /// 403: the key does not reach so far.
 pub(crate) fn forbidden() -> Response {
     Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")

@@ -8,16 +8,17 @@ use std::thread::JoinHandle;
 
 use firstbyte_pacing::RateLimit;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::attempts::Attempts;
 use crate::auth::Sessions;
-use crate::config::{Authentication, Config, Exposure, Writing};
+use crate::config::{Authentication, Buckets, Config, Exposure, Writing};
 use crate::error::{Error, Result};
+use crate::hosts::Hosts;
 use crate::listener;
 use crate::metrics::Metrics;
-use crate::root::Root;
+use crate::root::{EntryPath, Root};
 use crate::s3::Service;
 use crate::site::Site;
 use crate::sweeper;
@@ -52,22 +53,29 @@ impl Server {
             return Err(Error::Exposed { address: config.listen, path: config.directory, may });
         }
         config.base_path = base_path(&config.base_path)?;
+        check_bucket(&config.buckets)?;
+        config.cors.check(!open)?;
         let root = Root::open(&config.directory)
             .map_err(|source| Error::Directory { path: config.directory.clone(), source })?;
-        let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
+        let tls = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
+        let (acceptor, certified) = tls.map_or((None, Vec::new()), |(tls, names)| (Some(tls), names));
+        let hosts = Hosts::new(&[&config.names[..], &certified].concat(), &config.host_style)?;
         let listener = listen(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
         let uploads = Arc::new(Uploads::new(root.clone()));
+        let attempts = Arc::new(Attempts::default());
         let site = Site {
             address,
-            root: root.clone(),
-            uploads: uploads.clone(),
             sessions: Sessions::default(),
-            attempts: Attempts::default(),
             metrics: Metrics::default(),
             rate: config.limits.rate.map(|rate| Arc::new(RateLimit::new(rate))),
-            s3: Service::new(root, uploads, &config),
+            s3: Service::new(&root, &uploads, &config, &hosts, &attempts),
+            root,
+            uploads,
+            attempts,
+            hosts,
+            crowded: Notify::default(),
             config,
         };
         Ok(Self { listener, acceptor, site: Arc::new(site) })
@@ -76,8 +84,7 @@ impl Server {
     /// Where to reach it, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.site.address, self.site.config.base_path)
+        format!("{}://{}{}", self.site.scheme(), self.site.address, self.site.config.base_path)
     }
 
     /// Answers until `shutdown` is done, then lets running requests finish within the drain time.
@@ -168,15 +175,29 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     socket.listen(BACKLOG).map_err(error)
 }
 
+/// Refuses a name of the one bucket that cannot stand in a path.
+fn check_bucket(buckets: &Buckets) -> Result<()> {
+    let Buckets::Named(name) = buckets else { return Ok(()) };
+    let is_name = EntryPath::parse(name.as_bytes()).is_ok_and(|path| path.as_bytes() == name.as_bytes());
+    if is_name && !name.is_empty() && !name.contains('/') {
+        return Ok(());
+    }
+    Err(Error::Setting(format!("the bucket cannot be called `{name}`; give it a plain name, such as data")))
+}
+
 /// The base path with one leading and no trailing slash, or empty.
 fn base_path(text: &str) -> Result<String> {
     let trimmed = text.trim_matches('/');
     if trimmed.is_empty() {
         return Ok(String::new());
     }
-    if trimmed.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#')) {
+    // Paths are compared as they are sent, so nothing may stand here that a client would write in
+    // another way.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(is_plain);
+    if !trimmed.split('/').all(is_name) {
         return Err(Error::Setting(format!(
-            "the base path `{text}` cannot stand in a URL; use one such as /data"
+            "the base path `{text}` cannot be used; write plain names, such as /data"
         )));
     }
     Ok(format!("/{trimmed}"))
@@ -198,6 +219,20 @@ mod tests {
     fn base_paths_are_brought_to_one_form() {
         assert_eq!(base_path("/").unwrap(), "");
         assert_eq!(base_path("data/x/").unwrap(), "/data/x");
-        assert!(base_path("/a b").is_err());
+        for odd in
+            ["/a b", "/a//b", "/..", "/a/./b", "/a%20b", "/a?b", "/a#b", "/\"a\"", "/a\\b", "/<a>", "/\u{e9}"]
+        {
+            assert!(base_path(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_one_bucket_has_a_plain_name() {
+        for name in ["data", "Data.2", "a b"] {
+            assert!(check_bucket(&Buckets::Named(name.to_owned())).is_ok(), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "/a", "a/", "a\0b", ".firstbyte", ".x.firstbyte-part"] {
+            assert!(check_bucket(&Buckets::Named(name.to_owned())).is_err(), "{name:?}");
+        }
     }
 }

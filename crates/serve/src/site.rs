@@ -1,17 +1,19 @@
 //! The state that all connections of one server share: the directory, the policies, the counters.
-//! It also identifies the caller of a request and checks its origin.
+//! It also identifies the caller of a request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_pacing::RateLimit;
-use http::Method;
-use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, COOKIE};
+
+use tokio::sync::Notify;
 
 use crate::attempts::Attempts;
 use crate::auth::{Key, Rights, SESSION_COOKIE, Sessions, basic, cookie};
-use crate::config::{Authentication, Config, Cors, Writing};
+use crate::config::{Authentication, Config, Writing};
+use crate::hosts::Hosts;
 use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::root::{EntryPath, Root};
@@ -34,11 +36,15 @@ pub(crate) struct Site {
     /// Browser sessions.
     pub(crate) sessions: Sessions,
     /// Wrong secrets of late.
-    pub(crate) attempts: Attempts,
+    pub(crate) attempts: Arc<Attempts>,
     /// The counters behind `/metrics`.
     pub(crate) metrics: Metrics,
     /// The rate over all connections.
     pub(crate) rate: Option<Arc<RateLimit>>,
+    /// The server's names.
+    pub(crate) hosts: Hosts,
+    /// Closes the connection that is idle for longest: another one waits for its place.
+    pub(crate) crowded: Notify,
     /// The S3 API.
     pub(crate) s3: Service,
 }
@@ -69,7 +75,7 @@ impl Site {
                 SignIn::Wait(wait) => Err(wait),
             };
         }
-        let token = request.header(COOKIE).and_then(|header| cookie(header, SESSION_COOKIE));
+        let token = request.header(COOKIE).and_then(|header| cookie(header, &self.session_cookie()));
         let holder = token.and_then(|token| self.sessions.holder(token));
         let key = holder.and_then(|id| keys.get(&id));
         Ok(key.map_or(Access::Nobody, |key| Access::Key(key.clone())))
@@ -112,61 +118,14 @@ impl Site {
         Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
     }
 
-    /// Refuses what a browser may have been tricked into: a name that was rebound to loopback, a
-    /// form on another site.
-    ///
-    /// # Errors
-    /// One line on what was wrong.
-    pub(crate) fn check_origin(&self, request: &Request) -> Result<(), &'static str> {
-        let host = request.header(HOST).unwrap_or_default();
-        let open = matches!(self.config.authentication, Authentication::None);
-        if open && self.address.ip().is_loopback() && !host.is_empty() && !is_local_name(host) {
-            // Without keys the address is the only protection, and a name can be pointed at it from
-            // outside.
-            return Err("this server answers to loopback names only; ask it as localhost, or give it keys");
-        }
-        if matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {
-            return Ok(());
-        }
-        let Some(origin) = request.header(ORIGIN) else {
-            let cross =
-                request.header("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
-            return if cross { Err("a page of another site may not write here") } else { Ok(()) };
-        };
-        let same =
-            origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-        let listed =
-            matches!(&self.config.cors, Cors::Origins(origins) if origins.iter().any(|item| item == origin));
-        if same || listed { Ok(()) } else { Err("a page of another site may not write here") }
+    /// The name of the cookie that holds a session. Cookies of one host are shared by its ports, so
+    /// it holds the port.
+    pub(crate) fn session_cookie(&self) -> String {
+        format!("{SESSION_COOKIE}_{}", self.address.port())
     }
-}
 
-/// Whether the `Host` value names loopback whatever a name server says: an address, or `localhost`.
-fn is_local_name(host: &str) -> bool {
-    let unbracketed =
-        |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    host.parse::<SocketAddr>().is_ok() || unbracketed(host) || unbracketed(name) || is_localhost(name)
-}
-
-fn is_localhost(name: &str) -> bool {
-    name == "localhost" || name.ends_with(".localhost")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_local_name;
-
-    #[test]
-    fn only_addresses_and_localhost_are_local_names() {
-        for local in
-            ["127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "[::1]", "bucket.localhost:1"]
-        {
-            assert!(is_local_name(local), "{local}");
-        }
-        for other in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"]
-        {
-            assert!(!is_local_name(other), "{other}");
-        }
+    /// The scheme of the server's own URLs.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.config.tls.is_some() { "https" } else { "http" }
     }
 }

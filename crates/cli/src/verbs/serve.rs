@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use firstbyte_location::units;
 use firstbyte_serve::{
-    AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Server,
-    SignatureVersions, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Origins,
+    Server, SignatureVersions, Tls, Writing,
 };
 use firstbyte_store::io_advice;
 use serde_json::json;
@@ -63,6 +63,13 @@ pub struct ServeArgs {
     /// Allow web pages of another origin to read: `*`, or https://HOST; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
+    /// Allow web pages of another origin to read and write; may be repeated. `*` needs --auth
+    #[arg(long, value_name = "ORIGIN")]
+    cors_write: Vec<String>,
+    /// Host name of the server that may have a bucket in front: BUCKET.DOMAIN/key is then
+    /// /BUCKET/key; may be repeated. Requests for host names that are not the server's are refused
+    #[arg(long, value_name = "DOMAIN")]
+    host_style: Vec<String>,
     /// Path that a reverse proxy adds in front of every path
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
@@ -94,11 +101,9 @@ impl ServeArgs {
                 }
                 _ => None,
             },
-            cors: match self.cors.as_slice() {
-                [] => Cors::SameOrigin,
-                origins if origins.iter().any(|origin| origin == "*") => Cors::Any,
-                origins => Cors::Origins(origins.to_vec()),
-            },
+            cors: Cors { read: origins(&self.cors), write: origins(&self.cors_write) },
+            names: self.listen.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
+            host_style: self.host_style.clone(),
             base_path: self.base_path.clone(),
             access_log: if self.access_log { AccessLog::To(console::log) } else { AccessLog::Off },
             limits: Limits {
@@ -115,6 +120,14 @@ impl ServeArgs {
             |why: String| Error::usage(format!("--listen {}: {why}", self.listen)).advise("write HOST:PORT");
         let mut addresses = self.listen.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
         addresses.next().ok_or_else(|| wrong("no such host".into()))
+    }
+}
+
+fn origins(listed: &[String]) -> Origins {
+    match listed {
+        [] => Origins::None,
+        origins if origins.iter().any(|origin| origin == "*") => Origins::Any,
+        origins => Origins::Listed(origins.to_vec()),
     }
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
-use crate::auth::{Access, SESSION_COOKIE, cookie};
+use crate::auth::{Access, cookie};
 use crate::config::{Authentication, Buckets};
 use crate::html::url_path;
 use crate::request::{Request, query_pairs};
@@ -83,7 +83,7 @@ pub(super) async fn home(site: &Site, access: &Access) -> String {
 
 /// Ends the session, here and in the browser.
 pub(super) fn sign_out(site: &Site, request: &Request) -> Response {
-    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, SESSION_COOKIE)) {
+    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &site.session_cookie())) {
         site.sessions.end(token);
     }
     go_to(&site.config.base_path, "/.firstbyte/login")
@@ -94,7 +94,8 @@ pub(super) fn sign_out(site: &Site, request: &Request) -> Response {
 fn set_cookie(site: &Site, token: &str, more: &str) -> String {
     let secure = if site.config.tls.is_some() { "; Secure" } else { "" };
     format!(
-        "{SESSION_COOKIE}={token}; Path={}/; HttpOnly; SameSite=Strict{secure}{more}",
+        "{}={token}; Path={}/; HttpOnly; SameSite=Strict{secure}{more}",
+        site.session_cookie(),
         site.config.base_path
     )
 }

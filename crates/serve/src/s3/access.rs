@@ -1,8 +1,6 @@
-//! Connects our keys and rights to s3s: provides the secrets of keys, and allows or refuses each
-//! operation.
+//! Connects our rights to s3s: allows or refuses each operation.
 
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::validation::NameValidation;
 use s3s::{S3Result, s3_error};
@@ -11,7 +9,7 @@ use crate::auth::{Access, Keys, Rights};
 use crate::config::Buckets;
 use crate::request::query_pairs;
 use crate::root::EntryPath;
-use crate::s3::verify;
+use crate::s3::{attempt, verify};
 
 /// Bucket names are directory names: more is allowed than S3 allows.
 #[derive(Debug)]
@@ -20,21 +18,6 @@ pub(crate) struct DirectoryNames;
 impl NameValidation for DirectoryNames {
     fn validate_bucket_name(&self, name: &str) -> bool {
         !name.contains('/') && EntryPath::parse(name.as_bytes()).is_ok_and(|path| !path.is_root())
-    }
-}
-
-/// Gives s3s the secrets to check signatures with.
-#[derive(Debug)]
-pub(crate) struct KeyFile(pub(crate) Keys);
-
-#[async_trait::async_trait]
-impl S3Auth for KeyFile {
-    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let key = self
-            .0
-            .get(access_key)
-            .ok_or_else(|| s3_error!(InvalidAccessKeyId, "this server has no such key"))?;
-        Ok(SecretKey::from(key.secret.as_str()))
     }
 }
 
@@ -61,6 +44,10 @@ pub(crate) struct RightsByPrefix {
 #[async_trait::async_trait]
 impl S3Access for RightsByPrefix {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        // Only a form has its signature verified here.
+        if let Some(credentials) = context.credentials() {
+            attempt::proved(&credentials.access_key);
+        }
         let before = verify::signer(context.extensions_mut()).cloned();
         let access = access(Some(&self.keys), context.credentials().or(before.as_ref()));
         if matches!(access, Access::Nobody) {
@@ -82,8 +69,9 @@ impl S3Access for RightsByPrefix {
                 S3Path::Bucket { bucket },
                 "ListObjects" | "ListObjectsV2" | "ListObjectVersions" | "ListMultipartUploads",
             ) => access.reaches(below(bucket, &prefix).as_bytes()),
-            // None of them shows anything of an object; each key to delete is checked by itself.
-            (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects") => {
+            // None of them shows anything of an object; each key to delete, and the key that a form
+            // posts, is checked by itself.
+            (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects" | "PostObject") => {
                 access.reaches(below(bucket, "").as_bytes())
             }
             (S3Path::Bucket { bucket }, name) if is_read(name) => {

@@ -12,6 +12,7 @@ use crate::auth::{Access, Keys, Rights};
 use crate::condition::{Current, Verdict, judge_copy_source};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
 use crate::root::{EntryPath, Root};
+use crate::s3::accepted;
 use crate::s3::access::access;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
@@ -136,10 +137,14 @@ impl Api {
     /// The source of a copy. The signer must be allowed to read it, and it must meet the request's
     /// conditions.
     pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
-        let CopySource::Bucket { bucket, key, version_id } = source else {
-            return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key"));
+        let (bucket, key, version) = match (request.extensions.get::<accepted::Source>(), source) {
+            (Some(source), _) => (&*source.bucket, &*source.key, source.version.as_deref()),
+            (None, CopySource::Bucket { bucket, key, version_id }) => {
+                (&**bucket, &**key, version_id.as_deref())
+            }
+            _ => return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key")),
         };
-        check_version(version_id.as_deref())?;
+        check_version(version)?;
         let target = self.readable(request, bucket, key).await?;
         let source = objects::open(&self.root, &target.path, key).await?;
         let etag = source.identity.etag();

@@ -5,8 +5,10 @@
 //! a file, s3s does not stream it: the handler leaves a [`FileContent`] in the response's
 //! extensions, and the loop sends that range itself.
 
+mod accepted;
 mod access;
 mod api;
+mod attempt;
 mod attributes;
 mod buckets;
 pub(crate) mod checksum;
@@ -24,6 +26,7 @@ mod outputs;
 mod pages;
 pub(crate) mod part_checksums;
 mod payload;
+mod posted;
 mod private;
 mod query;
 mod reads;
@@ -38,39 +41,51 @@ mod writes;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use futures::StreamExt;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, RETRY_AFTER};
-use http::{HeaderValue, StatusCode, Uri};
-use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use s3s::service::S3Service;
+use s3s::{S3Error, S3Result, s3_error};
 
+use self::attempt::Attempt;
 use self::payload::Payload;
+use self::posted::Form;
 pub(crate) use self::service::Service;
 use self::signed::Scheme;
 use self::understood::BodyKind;
 use self::verify::Verified;
-use crate::request::Request;
+use crate::refusal::UNKNOWN_HOST;
+use crate::request::{Request, RequestBody};
 use crate::response::{Body, FileContent, Response};
 use crate::site::Site;
 
-/// Answers an S3 request. Also returns the access key that signed it, for the log. `sent_path` is
-/// its path with the base path, where there is one.
+/// Answers an S3 request. Also returns the access key that its signature proved, for the log.
+/// `sent_path` is its path as it was sent, where that is another: with the base path, or without
+/// the bucket in the host name.
 pub(crate) async fn answer(
     site: &Arc<Site>,
     request: Request,
     sent_path: Option<String>,
 ) -> (Response, Option<String>) {
-    let key = site.s3.keys().and_then(|_| signer(&request));
-    let (scheme, verified) = match verified(site, &request, key.as_deref(), sent_path.as_deref()).await {
-        Ok(verified) => verified,
-        Err(refused) => return (*refused, None),
+    let attempt = Attempt::new(request.peer.ip());
+    let response = match verified(site, &request, sent_path.as_deref(), &attempt).await {
+        Ok((scheme, verified)) => {
+            let received = request.body.length().unwrap_or(0);
+            site.metrics.received_bytes.fetch_add(received, Relaxed);
+            let answered = pass_on(&site.s3, request, &scheme, verified, &attempt).await;
+            answered.unwrap_or_else(error_response)
+        }
+        Err(refused) => *refused,
     };
-    let received = request.body.length().unwrap_or(0);
-    site.metrics.received_bytes.fetch_add(received, Relaxed);
-    let response = pass_on(&site.s3, request, &scheme, verified).await.unwrap_or_else(error_response);
-    // Only keys that exist are named in the log: the name was sent by the client.
-    (response, key.filter(|key| !site.counted(key).is_empty()))
+    if let Some(key) = attempt.proved() {
+        site.attempts.succeeded(attempt.address(), &key);
+        return (response, Some(key));
+    }
+    if let Some(key) = attempt.compared().filter(|_| is_wrong_signature(&response)) {
+        site.attempts.failed(attempt.address(), site.counted(&key));
+    }
+    (response, None)
 }
 
 /// The way in which a request is signed, and its signer; nothing of both without keys.
@@ -81,34 +96,32 @@ pub(crate) async fn answer(
 async fn verified(
     site: &Site,
     request: &Request,
-    key: Option<&str>,
     sent_path: Option<&str>,
+    attempt: &Attempt,
 ) -> Result<(Scheme, Option<Verified>), Box<Response>> {
     let Some(verifying) = &site.s3.verifying else { return Ok((Scheme::Unsigned, None)) };
     let refuse = |error| Box::new(error_response(error));
     let scheme = signed::check(request, site.config.signatures).map_err(refuse)?;
-    let Some(key) = key else {
+    if scheme == Scheme::Unsigned {
         if signed::may_be_form(request) {
             return Ok((scheme, None));
         }
         return Err(refuse(s3_error!(AccessDenied, "a signature is needed")));
+    }
+    let refused = match attempt.run(verify::verify(verifying, request, &request.method, sent_path)).await {
+        Ok(verified) => return Ok((scheme, Some(verified))),
+        Err(refused) => refused,
     };
-    let (from, counted) = (request.peer.ip(), site.counted(key));
-    if let Some(wait) = site.attempts.wait(from, counted) {
-        return Err(Box::new(too_many_attempts(wait)));
-    }
-    match verify::verify(verifying, request, sent_path).await {
-        Ok(verified) => {
-            site.attempts.succeeded(from, counted);
-            Ok((scheme, Some(verified)))
-        }
-        Err(refused) => {
-            if is_wrong_signature(&refused) {
-                site.attempts.failed(from, counted);
-            }
-            Err(refused)
+    let is_presigned = matches!(scheme, Scheme::Presigned { .. } | Scheme::PresignedVersion2);
+    if request.method == Method::HEAD && is_presigned && is_wrong_signature(&refused) {
+        // The holder of the URL of a GET does not guess a secret.
+        let holder = Attempt::new(attempt.address());
+        let read = verify::verify(verifying, request, &Method::GET, sent_path);
+        if holder.run(read).await.is_ok() {
+            attempt.forget();
         }
     }
+    Err(refused)
 }
 
 /// Hands the request to s3s as if it had come without signature and without any coding of its
@@ -119,6 +132,7 @@ async fn pass_on(
     mut request: Request,
     scheme: &Scheme,
     verified: Option<Verified>,
+    attempt: &Attempt,
 ) -> S3Result<Response> {
     query::take_headers(&mut request)?;
     let Request { method, path, query, mut headers, body, .. } = request;
@@ -134,8 +148,11 @@ async fn pass_on(
     }
     let kind = understood::body_kind(&method, &path, &query, &headers);
     headers.remove(AUTHORIZATION);
+    if kind == BodyKind::Form {
+        return pass_form_on(service, target, headers, body, attempt).await;
+    }
     let (content, mut stated) = Payload::new(&mut headers, body, signatures)?;
-    let body = if matches!(kind, BodyKind::Content | BodyKind::Form) {
+    let body = if kind == BodyKind::Content {
         let stream: s3s::stream::DynByteStream = Box::pin(content);
         s3s::Body::from(stream)
     } else {
@@ -156,13 +173,48 @@ async fn pass_on(
     if let Some(verified) = verified {
         passed.extensions_mut().insert(verified);
     }
-    match service.service.call(passed).await {
+    let (mut parts, body) = passed.into_parts();
+    accepted::rewrite(&mut parts.headers, &mut parts.extensions);
+    call(&service.service, http::Request::from_parts(parts, body), attempt).await
+}
+
+/// Hands an HTML form to s3s. Where there are keys, one without a signature is refused before its
+/// file is read.
+async fn pass_form_on(
+    service: &Service,
+    target: Uri,
+    headers: HeaderMap,
+    body: RequestBody,
+    attempt: &Attempt,
+) -> S3Result<Response> {
+    let form = Form::read(&headers, body).await?;
+    if service.keys().is_some() && !form.is_signed() {
+        return Err(s3_error!(AccessDenied, "the form has no signature"));
+    }
+    let _place = service.forms_at_once.acquire().await;
+    let stream: s3s::stream::DynByteStream = Box::pin(form);
+    let mut passed = http::Request::new(s3s::Body::from(stream));
+    (*passed.method_mut(), *passed.uri_mut(), *passed.headers_mut()) = (Method::POST, target, headers);
+    call(&service.forms, passed, attempt).await
+}
+
+async fn call(
+    service: &S3Service,
+    request: http::Request<s3s::Body>,
+    attempt: &Attempt,
+) -> S3Result<Response> {
+    match attempt.run(service.call(request)).await {
         Ok(response) => Ok(from_s3s(response)),
         Err(error) => {
             tracing::error!(?error, "the S3 service failed");
             Err(s3_error!(InternalError, "the S3 service failed"))
         }
     }
+}
+
+/// Refuses a request for a host that is not the server's.
+pub(crate) fn unknown_host() -> Response {
+    error_response(s3_error!(InvalidRequest, "{}", UNKNOWN_HOST))
 }
 
 /// An S3 error made before s3s sees the request.
@@ -176,37 +228,11 @@ fn error_response(error: S3Error) -> Response {
     }
 }
 
-/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a
-/// key.
-fn too_many_attempts(wait: Duration) -> Response {
-    let seconds = wait.as_secs() + 1;
-    let message =
-        format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
-    error_response(S3Error::with_message(S3ErrorCode::SlowDown, message))
-        .with_header(RETRY_AFTER, seconds.to_string())
-}
-
 /// Whether s3s found the signature to be made with another secret.
 fn is_wrong_signature(response: &Response) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN
         && matches!(&response.body, Body::Bytes(bytes) if bytes.windows(code.len()).any(|part| part == code))
-}
-
-/// The access key a signature names; it need not exist.
-fn signer(request: &Request) -> Option<String> {
-    let by_header = request.header(AUTHORIZATION).filter(|value| value.starts_with("AWS"));
-    let credential = match by_header {
-        Some(value) => match value.strip_prefix("AWS ") {
-            Some(version_2) => return Some(version_2.split_once(':')?.0.to_owned()),
-            None => value.split_once("Credential=")?.1.to_owned(),
-        },
-        None => match request.query("X-Amz-Credential") {
-            Some(credential) => credential,
-            None => return request.query("AWSAccessKeyId"),
-        },
-    };
-    Some(credential.split('/').next()?.to_owned())
 }
 
 fn join(path: &str, query: &str) -> String {
@@ -221,5 +247,8 @@ fn from_s3s(response: http::Response<s3s::Body>) -> Response {
         (None, Some(bytes)) => Body::Bytes(bytes),
         (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
     };
-    Response { status: parts.status, headers: parts.headers, body }
+    // s3s answers HEAD with a range by 200.
+    let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
+    let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
+    Response { status, headers: parts.headers, body }
 }

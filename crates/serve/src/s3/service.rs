@@ -6,11 +6,17 @@ use s3s::S3;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 
+use tokio::sync::Semaphore;
+
 use super::access;
 use super::api::Api;
+use super::attempt::KeyFile;
+use super::posted::MOST_FIELDS;
 use super::verify::{NoOperations, Signer};
+use crate::attempts::Attempts;
 use crate::auth::Keys;
 use crate::config::{Authentication, Config};
+use crate::hosts::Hosts;
 use crate::root::Root;
 use crate::uploads::Uploads;
 
@@ -22,55 +28,80 @@ pub(super) const LARGEST_XML: usize = 4 << 20;
 /// their own protocol.
 const LARGEST_FORM: u64 = 1 << 20;
 
+/// The most forms whose file is held at once.
+const MOST_FORMS: usize = 8;
+
 /// The S3 API of one server.
 pub(crate) struct Service {
     pub(super) service: S3Service,
     /// The service that verifies signatures. `None` without keys.
     pub(super) verifying: Option<S3Service>,
-    authentication: Authentication,
+    /// The service that answers HTML forms.
+    pub(super) forms: S3Service,
+    /// Bounds the files of forms that are held: [`LARGEST_FORM`] each.
+    pub(super) forms_at_once: Semaphore,
+    keys: Option<Keys>,
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("authentication", &self.authentication).finish_non_exhaustive()
+        f.debug_struct("Service").field("keys", &self.keys).finish_non_exhaustive()
     }
 }
 
 impl Service {
-    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
-        let mut builder = builder(Api::new(root, uploads, config), &config.authentication);
-        if let Authentication::Keys(keys) = &config.authentication {
-            builder
-                .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
-        }
-        let service = builder.build();
-        let verifying = matches!(config.authentication, Authentication::Keys(_)).then(|| {
-            let mut builder = self::builder(NoOperations, &config.authentication);
+    pub(crate) fn new(
+        root: &Root,
+        uploads: &Arc<Uploads>,
+        config: &Config,
+        hosts: &Hosts,
+        attempts: &Arc<Attempts>,
+    ) -> Self {
+        let keys = match &config.authentication {
+            Authentication::Keys(keys) => Some(keys.clone()),
+            Authentication::None => None,
+        };
+        let key_file = || keys.clone().map(|keys| KeyFile { keys, attempts: attempts.clone() });
+        let answering = |limits| {
+            let api = Api::new(root.clone(), uploads.clone(), config);
+            let mut builder = builder(api, key_file(), limits);
+            if let Some(keys) = keys.clone() {
+                builder.set_access(access::RightsByPrefix { keys, buckets: config.buckets.clone() });
+            }
+            builder.build()
+        };
+        let service = answering(S3Config::default());
+        let mut of_forms = S3Config::default();
+        // A form is valid as long as its policy says, whatever the date beside its signature.
+        of_forms.presigned_url_max_skew_time_secs = u32::MAX;
+        of_forms.post_object_max_file_size = LARGEST_FORM;
+        of_forms.form_max_field_size = MOST_FIELDS;
+        of_forms.form_max_fields_size = MOST_FIELDS;
+        let forms = answering(of_forms);
+        let verifying = keys.is_some().then(|| {
+            let mut builder = builder(NoOperations, key_file(), S3Config::default());
             builder.set_route(Signer);
+            builder.set_host(hosts.clone());
             builder.build()
         });
-        Self { service, verifying, authentication: config.authentication.clone() }
+        let forms_at_once = Semaphore::new(MOST_FORMS);
+        Self { service, verifying, forms, forms_at_once, keys }
     }
 
+    /// The keys of the server, if it has any.
     pub(super) fn keys(&self) -> Option<&Keys> {
-        match &self.authentication {
-            Authentication::Keys(keys) => Some(keys),
-            Authentication::None => None,
-        }
+        self.keys.as_ref()
     }
 }
 
-/// Settings shared by both S3 services.
-fn builder(operations: impl S3, authentication: &Authentication) -> S3ServiceBuilder {
+/// Settings shared by all S3 services of a server.
+fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> S3ServiceBuilder {
     let mut builder = S3ServiceBuilder::new(operations);
-    let mut limits = S3Config::default();
     limits.xml_max_body_size = LARGEST_XML;
-    limits.post_object_max_file_size = LARGEST_FORM;
-    limits.form_max_fields_size = LARGEST_XML;
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
     builder.set_validation(access::DirectoryNames);
-    if let Authentication::Keys(keys) = authentication {
-        builder.set_auth(access::KeyFile(keys.clone()));
+    if let Some(keys) = keys {
+        builder.set_auth(keys);
     }
     builder
 }

@@ -1,7 +1,7 @@
 //! Verifies the signature of a request's head, before anything else is done with the request.
 //!
 //! With keys there are two services of s3s. The first verifies: it gets the head as it was sent,
-//! with the base path, and an empty body. Its single route takes every request and answers with
+//! with the base path and without a bucket of the host name, and an empty body. Its single route takes every request and answers with
 //! the signer. The second answers: it gets the request without signature, base path and coding of
 //! the body, and the signer in the request's extensions, which a client cannot set. HTML forms
 //! carry their signature among their fields; the second service verifies it.
@@ -15,7 +15,7 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 use super::chunk_signatures::ChunkSignatures;
 use super::payload::is_coded;
 use super::signed::Scheme;
-use super::{error_response, from_s3s, join};
+use super::{attempt, error_response, from_s3s, join};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -49,6 +49,7 @@ impl S3Route for Signer {
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         // `check_access` has refused requests without credentials.
         let credentials = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+        attempt::proved(&credentials.access_key);
         let scope = request.region.map(|region| region.as_str().to_owned()).zip(request.service);
         let mut response = S3Response::new(Body::empty());
         response.extensions.insert(Verified { credentials, scope });
@@ -56,13 +57,15 @@ impl S3Route for Signer {
     }
 }
 
-/// Verifies the signature of `request`, whose path was sent as `sent_path`.
+/// Verifies the signature of `request`, as if it had come by `method`. Its path was sent as
+/// `sent_path`.
 ///
 /// # Errors
 /// The answer to a request whose signature does not hold.
 pub(super) async fn verify(
     verifying: &S3Service,
     request: &Request,
+    method: &Method,
     sent_path: Option<&str>,
 ) -> Result<Verified, Box<Response>> {
     let target = join(sent_path.unwrap_or(&request.path), &request.query);
@@ -71,7 +74,7 @@ pub(super) async fn verify(
     };
     let mut head = http::Request::new(Body::empty());
     (*head.method_mut(), *head.uri_mut(), *head.headers_mut()) =
-        (request.method.clone(), uri, request.headers.clone());
+        (method.clone(), uri, request.headers.clone());
     if is_coded(&request.headers) {
         // s3s wants it with a coded body, which it does not get. An unsigned header changes no
         // signature of version 4.

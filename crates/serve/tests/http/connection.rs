@@ -127,3 +127,27 @@ fn a_running_answer_is_finished_when_the_server_stops() {
     assert_eq!(client.answer(false).body, bytes);
     stopping.join().unwrap();
 }
+
+#[test]
+fn an_idle_connection_makes_room_for_a_new_one() {
+    let fixture = serve(|config| config.limits.connections = 3);
+    std::fs::write(fixture.directory.path().join("f"), "x").unwrap();
+    let mut idle: Vec<Client> = (0..3).map(|_| Client::new(&fixture.server)).collect();
+    for client in &mut idle {
+        assert_eq!(client.ask("GET", "/f", "", b"").status, 200);
+    }
+    for _ in 0..3 {
+        let mut client = Client::new(&fixture.server);
+        assert_eq!(client.ask("GET", "/f", "", b"").status, 200);
+        idle.push(client);
+    }
+    assert!(idle[0].ended() && idle[1].ended() && idle[2].ended(), "those that were idle for longest");
+    // One that sends a request is not idle.
+    let mut busy = idle.pop().unwrap();
+    busy.send(b"GET /f HTTP/1.1\r\nHost: local");
+    for _ in 0..4 {
+        assert_eq!(Client::new(&fixture.server).ask("GET", "/f", "", b"").status, 200);
+    }
+    busy.send(b"host\r\n\r\n");
+    assert_eq!(busy.answer(false).status, 200);
+}

@@ -54,12 +54,8 @@ fn what_is_refused_by_basic_is_refused_by_the_form_and_by_signature() {
     let fixture = with_keys(KEYS);
     guess_until_refused(&fixture);
     assert_eq!(form(&fixture, "alice", "guess", "/").status, 429);
-    let date = "x-amz-date: 20260101T000000Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n";
-    let signed = format!(
-        "Authorization: AWS4-HMAC-SHA256 Credential=alice/20260101/us-east-1/s3/aws4_request, \
-         SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=00\r\n{date}"
-    );
-    let answer = Client::new(&fixture.server).ask("GET", "/bucket/public/f", &signed, b"");
+    let (target, signed) = crate::signing::Signed::new("GET", "/bucket/public/f").by_header();
+    let answer = Client::new(&fixture.server).ask("GET", &target, &signed, b"");
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("<Code>SlowDown</Code>"), "{}", answer.text());
 }

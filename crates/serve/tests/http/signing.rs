@@ -120,10 +120,78 @@ impl Chain {
 }
 
 fn sign_4(text: &str) -> String {
-    let key = scope()
+    version_4(&scope(), text)
+}
+
+/// The signature of `text` within `scope`.
+fn version_4(scope: &str, text: &str) -> String {
+    let key = scope
         .split('/')
         .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| hmac::<Sha256>(&key, part.as_bytes()));
     hex::encode(hmac::<Sha256>(&key, text.as_bytes()))
+}
+
+/// An HTML form that uploads a file, signed by Signature Version 4.
+#[derive(Clone, Debug)]
+pub(crate) struct Form<'a> {
+    pub(crate) key: &'a str,
+    /// The age of its signature.
+    pub(crate) days: i64,
+    /// When its policy expires.
+    pub(crate) expiration: &'a str,
+    /// False for a signature that is wrong.
+    pub(crate) is_right: bool,
+}
+
+impl<'a> Form<'a> {
+    pub(crate) fn new(key: &'a str) -> Self {
+        Self { key, days: 0, expiration: "2099-01-01T00:00:00.000Z", is_right: true }
+    }
+
+    /// The header line of a form.
+    pub(crate) const HEAD: &'static str = "Content-Type: multipart/form-data; boundary=edge\r\n";
+
+    /// The body, with the file `content`.
+    pub(crate) fn body(&self, content: &str) -> Vec<u8> {
+        use base64::Engine as _;
+        let stamp = stamp_of(OffsetDateTime::now_utc() - time::Duration::days(self.days));
+        let scope = scope_of(&stamp);
+        let credential = format!("{KEY}/{scope}");
+        let policy = serde_json::json!({
+            "expiration": self.expiration,
+            "conditions": [
+                { "bucket": "bucket" },
+                { "key": self.key },
+                { "x-amz-algorithm": "AWS4-HMAC-SHA256" },
+                { "x-amz-credential": credential },
+                { "x-amz-date": stamp },
+            ],
+        });
+        let policy = base64::engine::general_purpose::STANDARD.encode(policy.to_string());
+        let signature = if self.is_right { version_4(&scope, &policy) } else { "00".repeat(32) };
+        let fields = [
+            ("key", self.key),
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+            ("X-Amz-Credential", &credential),
+            ("X-Amz-Date", &stamp),
+            ("Policy", &policy),
+            ("X-Amz-Signature", &signature),
+        ];
+        form(&fields, content)
+    }
+}
+
+/// The body of a form.
+pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
+    let mut body = String::new();
+    for (name, value) in fields {
+        body.push_str(&format!(
+            "--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+        ));
+    }
+    let file = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"";
+    body.push_str(&format!("--edge\r\n{file}\r\n\r\n{content}\r\n--edge--\r\n"));
+    body.into_bytes()
 }
 
 /// The header lines of a request signed by Signature Version 2 at `date`.
@@ -150,17 +218,8 @@ pub(crate) fn form_version_2(bucket: &str, key: &str, content: &str) -> (String,
     });
     let policy = base64::engine::general_purpose::STANDARD.encode(policy.to_string());
     let signature = sign_2(&policy);
-    let mut body = String::new();
-    for (name, value) in
-        [("key", key), ("AWSAccessKeyId", KEY), ("policy", &policy), ("signature", &signature)]
-    {
-        body.push_str(&format!(
-            "--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
-        ));
-    }
-    let file = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"";
-    body.push_str(&format!("--edge\r\n{file}\r\n\r\n{content}\r\n--edge--\r\n"));
-    ("Content-Type: multipart/form-data; boundary=edge\r\n".to_owned(), body.into_bytes())
+    let fields = [("key", key), ("AWSAccessKeyId", KEY), ("policy", &policy), ("signature", &signature)];
+    (Form::HEAD.to_owned(), form(&fields, content))
 }
 
 fn sign_2(text: &str) -> String {
@@ -191,12 +250,20 @@ fn canonical_query(pairs: &[(&str, &str)]) -> String {
 }
 
 fn stamp() -> String {
+    stamp_of(OffsetDateTime::now_utc())
+}
+
+fn stamp_of(time: OffsetDateTime) -> String {
     let format = format_description!("[year][month][day]T[hour][minute][second]Z");
-    OffsetDateTime::now_utc().format(format).unwrap()
+    time.format(format).unwrap()
 }
 
 fn scope() -> String {
-    format!("{}/us-east-1/s3/aws4_request", &stamp()[..8])
+    scope_of(&stamp())
+}
+
+fn scope_of(stamp: &str) -> String {
+    format!("{}/us-east-1/s3/aws4_request", &stamp[..8])
 }
 
 /// `seconds` from now as HTTP writes dates.

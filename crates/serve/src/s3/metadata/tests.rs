@@ -144,14 +144,19 @@ fn a_copy_on_another_file_system_has_what_was_kept() {
 
 #[test]
 fn a_table_of_parts_that_is_not_of_the_object_is_ignored() {
-    assert!(Parts::new([]).are_of(9) && Parts::new([4, 4, 1]).are_of(9) && Parts(vec![(10_000, 2)]).are_of(20_000));
+    assert!(
+        Parts::new([]).are_of(9)
+            && Parts::new([4, 4, 1]).are_of(9)
+            && Parts(vec![(10_000, 2)]).are_of(20_000)
+    );
     let odd = [vec![(1, 8)], vec![(9, 1), (1, 1)], vec![(u32::MAX, 0), (1, 9)], vec![(2, u64::MAX), (1, 9)]];
     for runs in odd.into_iter().chain([vec![(10_001, 0), (1, 9)], vec![(0, 9); 20_000]]) {
         assert!(!Parts(runs).are_of(9));
     }
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = object(directory.path());
-    let tampered = ObjectMetadata { parts: Parts(vec![(u32::MAX, 0), (u32::MAX, 0)]), ..ObjectMetadata::default() };
+    let tampered =
+        ObjectMetadata { parts: Parts(vec![(u32::MAX, 0), (u32::MAX, 0)]), ..ObjectMetadata::default() };
     tampered.write(&file).unwrap();
     assert!(ObjectMetadata::read(&file).parts.is_empty());
 }

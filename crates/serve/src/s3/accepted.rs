@@ -1,0 +1,149 @@
+//! Headers that S3 accepts and s3s refuses: brings them into the form that s3s takes.
+//!
+//! A malformed `Range` or date is ignored, as RFC 9110 has it for plain HTTP (sections 14.2 and
+//! 13.1). Dates have three forms (section 5.6.7). The source of a copy may be of any bucket that is
+//! served, whose name need not be one of S3. A signature covers the headers as they were sent, so
+//! they are rewritten behind its check.
+
+use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
+use http::{Extensions, HeaderMap, HeaderName};
+use s3s::dto::{CopySource, Range, Timestamp, TimestampFormat};
+
+use crate::etag::{http_date, parse_http_date};
+
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+
+/// Headers that hold a date.
+const DATES: [HeaderName; 4] = [
+    IF_MODIFIED_SINCE,
+    IF_UNMODIFIED_SINCE,
+    HeaderName::from_static("x-amz-copy-source-if-modified-since"),
+    HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
+];
+
+/// The source of a copy whose bucket has no name of S3's, as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) bucket: String,
+    pub(super) key: String,
+    pub(super) version: Option<String>,
+}
+
+/// Whether [`rewrite`] would change any of `headers`.
+pub(super) fn is_needed(headers: &HeaderMap) -> bool {
+    let refused = |name: &HeaderName, is_taken: fn(&str) -> bool| {
+        headers.get(name).is_some_and(|value| !value.to_str().is_ok_and(is_taken))
+    };
+    refused(&RANGE, is_range)
+        || refused(&COPY_SOURCE, |text| CopySource::parse(text).is_ok())
+        || DATES.iter().any(|name| refused(name, is_date))
+}
+
+/// Rewrites `headers`; a source that s3s cannot name goes into `extensions`.
+pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
+    replace(headers, &RANGE, is_range, |text| {
+        let (unit, ranges) = text.split_once('=')?;
+        Some(format!("{}={}", unit.trim().to_ascii_lowercase(), ranges.trim())).filter(|text| is_range(text))
+    });
+    for name in &DATES {
+        replace(headers, name, is_date, |text| parse_http_date(text).map(http_date));
+    }
+    let sent = headers.get(&COPY_SOURCE).and_then(|value| value.to_str().ok());
+    if let Some(source) = sent.filter(|text| CopySource::parse(text).is_err()).and_then(source) {
+        extensions.insert(source);
+        headers.insert(COPY_SOURCE, http::HeaderValue::from_static("source/key"));
+    }
+}
+
+/// Replaces a value that is not taken by what `with` makes of it; removes it if that is nothing.
+fn replace(
+    headers: &mut HeaderMap,
+    name: &HeaderName,
+    is_taken: fn(&str) -> bool,
+    with: impl Fn(&str) -> Option<String>,
+) {
+    let Some(value) = headers.get(name) else { return };
+    let text = value.to_str().unwrap_or_default();
+    if is_taken(text) {
+        return;
+    }
+    match with(text).and_then(|text| text.parse().ok()) {
+        Some(value) => drop(headers.insert(name, value)),
+        None => drop(headers.remove(name)),
+    }
+}
+
+fn is_range(text: &str) -> bool {
+    Range::parse(text).is_ok()
+}
+
+fn is_date(text: &str) -> bool {
+    Timestamp::parse(TimestampFormat::HttpDate, text).is_ok()
+}
+
+/// Reads `BUCKET/KEY[?versionId=ID]`, percent-encoded, with or without a `/` in front.
+fn source(text: &str) -> Option<Source> {
+    let (path, version) = match text.rsplit_once("?versionId=") {
+        Some((path, version)) => (path, Some(version.to_owned())),
+        None => (text, None),
+    };
+    let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
+    let (bucket, key) = path.strip_prefix('/').unwrap_or(&path).split_once('/')?;
+    let is_named = !bucket.is_empty() && !key.is_empty() && !bucket.starts_with("arn:");
+    is_named.then(|| Source { bucket: bucket.to_owned(), key: key.to_owned(), version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(name: &'static str, value: &str) -> (Option<String>, Option<Source>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        let mut extensions = Extensions::new();
+        let needed = is_needed(&headers);
+        rewrite(&mut headers, &mut extensions);
+        let after = headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(needed, after.as_deref() != Some(value), "{name}: {value}");
+        (after, extensions.remove())
+    }
+
+    #[test]
+    fn ranges_that_mean_nothing_are_ignored_and_others_kept() {
+        for value in ["bytes=0-1", "bytes=5-", "bytes=-3"] {
+            assert_eq!(rewritten("range", value).0.as_deref(), Some(value));
+        }
+        assert_eq!(rewritten("range", "Bytes = 0-1").0.as_deref(), Some("bytes=0-1"));
+        for value in ["bytes=a-b", "bytes=", "bytes", "lines=0-1", "bytes=0-1,3-4", "bytes=+1-2"] {
+            assert_eq!(rewritten("range", value).0, None, "{value}");
+        }
+    }
+
+    #[test]
+    fn dates_of_all_forms_are_understood_and_others_ignored() {
+        let now = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for value in [now, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(rewritten("if-unmodified-since", value).0.as_deref(), Some(now));
+            assert_eq!(rewritten("x-amz-copy-source-if-modified-since", value).0.as_deref(), Some(now));
+        }
+        assert_eq!(rewritten("if-modified-since", "yesterday").0, None);
+    }
+
+    #[test]
+    fn the_source_of_a_copy_may_be_of_any_directory() {
+        for (sent, bucket, key, version) in [
+            ("Data/a%20b", "Data", "a b", None),
+            ("/my_data/k/l", "my_data", "k/l", None),
+            ("ab/k?versionId=null", "ab", "k", Some("null")),
+            ("/%C3%A9t%C3%A9/k", "\u{e9}t\u{e9}", "k", None),
+        ] {
+            let version = version.map(str::to_owned);
+            let source = Source { bucket: bucket.to_owned(), key: key.to_owned(), version };
+            assert_eq!(rewritten("x-amz-copy-source", sent).1, Some(source), "{sent}");
+        }
+        assert_eq!(rewritten("x-amz-copy-source", "bucket/key"), (Some("bucket/key".to_owned()), None));
+        for sent in ["bucket", "/key", "Data/", "Data/%FF", ""] {
+            assert_eq!(source(sent), None, "{sent}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The key of a request: which one it names, and whether its signature proved it.
+//!
+//! s3s asks for the secret of a key in one place, for every kind of signature: header, URL and
+//! form, versions 2 and 4. There ([`KeyFile`]) a key that is guessed too often is refused, and the
+//! key is noted. So a guess counts for the key whose secret was compared, and a count is reset for
+//! the key that was proved, whatever else the request names. The notes are of one task, in which
+//! s3s runs.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+
+use crate::attempts::Attempts;
+use crate::auth::Keys;
+
+tokio::task_local! {
+    static CURRENT: Attempt;
+}
+
+/// What is known of the key of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    from: IpAddr,
+    notes: Arc<Mutex<Notes>>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    compared: Option<String>,
+    proved: Option<String>,
+}
+
+impl Attempt {
+    /// A request from this address.
+    pub(super) fn new(from: IpAddr) -> Self {
+        Self { from, notes: Arc::default() }
+    }
+
+    /// Where the request came from.
+    pub(super) fn address(&self) -> IpAddr {
+        self.from
+    }
+
+    /// Forgets what was compared: it was no guess.
+    pub(super) fn forget(&self) {
+        self.notes().compared = None;
+    }
+
+    /// Runs s3s with this request.
+    pub(super) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        CURRENT.scope(self.clone(), work).await
+    }
+
+    /// The key whose secret was compared.
+    pub(super) fn compared(&self) -> Option<String> {
+        self.notes().compared.clone()
+    }
+
+    /// The key that the signature proved.
+    pub(super) fn proved(&self) -> Option<String> {
+        self.notes().proved.clone()
+    }
+
+    fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes that the signature of the current request proved this key.
+pub(super) fn proved(access_key: &str) {
+    // Outside of a request nothing is noted.
+    let _ = CURRENT.try_with(|attempt| attempt.notes().proved = Some(access_key.to_owned()));
+}
+
+/// Gives s3s the secrets to check signatures with.
+#[derive(Debug)]
+pub(super) struct KeyFile {
+    pub(super) keys: Keys,
+    pub(super) attempts: Arc<Attempts>,
+}
+
+#[async_trait::async_trait]
+impl S3Auth for KeyFile {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let key = self.keys.get(access_key);
+        let counted = if key.is_some() { access_key } else { "" };
+        let wait = CURRENT.try_with(|attempt| {
+            let wait = self.attempts.wait(attempt.from, counted);
+            if wait.is_none() {
+                attempt.notes().compared = Some(access_key.to_owned());
+            }
+            wait
+        });
+        if let Ok(Some(wait)) = wait {
+            return Err(too_many_attempts(wait));
+        }
+        let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "this server has no such key"))?;
+        Ok(SecretKey::from(key.secret.as_str()))
+    }
+}
+
+/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a
+/// key.
+fn too_many_attempts(wait: Duration) -> S3Error {
+    let seconds = wait.as_secs() + 1;
+    let message =
+        format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
+    let mut error = S3Error::with_message(S3ErrorCode::SlowDown, message);
+    let mut headers = HeaderMap::new();
+    headers.insert(RETRY_AFTER, seconds.into());
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    error.set_headers(headers);
+    error
+}

@@ -1,0 +1,239 @@
+//! HTML forms that post an object (`POST /bucket`, `multipart/form-data`).
+//!
+//! The fields before the file are read here, once, and bounded. So a form costs little before its
+//! key is known: s3s reads its buffer from the start again with every piece, and would hold the
+//! file of a form without a signature. s3s gets the fields in one piece, checks policy and
+//! signature, and holds the file.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use s3s::stream::{ByteStream, RemainingLength};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+
+use crate::request::RequestBody;
+
+/// The most bytes before the file: S3 allows 20 KB of fields.
+pub(super) const MOST_FIELDS: usize = 64 << 10;
+
+/// The least bytes of a file that are handed on at once, since s3s holds each piece.
+const FILE_PIECE: usize = 16 << 10;
+
+/// The body of a form, read up to its file.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// The names of the fields, in lower case.
+    names: Vec<String>,
+    fields: Option<Bytes>,
+    /// The beginning of the file, of at most one piece.
+    gathered: Vec<u8>,
+    rest: RequestBody,
+    length: Option<u64>,
+}
+
+impl Form {
+    /// Reads `body` up to the head of its file.
+    ///
+    /// # Errors
+    /// It is no form, its fields are too long, or the client leaves.
+    pub(super) async fn read(headers: &HeaderMap, mut body: RequestBody) -> S3Result<Self> {
+        let length = body.length();
+        let mut fields = Fields::new(&boundary(headers)?);
+        loop {
+            let piece = body.next().await.ok_or_else(malformed)?;
+            let piece = piece.map_err(|error| super::error::from_io(&error))?;
+            let room = piece.len().min(MOST_FIELDS - fields.text.len());
+            fields.text.extend_from_slice(&piece[..room]);
+            if let Some(end) = fields.find_file()? {
+                let mut gathered = fields.text.split_off(end);
+                gathered.extend_from_slice(&piece[room..]);
+                let (names, text) = (fields.names, Some(Bytes::from(fields.text)));
+                return Ok(Self { names, fields: text, gathered, rest: body, length });
+            }
+            if fields.text.len() == MOST_FIELDS {
+                let message = format!("the fields before the file have more than {MOST_FIELDS} bytes");
+                let code = S3ErrorCode::Custom("MaxPostPreDataLengthExceededError".into());
+                let mut error = S3Error::with_message(code, message);
+                error.set_status_code(http::StatusCode::BAD_REQUEST);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Whether it has a signature, of either version.
+    pub(super) fn is_signed(&self) -> bool {
+        self.names.iter().any(|name| matches!(name.as_str(), "x-amz-signature" | "signature"))
+    }
+
+    fn poll_file(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        while self.gathered.len() < FILE_PIECE {
+            match ready!(Pin::new(&mut self.rest).poll_next(context)) {
+                Some(piece) => self.gathered.extend_from_slice(&piece?),
+                None if self.gathered.is_empty() => return Poll::Ready(None),
+                None => break,
+            }
+        }
+        Poll::Ready(Some(Ok(std::mem::take(&mut self.gathered).into())))
+    }
+}
+
+impl Stream for Form {
+    type Item = Result<Bytes, s3s::StdError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(fields) = self.fields.take() {
+            return Poll::Ready(Some(Ok(fields)));
+        }
+        self.poll_file(context).map_err(Into::into)
+    }
+}
+
+impl ByteStream for Form {
+    fn remaining_length(&self) -> RemainingLength {
+        let exact = self.length.and_then(|length| usize::try_from(length).ok());
+        exact.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
+    }
+}
+
+fn malformed() -> S3Error {
+    s3_error!(MalformedPOSTRequest, "the body is no multipart/form-data with a file behind its fields")
+}
+
+/// The boundary that the content type names.
+fn boundary(headers: &HeaderMap) -> S3Result<String> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let parameters = kind.split(';').skip(1).filter_map(|pair| pair.trim().split_once('='));
+    let mut named = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
+    let boundary = named.next().map(|(_, value)| value.trim().trim_matches('"'));
+    match boundary {
+        Some(boundary) if !boundary.is_empty() && boundary.len() <= 200 => Ok(boundary.to_owned()),
+        _ => Err(s3_error!(MalformedPOSTRequest, "the content type names no boundary")),
+    }
+}
+
+/// What the next line belongs to.
+#[derive(Debug)]
+enum Place {
+    /// Before the first boundary.
+    Start,
+    /// The head of a part, and its name as far as it is known.
+    Head(String),
+    /// The value of a field.
+    Value,
+}
+
+/// Finds the head of the file. Every byte is looked at once.
+#[derive(Debug)]
+struct Fields {
+    text: Vec<u8>,
+    names: Vec<String>,
+    delimiter: Vec<u8>,
+    place: Place,
+    /// The beginning of the line that is not complete, and how far its end was looked for.
+    line: usize,
+    seen: usize,
+}
+
+impl Fields {
+    fn new(boundary: &str) -> Self {
+        let delimiter = format!("--{boundary}").into_bytes();
+        Self { text: Vec::new(), names: Vec::new(), delimiter, place: Place::Start, line: 0, seen: 0 }
+    }
+
+    /// The position behind the head of the file, once it is there.
+    fn find_file(&mut self) -> S3Result<Option<usize>> {
+        while let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
+            let end = self.seen + at + 1;
+            let line = self.text[self.line..end].strip_suffix(b"\r\n").map(<[u8]>::to_vec);
+            (self.line, self.seen) = (end, end);
+            let is_delimiter = line.as_deref() == Some(&self.delimiter);
+            match &mut self.place {
+                Place::Start if is_delimiter => self.place = Place::Head(String::new()),
+                Place::Start if line.as_deref() == Some(b"") => {}
+                Place::Start => return Err(malformed()),
+                Place::Head(name) => match line.as_deref() {
+                    Some(b"") if name == "file" => return Ok(Some(end)),
+                    Some(b"") => {
+                        self.names.push(std::mem::take(name));
+                        self.place = Place::Value;
+                    }
+                    Some(line) => name.push_str(&part_name(line)),
+                    None => return Err(malformed()),
+                },
+                Place::Value if is_delimiter => self.place = Place::Head(String::new()),
+                Place::Value if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
+                    return Err(malformed());
+                }
+                Place::Value => {}
+            }
+        }
+        self.seen = self.text.len();
+        Ok(None)
+    }
+}
+
+/// The name in a part's `Content-Disposition`, in lower case; empty in any other line.
+fn part_name(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let Some((name, value)) = line.split_once(':') else { return String::new() };
+    if !name.trim().eq_ignore_ascii_case("content-disposition") {
+        return String::new();
+    }
+    let mut pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let name = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("name"));
+    name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn form(fields: &[(&str, &str)]) -> Vec<u8> {
+        let part = |(name, value): &(&str, &str)| {
+            format!("--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        fields.iter().map(part).collect::<String>().into_bytes()
+    }
+
+    fn file(content: &str) -> Vec<u8> {
+        let head =
+            "Content-Type: text/plain\r\nContent-Disposition: form-data; filename=\"name=x\"; name=\"file\"";
+        format!("--edge\r\n{head}\r\n\r\n{content}\r\n--edge--\r\n").into_bytes()
+    }
+
+    proptest! {
+        #[test]
+        fn the_file_is_found_however_the_body_is_cut(cuts in proptest::collection::vec(1usize..90, 0..20)) {
+            let fields = form(&[("key", "a"), ("X-Amz-Signature", "b\r\n--edg\n--edge\r\rc"), ("policy", "")]);
+            let head = file("").len() - "\r\n--edge--\r\n".len();
+            let body = [fields.clone(), file("content")].concat();
+            let (mut found, mut rest) = (Fields::new("edge"), &body[..]);
+            let mut cuts = cuts.into_iter();
+            let end = loop {
+                let (piece, behind) = rest.split_at(cuts.next().unwrap_or(rest.len()).min(rest.len()));
+                prop_assert!(!piece.is_empty());
+                found.text.extend_from_slice(piece);
+                rest = behind;
+                if let Some(end) = found.find_file().unwrap() {
+                    break end;
+                }
+            };
+            prop_assert_eq!(end, fields.len() + head);
+            prop_assert_eq!(&found.names[..], &["key", "x-amz-signature", "policy"]);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut fields = Fields::new("e");
+            fields.text = [b"--e\r\n", &bytes[..]].concat();
+            let _ = fields.find_file();
+        }
+    }
+}
