@@ -87,11 +87,11 @@ fn run(cli: &Cli) -> Result<Exit> {
 }
 
 /// `-v` names each object, `-vv` shows every request and what other libraries do. Warnings of a
-/// mount are always logged: no other output shows them.
+/// mount and of a server are always logged: no other output shows them.
 fn begin_log(cli: &Cli) -> Result<()> {
     let warnings = Targets::new().with_default(LevelFilter::WARN);
     let levels = match (cli.globals.verbose, &cli.globals.log_file) {
-        (0, None) if matches!(cli.verb, Verb::Mount(_)) => warnings,
+        (0, None) if matches!(cli.verb, Verb::Mount(_) | Verb::Serve(_)) => warnings,
         (0, None) => return Ok(()),
         (0 | 1, _) => warnings.with_target("firstbyte", LevelFilter::INFO),
         _ => Targets::new().with_default(LevelFilter::DEBUG),
