@@ -1,9 +1,10 @@
 //! Verifies the signature of a request's head, before anything else is done with the request.
 //!
 //! With keys there are two services of s3s. The first verifies: it gets the head as it was sent,
-//! with the base path and without a bucket of the host name, and an empty body. Its single route takes every request and answers with
-//! the signer. The second answers: it gets the request without signature, base path and coding of
-//! the body, and the signer in the request's extensions, which a client cannot set. HTML forms
+//! with the base path and without a bucket of the host name, and an empty body. Its single route
+//! takes every request and answers with the signer. The second answers: it gets the request without
+//! signature, base path and coding of the body, and the signer in the request's extensions, which a
+//! client cannot set. HTML forms
 //! carry their signature among their fields; the second service verifies it.
 
 use http::{Extensions, HeaderMap, Method, Uri};
