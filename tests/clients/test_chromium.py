@@ -103,7 +103,7 @@ def ran(browser, served, targets: list[str]) -> dict:
             page.goto(f"{served.url}{target}", wait_until="commit")
             page.wait_for_load_state("load")
         except Error as error:
-            # What is no document is downloaded, or refused (a signed exchange that is none).
+            # What is no document is downloaded, or refused as a signed exchange without content.
             ends = ["Download is starting", "ERR_ABORTED", "ERR_INVALID_SIGNED_EXCHANGE"]
             assert any(end in str(error) for end in ends), (target, error)
     page.goto(f"{served.url}/.firstbyte/upload-worker.js")
