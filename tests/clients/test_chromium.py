@@ -106,6 +106,9 @@ def ran(browser, served, targets: list[str]) -> dict:
             # What is no document is downloaded, or refused as a signed exchange without content.
             ends = ["Download is starting", "ERR_ABORTED", "ERR_INVALID_SIGNED_EXCHANGE"]
             assert any(end in str(error) for end in ends), (target, error)
+            # The page of the error would interrupt the next navigation.
+            page.close()
+            page = context.new_page()
     page.goto(f"{served.url}/.firstbyte/upload-worker.js")
     found = page.evaluate("({...localStorage})")
     context.close()

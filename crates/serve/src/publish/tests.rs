@@ -11,7 +11,7 @@ fn put(root: &Root, path: &EntryPath, bytes: &[u8], condition: &Condition) -> Re
     let file = TemporaryFile::create(root, &EntryPath::default()).unwrap();
     file.file().write_all_at(bytes, 0).unwrap();
     crate::etag::stamp(file.file()).unwrap();
-    file.publish(root, &EntryPath::default(), path, condition)
+    publish_temporary(root, file, &EntryPath::default(), path, condition)
 }
 
 fn matching(identity: &Identity) -> Condition {
@@ -111,10 +111,11 @@ fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
         .file_name();
     let finished = Finished { directory: tmp.as_fd(), name: &name, file: file.file() };
     let parent = root.open_directory(&EntryPath::default()).unwrap();
-    let made = copy_across(finished, &parent, OsStr::new("a"), RenameFlags::NOREPLACE).unwrap();
+    let made =
+        copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE).unwrap();
     assert_eq!(made.modified, Identity::from(&file.file().metadata().unwrap()).modified);
     assert_eq!(std::fs::read(directory.path().join("a")).unwrap(), b"content");
-    let again = copy_across(finished, &parent, OsStr::new("a"), RenameFlags::NOREPLACE);
+    let again = copy_across(finished, &parent, ".x.firstbyte-part", OsStr::new("a"), RenameFlags::NOREPLACE);
     assert!(matches!(again, Err(Error::Unmet(Unmet::Different))));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
