@@ -201,6 +201,10 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
     // clap keeps names for as long as the process lives; there are a few dozen of them.
     let name: &'static str = name.leak();
+    // An empty variable counts as unset, as curl and the AWS tools have it.
+    if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
+        return arg;
+    }
     let flag = matches!(arg.get_action(), ArgAction::SetTrue);
     let arg = arg.env(Resettable::Value(OsStr::new(name).into())).hide_env(true);
     // So that FIRSTBYTE_JSON=1 works as well as =true.

@@ -15,7 +15,7 @@ mod verbs;
 
 use std::fs::OpenOptions;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use firstbyte_location::shown;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -36,6 +36,9 @@ fn main() -> ExitCode {
     }
     let cli = Cli::from_process();
     title::hide_secrets();
+    if let Verb::Mount(_) = cli.verb {
+        mount::close_inherited();
+    }
     begin_log(&cli)
         .and_then(|()| run(&cli))
         .unwrap_or_else(|error| {
@@ -98,15 +101,16 @@ fn begin_log(cli: &Cli) -> Result<()> {
     };
     // s3s logs every refused request as an error; the access log has those.
     let levels = levels.with_target("s3s", LevelFilter::OFF);
-    let lines = tracing_subscriber::fmt::layer();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let Some(path) = &cli.globals.log_file else {
-        let lines = lines.with_writer(|| console::StandardError);
+        let lines = lines.with_writer(|| console::LogLines(console::StandardError));
         tracing_subscriber::registry().with(lines.with_filter(levels)).init();
         return Ok(());
     };
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
-    let lines = lines.with_ansi(false).with_writer(Mutex::new(file));
+    let file = Arc::new(file);
+    let lines = lines.with_writer(move || console::LogLines(Arc::clone(&file)));
     tracing_subscriber::registry().with(lines.with_filter(levels)).init();
     Ok(())
 }

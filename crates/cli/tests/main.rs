@@ -5,6 +5,7 @@
 mod advise;
 mod advise_prices;
 mod archive;
+mod attacker;
 mod bad_input;
 mod bench;
 mod bench_cache;

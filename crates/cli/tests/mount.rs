@@ -272,3 +272,189 @@ fn a_cache_that_cannot_be_used_is_an_error_only_where_it_was_asked_for() {
     place.world.run(&["mount", "src", "mnt", "--cache", "file/cache"]).fails(1, &["file/cache"]);
     assert!(!place.is_mounted());
 }
+
+#[test]
+fn a_refused_mount_makes_no_cache_and_read_only_verbs_make_none() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.world.write("mnt/precious", b"data");
+    for (source, directory) in [("src", "mnt"), ("nothing", "mnt"), ("src", "nodir")] {
+        let ran = place.world.run(&["mount", source, directory, "--cache", "cache"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+    }
+    for verb in [&["status"][..], &["status", "src/x"], &["release", "src/x"], &["release", "--all"]] {
+        place.world.run(&[verb, &["--cache", "cache"]].concat());
+    }
+    assert!(!place.world.path("cache").exists());
+    let runtime = place.directory.parent().unwrap().parent().unwrap().join("run/firstbyte");
+    assert_eq!(fs::read_dir(runtime).unwrap().count(), 0, "a log or a socket is left");
+}
+
+#[test]
+fn only_what_has_the_marks_of_a_cache_is_released() {
+    let place = Place::new(World::new());
+    let name = format!("{:032x}-{:016x}.map", 0, 0);
+    for file in [format!("notes/objects/00/{name}"), "notes/packs/0.pack".into()] {
+        place.world.write(&file, b"not a cache");
+    }
+    let before = place.world.names();
+    place.world.run(&["release", "--all", "--cache", "notes"]);
+    place
+        .world
+        .run(&["hydrate", "notes/packs/0.pack", "--cache", "notes"])
+        .fails(1, &["not a firstbyte cache"]);
+    assert_eq!(place.world.names(), before);
+}
+
+#[test]
+fn an_empty_name_of_a_cache_means_the_usual_one() {
+    let mut world = World::new();
+    world.write("src/x", b"content");
+    world.set("FIRSTBYTE_CACHE", "");
+    world.run(&["hydrate", "src/x"]).ok();
+    let usual = world.run(&["status", "--cache", ""]).ok();
+    assert!(String::from_utf8_lossy(&usual.stdout).contains("src/x"), "{usual:?}");
+    assert!(!world.path("format").exists());
+}
+
+#[test]
+fn the_daemon_holds_no_descriptor_of_the_process_that_started_it() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let command = place.world.command(&["mount", "src", "mnt"]);
+    let mut shell = Command::new("sh");
+    // Descriptors 3 and 9 of the shell, which the program inherits.
+    shell.args(["-c", "exec 3>&0 9>lock; flock 9; \"$@\" >/dev/null", "sh"]).arg(command.get_program());
+    shell.args(command.get_args()).env_clear().current_dir(command.get_current_dir().unwrap());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(shell.stdin(writer).status().unwrap().success());
+    drop(shell);
+    // Ends when no process has the other end.
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
+    let mut lock = Command::new("flock");
+    lock.args(["--nonblock", "lock", "true"]).current_dir(place.world.path(""));
+    assert!(lock.status().unwrap().success(), "the daemon keeps a lock");
+    place.unmount().ok();
+}
+
+/// A mount whose daemon is stopped, as after Ctrl-Z or by a debugger.
+fn stopped(place: &Place) -> Pid {
+    let daemon = pid(&place.mount("src", &[]));
+    kill_process(daemon, Signal::STOP).unwrap();
+    support::wait_until_stopped(daemon);
+    daemon
+}
+
+#[test]
+fn verbs_end_although_the_daemon_is_stopped() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let daemon = stopped(&place);
+    for verb in
+        [&["status", "mnt/x"][..], &["release", "mnt/x"], &["hydrate", "mnt/x"], &["mount", "src", "mnt"]]
+    {
+        let mut child = place.world.spawn(verb);
+        let ended = ends_within(Duration::from_secs(60), &mut child);
+        assert!(ended.is_some_and(|status| !status.success()), "{verb:?}: {ended:?}");
+    }
+    let mut child = place.world.spawn(&["unmount", "mnt"]);
+    let ended = ends_within(Duration::from_secs(60), &mut child);
+    assert!(ended.is_some(), "unmount");
+    kill_process(daemon, Signal::CONT).unwrap();
+    until("the daemon ends", || !is_running(daemon));
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_bind_mount_is_unmounted_and_the_mount_it_is_of_stays() {
+    if lacks_root() {
+        return;
+    }
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.mount("src", &[]);
+    let bind = place.world.path("bind");
+    fs::create_dir(&bind).unwrap();
+    assert!(Command::new("mount").arg("--bind").args([&place.directory, &bind]).status().unwrap().success());
+    let mut child = place.world.spawn(&["unmount", "bind"]);
+    let ended = ends_within(Duration::from_secs(20), &mut child);
+    if ended.is_none() {
+        support::place::detach(&bind);
+    }
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert_eq!(place.read("x").unwrap(), b"content");
+    place.unmount().ok();
+}
+
+#[test]
+fn a_truncated_file_of_the_cache_ends_the_daemon_with_a_line_in_its_log() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", &bytes(5, 1 << 20));
+    let receipt = place.mount("src", &["--cache", "cache", "--log", "log"]);
+    assert!(place.read("x").is_ok());
+    fs::File::options().write(true).open(place.world.path("cache/usage")).unwrap().set_len(0).unwrap();
+    until("the daemon ends", || {
+        // Each read of something new looks for room in the cache.
+        place.world.write("src/y", &bytes(6, 1 << 20));
+        let _ = place.read("y");
+        !is_running(pid(&receipt))
+    });
+    let log = String::from_utf8(place.world.read("log")).unwrap();
+    assert!(log.contains("SIGBUS"), "{log}");
+}
+
+#[test]
+fn a_mount_whose_named_cache_is_on_a_full_disk_reads_without_it() {
+    if lacks_root() {
+        return;
+    }
+    let disk = support::disk::SmallDisk::new("size=64k");
+    fs::write(disk.path().join("full"), vec![1; 64 << 10]).unwrap();
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let cache = disk.path().join("cache");
+    let receipt = place.mount("src", &["--cache", cache.to_str().unwrap()]);
+    assert!(receipt["cache"].is_null(), "{receipt}");
+    assert_eq!(place.read("x").unwrap(), b"content");
+    place.unmount().ok();
+}
+
+/// An S3 service with one object, whose tag and length are those of every other.
+fn tagged_s3(content: &'static [u8]) -> Scripted {
+    Scripted::start(move |_, head| {
+        if head.contains("list-type=2") {
+            let xml = format!(
+                "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>x</Key><Size>{}</Size>\
+                 <ETag>\"1\"</ETag></Contents></ListBucketResult>",
+                content.len()
+            );
+            return Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
+        }
+        Reply::answer("200 OK", &["etag: \"1\""], content)
+    })
+}
+
+#[test]
+fn a_cache_tells_two_stores_apart_whose_objects_have_one_name_and_tag() {
+    let mut world = World::new();
+    world.set("FIRSTBYTE_NO_SIGN_REQUEST", "1");
+    let mut place = Place::new(world);
+    let contents: [&[u8]; 2] = [b"content of the first", b"content of the other"];
+    let stores = contents.map(tagged_s3);
+    for (server, content) in stores.iter().zip(contents) {
+        place.world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+        place.mount("s3://bucket", &["--cache", "cache"]);
+        assert_eq!(place.read("x").unwrap(), content);
+        place.unmount().ok();
+    }
+    // One store at two addresses has one name.
+    let named = ["--cache", "cache", "--cache-store", "mine"];
+    for server in &stores {
+        place.world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+        place.mount("s3://bucket", &named);
+        assert_eq!(place.read("x").unwrap(), contents[0]);
+        place.unmount().ok();
+    }
+}

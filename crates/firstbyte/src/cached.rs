@@ -3,13 +3,13 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_hydrate::cache::{Cache, Released, Status};
+use firstbyte_hydrate::cache::{Cache, Limits, Released, Status};
 use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
 
 use crate::manifest::ShardRun;
 use crate::operand::below;
-use crate::{Client, Depth, Error, Result};
+use crate::{Client, Depth, Error, Options, Result};
 
 /// Whether blocks stay when others need their room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Client {
     /// be fetched of several objects is in the progress of the job.
     pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
         let location = Location::parse(location.as_ref())?;
-        let cache = self.cache()?;
+        self.cache()?;
         let mut list: WantedList = match how.depth {
             Depth::Tree => wanted::below(self.store(), &location),
             Depth::Object => {
@@ -66,7 +66,7 @@ impl Client {
             }
         };
         if how.keep == Keep::Always {
-            list = wanted::pinned(list, cache, self.store());
+            list = wanted::pinned(list, &self.hydrator);
         }
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
     }
@@ -77,10 +77,10 @@ impl Client {
     /// # Errors
     /// A client without a cache; no thread can be started; the manifest cannot be read.
     pub fn hydrate_shard(&self, run: &ShardRun, keep: Keep, limit_rate: Option<u64>) -> Result<Job> {
-        let cache = self.cache()?;
+        self.cache()?;
         let mut list = run.wanted()?;
         if keep == Keep::Always {
-            list = wanted::pinned(list, cache, self.store());
+            list = wanted::pinned(list, &self.hydrator);
         }
         Ok(self.hydrator.hydrate(list, limit_rate)?)
     }
@@ -131,6 +131,16 @@ impl Client {
     }
 }
 
+/// Whether there is a cache where these options say. Creates none.
+///
+/// # Errors
+/// The cache cannot be used.
+pub fn has_cache(options: &Options) -> Result<bool> {
+    let Some(directory) = &options.reads.cache else { return Ok(false) };
+    let limits = Limits { size: options.reads.cache_size, reserve: options.reads.reserve };
+    Ok(Cache::existing(directory, options.reads.sharing, limits)?.is_some())
+}
+
 fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {
     let statuses = cache.statuses().map(|status| status.map_err(Error::from));
     statuses.filter(|status| status.as_ref().map_or(true, |status| below(root, &status.location).is_some()))
@@ -145,7 +155,7 @@ pub fn release_matching(cache: &Cache, takes: impl Fn(&Location) -> bool) -> Res
     for status in cache.statuses() {
         let status = status?;
         if takes(&status.location) {
-            all += cache.release_version(&status.location, &status.version)?;
+            all += cache.release_found(&status)?;
         }
     }
     Ok(all)

@@ -56,18 +56,23 @@ pub fn ssh(lookup: Lookup<'_>) -> Option<String> {
     lookup("FIRSTBYTE_SSH")
 }
 
-/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda `firstbyte` in
-/// [`function_directory`].
+/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; `/tmp/firstbyte-UID` without
+/// a home, and in AWS Lambda below [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
-    let base = if is_lambda(lookup) {
-        function_directory(lookup)
-    } else if let Some(cache) = lookup("XDG_CACHE_HOME").filter(|path| path.starts_with('/')) {
-        PathBuf::from(cache)
-    } else {
-        lookup("HOME").map_or_else(|| PathBuf::from("/tmp"), |home| PathBuf::from(home).join(".cache"))
-    };
-    base.join("firstbyte")
+    let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
+    if is_lambda(lookup) {
+        return own_directory(&function_directory(lookup));
+    }
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
+}
+
+/// The directory of this user in one that all users write to. Whoever opens it checks that it is
+/// this user's: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
+#[must_use]
+pub fn own_directory(common: &Path) -> PathBuf {
+    common.join(format!("firstbyte-{}", rustix::process::geteuid().as_raw()))
 }
 
 /// The region that the AWS tools would use.
@@ -224,7 +229,11 @@ mod tests {
     #[test]
     fn the_cache_lies_in_tmp_in_lambda_and_in_xdg_elsewhere() {
         let lambda = with(&[("AWS_LAMBDA_FUNCTION_NAME", "f"), ("XDG_CACHE_HOME", "/c")]);
-        assert_eq!(cache_directory(&lambda), Path::new("/tmp/firstbyte"));
+        let own = own_directory(Path::new("/tmp"));
+        assert_eq!(own, Path::new(&format!("/tmp/firstbyte-{}", rustix::process::geteuid().as_raw())));
+        assert_eq!(cache_directory(&lambda), own);
+        assert_eq!(cache_directory(&with(&[])), own);
+        assert_eq!(cache_directory(&with(&[("HOME", "relative")])), own);
         assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "/c")])), Path::new("/c/firstbyte"));
         assert_eq!(
             cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])),

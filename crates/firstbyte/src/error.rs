@@ -89,6 +89,18 @@ impl Error {
         }
     }
 
+    /// The number of the operating system's error beneath, where there is one.
+    #[must_use]
+    pub fn number(&self) -> Option<i32> {
+        use firstbyte_hydrate::Error as Read;
+        use firstbyte_transfer::Error as Transfer;
+        match self {
+            Self::Store(error) | Self::Transfer(Transfer::Store(error)) => number_of(error),
+            Self::Read(Read::Store(error)) => number_of(error),
+            other => other.io().and_then(io::Error::raw_os_error),
+        }
+    }
+
     /// The kind of error that a local file would have: an object that changed under its
     /// reader is [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
     #[must_use]
@@ -118,6 +130,15 @@ impl Error {
             Self::Transfer(Transfer::Invalid { .. }) => ErrorKind::InvalidInput,
             _ => ErrorKind::Other,
         }
+    }
+}
+
+/// The number of the operating system's error that kept a connection from being made.
+fn number_of(error: &StoreError) -> Option<i32> {
+    match error {
+        StoreError::Unreachable { number, .. } => *number,
+        StoreError::Io { source, .. } => source.raw_os_error(),
+        _ => None,
     }
 }
 

@@ -49,7 +49,7 @@ pub mod pattern;
 pub mod receipt;
 pub mod size;
 
-pub use cached::{Hydrate, Keep, release_matching};
+pub use cached::{Hydrate, Keep, has_cache, release_matching};
 pub use client::Client;
 pub use copy::Copy;
 pub use error::{Error, Result};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_size};
-use firstbyte_store::{CustomerKey, Redirects, Signing};
+use firstbyte_store::{CustomerKey, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
 use crate::{Error, Result};
@@ -70,6 +70,10 @@ impl Options {
         if let Some(cache) = given("CACHE") {
             reads.cache = Some(PathBuf::from(cache));
         }
+        if flag("CACHE_SHARED")? == Some(true) {
+            reads.sharing = Sharing::Group;
+        }
+        reads.store_name = given("CACHE_STORE");
         reads.cache_size = size("CACHE_SIZE")?;
         reads.reserve = size("RESERVE")?.unwrap_or(reads.reserve);
         options.set_memory(size("MEMORY")?.unwrap_or_else(|| environment::default_memory(lookup)));
@@ -178,7 +182,8 @@ mod tests {
     #[test]
     fn a_function_caches_in_tmp_and_keeps_little_of_it_free() {
         let options = with(&[("AWS_LAMBDA_FUNCTION_NAME", "f"), ("HOME", "/home")]).unwrap();
-        assert_eq!(options.reads.cache.as_deref(), Some(Path::new("/tmp/firstbyte")));
+        let own = environment::own_directory(Path::new("/tmp"));
+        assert_eq!(options.reads.cache.as_deref(), Some(own.as_path()));
         assert_eq!(options.reads.reserve, LAMBDA_RESERVE);
         let elsewhere = with(&[("HOME", "/home")]).unwrap();
         assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/home/.cache/firstbyte")));

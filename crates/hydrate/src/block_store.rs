@@ -294,6 +294,12 @@ impl BlockStore {
         }
     }
 
+    /// Whether the absent ones of `blocks` fit without eviction.
+    pub(crate) fn has_room(&self, blocks: &Range<u64>) -> bool {
+        let Some((cache, ..)) = &self.cache else { return false };
+        self.cached().is_some_and(|cached| cache.has_room(cached.cost_of_missing(blocks)))
+    }
+
     /// Releases the version if no block of it is cached: otherwise a pin would outlive a failed
     /// job.
     pub(crate) fn release_if_empty(&self) {

@@ -2,7 +2,7 @@
 //! it a map of its blocks. Objects of at most one block are packed into common files instead.
 //!
 //! ```text
-//! DIR/format                 firstbyte cache 2
+//! DIR/format                 firstbyte cache 3
 //! DIR/usage                  bytes used, counted by all processes together
 //! DIR/objects/ab/NAME.data   sparse, of the object's length
 //! DIR/objects/ab/NAME.map    which object it is, and a word for each block
@@ -40,13 +40,13 @@ mod usage;
 mod verified_runs;
 mod verify;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use firstbyte_location::{Checksum, Location, Strength, Version};
-use firstbyte_store::BRIEFLY;
+use firstbyte_location::{Checksum, Location, Strength, Version, shown};
+use firstbyte_store::{BRIEFLY, PrivateDirectory, Sharing};
 
 pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
@@ -59,7 +59,8 @@ pub use verify::{Backing, Report, Verified};
 use crate::limits::{ATTEMPTS, POLL};
 use crate::{Error, Result};
 use block_map::{Live, PINNED};
-use directory::{Identity, Paths};
+use directory::{Absent, Identity, Paths};
+use lock::Waiting;
 use open::{IfMissing, OpenVersion};
 use packs::Packs;
 use usage::{Reservation, Usage};
@@ -77,13 +78,15 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
+    /// The store whose objects it opens, as identities have it.
+    store: Arc<str>,
 }
 
 /// The state shared by everything open in one process.
 #[derive(Debug)]
 struct Shared {
-    dir: PathBuf,
-    objects: PathBuf,
+    /// All files are opened beneath it.
+    dir: PrivateDirectory,
     usage: Usage,
     /// `None` if small objects cannot be packed here.
     packs: Option<Packs>,
@@ -133,24 +136,46 @@ impl Exempt {
 }
 
 impl Cache {
-    /// Opens the cache in `dir`, creating it if necessary.
+    /// Opens the cache of this user in `dir`, creating it if necessary.
     ///
     /// # Errors
-    /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, or is
-    /// not a cache. The caller can continue without a cache.
+    /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, is not a
+    /// cache, or may have been prepared by another user. The caller can continue without a cache.
     pub fn open(dir: &Path, limits: Limits) -> Result<Self> {
-        directory::prepare(dir)?;
-        let path = dir.join("usage");
-        let usage = Usage::open(&path, limits, directory::has_contents(dir))
-            .map_err(Error::cache(&path, "cannot open the cache's counters"))?;
-        let packs = Packs::open(dir, &usage);
+        Self::open_shared(dir, Sharing::Private, limits)
+    }
+
+    /// Opens the cache in `dir` that these users share, creating it if necessary.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_shared(dir: &Path, sharing: Sharing, limits: Limits) -> Result<Self> {
+        let opened = directory::open(dir, sharing, Absent::Create)?;
+        let missing =
+            || Error::cache(dir, "cannot use the cache directory")(std::io::ErrorKind::NotFound.into());
+        Self::in_directory(opened.ok_or_else(missing)?, limits)
+    }
+
+    /// Opens the cache in `dir`, and creates nothing. `None` if there is no cache.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn existing(dir: &Path, sharing: Sharing, limits: Limits) -> Result<Option<Self>> {
+        let opened = directory::open(dir, sharing, Absent::Leave)?;
+        opened.map(|dir| Self::in_directory(dir, limits)).transpose()
+    }
+
+    fn in_directory(dir: PrivateDirectory, limits: Limits) -> Result<Self> {
+        let counters = Path::new(directory::USAGE);
+        let usage = Usage::open(&dir, counters, limits, directory::has_contents(&dir))
+            .map_err(Error::cache(&dir.shown(counters), "cannot open the cache's counters"))?;
+        let packs = Packs::open(&dir, &usage);
         let packs = packs.unwrap_or_else(|error| {
-            tracing::warn!("{}: small objects are not packed: {error}", dir.display());
+            tracing::warn!("{}: small objects are not packed: {error}", shown(dir.path()));
             None
         });
         let shared = Arc::new(Shared {
-            dir: dir.to_owned(),
-            objects: dir.join(directory::OBJECTS),
+            dir,
             usage,
             packs,
             evicting: Mutex::new(()),
@@ -159,7 +184,13 @@ impl Cache {
             opened: Instant::now(),
         });
         recount::start(&shared);
-        Ok(Self { shared })
+        Ok(Self { shared, store: "".into() })
+    }
+
+    /// The same cache, of the objects of the store at `endpoint`.
+    #[must_use]
+    pub fn of_store(&self, endpoint: &str) -> Self {
+        Self { shared: Arc::clone(&self.shared), store: directory::store_hash(endpoint).into() }
     }
 
     /// Opens a version of an object, with the `checksum` of the whole object if the store reported
@@ -174,22 +205,29 @@ impl Cache {
         version: &Version,
         checksum: Option<Checksum>,
     ) -> Result<Cached> {
-        let Some(identity) = Identity::new(location, version) else {
+        let Some(identity) = Identity::new(location, &self.store, version) else {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its length is not known");
-            return Err(Error::cache(&self.shared.objects, "cannot cache an object")(error));
+            return Err(Error::cache(self.shared.dir.path(), "cannot cache an object")(error));
         };
         let (retention, paths) = if version.strength() == Strength::Strong {
-            (Retention::Persistent, Paths::new(&self.shared.objects, &identity.name()))
+            (Retention::Persistent, Paths::new(&identity.name()))
         } else {
-            (Retention::Temporary, Paths::temporary(&self.shared.dir))
+            (Retention::Temporary, Paths::temporary())
         };
-        let opened = open::open(&self.shared, paths.clone(), IfMissing::Create(&identity), retention);
+        let opened = open::open(
+            &self.shared,
+            paths.clone(),
+            IfMissing::Create(&identity),
+            retention,
+            Waiting::Briefly,
+        );
         if retention == Retention::Temporary {
             // Also after an error: no other process may find it.
-            let _ = paths.remove();
+            let _ = paths.remove(&self.shared.dir);
         }
         let opened = opened?.map(Arc::new).ok_or_else(|| {
-            Error::cache(&paths.map, "cannot make a cached object")(std::io::ErrorKind::NotFound.into())
+            let map = self.shared.dir.shown(&paths.map);
+            Error::cache(&map, "cannot make a cached object")(std::io::ErrorKind::NotFound.into())
         })?;
         if retention == Retention::Temporary {
             self.shared.add_unnamed(&opened);
@@ -200,6 +238,12 @@ impl Cache {
             cached.set_checksum(checksum);
         }
         Ok(cached)
+    }
+
+    /// The directory, by the path that it was opened by.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.shared.dir.path()
     }
 
     /// The space that the cache uses and may use.

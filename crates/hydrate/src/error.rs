@@ -72,6 +72,12 @@ pub enum Error {
         /// The object.
         location: String,
     },
+    /// The object was released while it was hydrated.
+    #[error("{location}: was released while it was hydrated; run it again")]
+    Released {
+        /// The object.
+        location: String,
+    },
     /// The server identifies the content by its date and length alone, so nothing of it is kept
     /// when it is not open.
     #[error(
@@ -115,10 +121,22 @@ impl Error {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
     }
 
-    /// For `map_err`: the operation that failed at `path`.
-    pub(crate) fn cache(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Cache { path: path.to_owned(), what, source: std::sync::Arc::new(source) }
+    /// Whether the cache's disk is full, or its quota reached.
+    #[must_use]
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Cache { source, .. } if is_full(source))
     }
+
+    /// For `map_err`: the operation that failed at `path`.
+    pub(crate) fn cache(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Cache { path, what, source: std::sync::Arc::new(source) }
+    }
+}
+
+/// Whether a disk is full, or a quota reached.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl From<firstbyte_store::Error> for Error {

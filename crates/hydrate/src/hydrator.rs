@@ -25,7 +25,11 @@ impl Hydrator {
     /// The cache directory cannot be used.
     pub fn new(store: Store, settings: Settings) -> Result<Self> {
         let limits = Limits { size: settings.cache_size, reserve: settings.reserve };
-        let cache = settings.cache.as_ref().map(|dir| Cache::open(dir, limits)).transpose()?;
+        let cache = settings
+            .cache
+            .as_ref()
+            .map(|dir| Cache::open_shared(dir, settings.sharing, limits))
+            .transpose()?;
         // Without a cache, blocks that were read ahead wait in memory alone.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let blocks = settings.memory - threads;
@@ -81,6 +85,12 @@ impl Hydrator {
     #[must_use]
     pub fn cache(&self) -> Option<&Cache> {
         self.engine.cache.as_ref()
+    }
+
+    /// The cache, of the objects of the store that has `location`.
+    #[must_use]
+    pub fn cache_for(&self, location: &Location) -> Option<Cache> {
+        self.engine.cache_for(location)
     }
 
     /// Counts of the engine's work so far.

@@ -3,11 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use firstbyte_store::Sharing;
+
 /// Settings for caching and fetching.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Cache directory, created if it does not exist. `None`: nothing is cached.
     pub cache: Option<PathBuf>,
+    /// Users that share the cache directory.
+    pub sharing: Sharing,
+    /// The store's name in the cache, instead of its endpoint: for a store with several addresses.
+    pub store_name: Option<String>,
     /// Most bytes that the cache may use. `None`: limited only by `reserve`.
     pub cache_size: Option<u64>,
     /// Bytes to leave free on the cache's file system.
@@ -24,6 +30,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             cache: None,
+            sharing: Sharing::Private,
+            store_name: None,
             cache_size: None,
             // Enough for the logs and results of a job on a small root volume.
             reserve: 512 << 20,

@@ -3,8 +3,8 @@
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
-use crate::Error;
-use crate::cache::{Cache, Pin};
+use crate::cache::Pin;
+use crate::{Error, Hydrator};
 
 /// An object that could not be fetched.
 #[derive(Clone, Debug)]
@@ -66,14 +66,15 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
 /// while the others are fetched.
 #[must_use]
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-pub fn pinned(list: WantedList, cache: &Cache, store: &Store) -> WantedList {
-    let (cache, store) = (cache.clone(), store.clone());
+pub fn pinned(list: WantedList, hydrator: &Hydrator) -> WantedList {
+    let hydrator = hydrator.clone();
     Box::new(list.map(move |wanted| {
         let wanted = wanted?;
+        let Some(cache) = hydrator.cache_for(&wanted.location) else { return Ok(wanted) };
         let failed = |error| Failure { location: wanted.location.clone(), error };
         let version = match &wanted.version {
             Some(version) => version.clone(),
-            None => store.stat(&wanted.location).map_err(|error| failed(error.into()))?.version,
+            None => hydrator.store().stat(&wanted.location).map_err(|error| failed(error.into()))?.version,
         };
         match cache.packed(&wanted.location, &version) {
             Some(packed) => packed.pin(Pin::Pinned),

@@ -126,6 +126,7 @@ fn without_room_hydration_fails() {
 /// Fills the cache with `content` as if it were the object at `location`.
 fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
     let cache = Cache::open(cache, Limits { size: None, reserve: 0 }).unwrap();
+    let cache = cache.of_store(&subject.store.service_of(location));
     let version = subject.store.stat(location).unwrap().version;
     let cached = cache.version(location, &version, None).unwrap();
     for (index, block) in (0..).zip(content.chunks(BLOCK_LEN)) {

@@ -1,5 +1,6 @@
 //! One name in a directory, with the attributes that a listing or a stat gives.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Entry, FileIdentity, Kind, Version};
@@ -15,6 +16,59 @@ pub(crate) struct Child {
     pub(crate) kind: Kind,
     pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: Pin,
+    pub(crate) permissions: Option<Permissions>,
+}
+
+/// The permissions of a source that has some, or that were stored with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permissions {
+    /// Bits of 0777.
+    pub(crate) mode: u16,
+    /// User and group; those who mounted if `None`.
+    pub(crate) owner: Option<(u32, u32)>,
+}
+
+impl Permissions {
+    /// The permissions that a stat reports.
+    pub(crate) fn of(stat: &Stat) -> Option<Self> {
+        let bits = |mode: u32| (mode & 0o777) as u16;
+        match stat.metadata.mode {
+            Some(mode) => Some(Self { mode: bits(mode), owner: stat.metadata.owner }),
+            None => Self::stored(&stat.metadata.user),
+        }
+    }
+
+    /// The permissions among the user metadata of an object: rclone's and s3fs's `mode`, `uid` and
+    /// `gid` (<https://rclone.org/s3/#metadata>, s3fs-fuse/src/metaheader.cpp), and the
+    /// `file-permissions`, `file-owner` and `file-group` of AWS DataSync and FSx
+    /// (<https://docs.aws.amazon.com/datasync/latest/userguide/metadata-copied.html>).
+    fn stored(user: &BTreeMap<String, String>) -> Option<Self> {
+        let value = |names: [&str; 2]| names.into_iter().find_map(|name| user.get(name));
+        let id = |names| value(names).and_then(|text| text.trim().parse().ok());
+        let mode = value(["mode", "file-permissions"]).and_then(|text| stored_mode(text.trim()))?;
+        let owner = id(["uid", "file-owner"]).zip(id(["gid", "file-group"]));
+        Some(Self { mode, owner })
+    }
+}
+
+/// A mode as rclone and DataSync write it, in octal, or as s3fs does, in decimal with the bits of a
+/// regular file, which are no octal number of a file.
+fn stored_mode(text: &str) -> Option<u16> {
+    const KIND: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    let is_mode = |mode: &u32| *mode <= 0o7777 || mode & KIND == REGULAR && *mode < 2 * REGULAR;
+    let octal = u32::from_str_radix(text, 8).ok().filter(is_mode);
+    let mode = octal.or_else(|| text.parse().ok().filter(is_mode))?;
+    Some((mode & 0o777) as u16)
+}
+
+/// The facts that a listing has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// All that is shown of an object.
+    Objects,
+    /// Names and kinds. A stat reports permissions, and versions.
+    NamesOnly,
 }
 
 /// A listing has the store's date to the millisecond, a stat to the second. What both have is
@@ -77,19 +131,27 @@ impl Pin {
 
 impl Child {
     pub(crate) fn directory(name: &[u8]) -> Self {
-        Self { name: name.into(), kind: Kind::Directory, modified: None, pin: Pin::Directory }
+        Self {
+            name: name.into(),
+            kind: Kind::Directory,
+            modified: None,
+            pin: Pin::Directory,
+            permissions: None,
+        }
     }
 
-    /// From a listing.
-    pub(crate) fn from_entry(entry: Entry) -> Self {
+    /// From a listing, which has no permissions.
+    pub(crate) fn from_entry(entry: Entry, listed: Listed) -> Self {
         let version = Version { size: entry.size, etag: entry.etag, ..Version::default() };
         let pin = match entry.kind {
+            _ if listed == Listed::NamesOnly => Pin::Unknown,
             Kind::Directory => Pin::Directory,
             // A length of 0 that is not credible is asked for when the file is looked up.
             _ if !version.has_credible_length() => Pin::Unknown,
             _ => Some(Pin::of(version)).filter(|pin| matches!(pin, Pin::Tagged(..))).unwrap_or(Pin::Unknown),
         };
-        Self { name: entry.name.into(), kind: entry.kind, modified: entry.modified.map(whole_seconds), pin }
+        let modified = entry.modified.map(whole_seconds);
+        Self { name: entry.name.into(), kind: entry.kind, modified, pin, permissions: None }
     }
 
     /// From a stat of what is called `name`.
@@ -98,12 +160,44 @@ impl Child {
             Some(text) => OffsetDateTime::parse(text, &Rfc2822).ok().map(SystemTime::from),
             None => stat.modified,
         };
+        let permissions = Permissions::of(&stat);
         let pin = if stat.kind == Kind::Directory { Pin::Directory } else { Pin::of(stat.version) };
-        Self { name: name.into(), kind: stat.kind, modified, pin }
+        Self { name: name.into(), kind: stat.kind, modified, pin, permissions }
     }
 
     /// Whether its attributes are known.
     pub(crate) fn is_known(&self) -> bool {
         self.pin != Pin::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_modes_are_octal_or_those_of_s3fs() {
+        for (text, mode) in
+            [("0100755", 0o755), ("100644", 0o644), ("33261", 0o755), ("33188", 0o644), ("0644", 0o644)]
+        {
+            assert_eq!(stored_mode(text), Some(mode), "{text}");
+        }
+        for text in ["", "rwx", "-1", "040755", "99999999"] {
+            assert_eq!(stored_mode(text), None, "{text}");
+        }
+        let stored = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            Permissions::stored(&pairs.collect())
+        };
+        let owner = Some((1000, 100));
+        assert_eq!(
+            stored(&[("mode", "33261"), ("uid", "1000"), ("gid", "100")]),
+            Some(Permissions { mode: 0o755, owner })
+        );
+        assert_eq!(
+            stored(&[("file-permissions", "0100600"), ("file-owner", "1000"), ("file-group", "100")]),
+            Some(Permissions { mode: 0o600, owner })
+        );
+        assert_eq!(stored(&[("uid", "1000")]), None);
     }
 }

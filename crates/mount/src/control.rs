@@ -17,18 +17,39 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::bounded::bounded;
+use crate::{Error, Result};
 pub use protocol::{HydrateRequest, JobFailure, JobProgress, Request, Response};
 pub(crate) use server::Listening;
 
+/// The time that the daemon has to take a request, and to answer: it answers from memory.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The attribute `user.firstbyte.NAME` of a path below a mount; `None` for any other path.
-#[must_use]
-pub fn attribute(path: &Path, name: &str) -> Option<OsString> {
+///
+/// # Errors
+/// [`Error::Io`]: the path cannot be looked at by this user, or its daemon does not answer.
+pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     /// A location: a key has up to 1,024 bytes, a path 4,096, and either may be percent-encoded.
     const LONGEST: usize = 16 << 10;
-    let mut value = vec![0; LONGEST];
-    let length = rustix::fs::getxattr(path, format!("user.firstbyte.{name}"), &mut value).ok()?;
-    value.truncate(length);
-    Some(OsString::from_vec(value))
+    let (asked, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
+    let found = bounded(move || {
+        let mut value = vec![0; LONGEST];
+        let length = rustix::fs::getxattr(&asked, attribute, &mut value)?;
+        value.truncate(length);
+        Ok(value)
+    });
+    match found {
+        Ok(value) => Ok(Some(OsString::from_vec(value))),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let what = "the daemon of its mount does not answer; unmount it with --lazy";
+            Err(Error::io(path, what, error))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Error::io(path, "only its owner, or who mounted it, can look at it", error))
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// A connection to the daemon behind a mount.
@@ -38,12 +59,25 @@ pub struct Control {
 
 impl Control {
     /// Connects to the daemon of the mount that `path` lies below; `None` if there is no mount, or
-    /// no daemon that answers.
-    #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
-        let socket = PathBuf::from(attribute(path, "control")?);
-        let address = address::Address::of(&socket).ok()?;
-        Some(Self { connection: UnixStream::connect(address.path()).ok()? })
+    /// no daemon that listens.
+    ///
+    /// # Errors
+    /// Those of [`attribute`].
+    pub fn of(path: &Path) -> Result<Option<Self>> {
+        let socket = attribute(path, "control")?.map(PathBuf::from);
+        Ok(socket.and_then(|socket| Self::at(&socket).ok()))
+    }
+
+    /// Connects to the daemon that listens at the path `socket`.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn at(socket: &Path) -> io::Result<Self> {
+        let address = address::Address::of(socket)?;
+        let connection = UnixStream::connect(address.path())?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { connection })
     }
 
     /// Sends a request and waits for the answer.

@@ -16,17 +16,17 @@ use crate::child::Child;
 use crate::directory::{Directories, Directory, Known, Listed};
 use crate::inodes::{Attributes, Bounds, Fullness, Ino, Inodes, Node, parent};
 use crate::operations::Operations;
-use crate::options::Options;
+use crate::options::{Modes, Options};
 use crate::prefetch::Prefetch;
 use crate::readdir::{ReadDir, Sources};
 use crate::reader::Reader;
 use crate::record::Recorder;
-use crate::source::{Children, Source};
+use crate::source::Source;
 use crate::{Error, Result};
 
 /// Names taken from the listing that finds the root: just under the 1,000 of one S3 page, so that
 /// one page is enough.
-const PEEK: usize = 990;
+pub(crate) const PEEK: usize = 990;
 
 /// The result of a lookup.
 #[derive(Debug)]
@@ -54,8 +54,7 @@ pub(crate) struct FileSystem {
     pub(crate) recorder: Option<Recorder>,
     /// Path of the control socket.
     pub(crate) control: Option<PathBuf>,
-    /// Directory of the cache.
-    pub(crate) cache: Option<PathBuf>,
+    pub(crate) modes: Modes,
     pub(crate) operations: Operations,
     pub(crate) ttl: Duration,
     /// The time shown for directories, since stores have none.
@@ -64,19 +63,19 @@ pub(crate) struct FileSystem {
 
 impl FileSystem {
     pub(crate) fn new(source: Arc<Source>, hydrator: Hydrator, options: &Options) -> Result<Self> {
-        let ttl = options.metadata_ttl;
+        let (ttl, permissions) = (options.metadata_ttl, source.permissions());
         let directories = Arc::new(Directories::new(ttl, options.memory));
         let prefetch =
             Prefetch::new(Arc::clone(&source), hydrator.clone(), Arc::clone(&directories), options);
         Ok(Self {
             source,
             hydrator,
-            inodes: Arc::new(Inodes::new(Bounds::of(options.memory))),
+            inodes: Arc::new(Inodes::new(Bounds::of(options.memory), permissions)),
             directories,
             prefetch: Arc::new(prefetch),
             recorder: options.record.as_deref().map(Recorder::create).transpose()?,
             control: options.control.clone(),
-            cache: options.cache.clone(),
+            modes: options.modes,
             operations: Operations::default(),
             ttl,
             began: SystemTime::now(),
@@ -189,21 +188,18 @@ impl FileSystem {
         Ok(directory)
     }
 
-    /// Keeps a directory, or the first page of it.
-    pub(crate) fn keep(&self, path: &[u8], children: Children, begun: Instant) -> Result<()> {
-        let mut listed = Vec::new();
-        for child in children {
-            let child = child?;
-            if listed.len() == PEEK {
-                self.directories.mark_wide(path);
-                self.directories.keep(path, Arc::new(Directory::page(listed, 0, begun)));
-                return Ok(());
-            }
-            let ino = self.inodes.number(path, &child);
-            listed.push(Listed { child: Arc::new(child), ino });
+    /// Keeps a directory, or, if there are more than [`PEEK`] children, the first page of it.
+    pub(crate) fn keep(&self, path: &[u8], mut children: Vec<Child>, begun: Instant) {
+        let is_wide = children.len() > PEEK;
+        children.truncate(PEEK);
+        let listed = |child: Child| Listed { ino: self.inodes.number(path, &child), child: Arc::new(child) };
+        let listed: Vec<Listed> = children.into_iter().map(listed).collect();
+        if is_wide {
+            self.directories.mark_wide(path);
+            self.directories.keep(path, Arc::new(Directory::page(listed, 0, begun)));
+        } else {
+            self.directories.keep(path, Arc::new(Directory::new(listed, begun)));
         }
-        self.directories.keep(path, Arc::new(Directory::new(listed, begun)));
-        Ok(())
     }
 
     /// Opens a file without a request. The kernel looks the name up again if this returns

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use firstbyte_location::{Kind, Version, to_usize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::child::{Child, Pin};
+use crate::child::{Child, Permissions, Pin};
 use crate::source::join;
 use crate::{Error, Result};
 use paths::Paths;
@@ -75,6 +75,7 @@ pub(crate) struct Attributes {
     pub(crate) kind: Kind,
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
+    pub(crate) permissions: Option<Permissions>,
 }
 
 /// One inode, as an operation needs it.
@@ -118,10 +119,11 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    /// All inodes of a mount whose root has these `permissions`.
+    pub(crate) fn new(bounds: Bounds, permissions: Option<Permissions>) -> Self {
         let mut paths = Paths::default();
         // The root is never forgotten.
-        let root = Record::new(paths.enter(b""), &Child::directory(b""), 0);
+        let root = Record::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
         let inner = Inner {
             records: HashMap::from([(ROOT, root)]),
             numbers: Numbers::default(),
@@ -239,8 +241,11 @@ impl Inodes {
             return Some((ROOT, name));
         }
         let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
-        let identity = identity(above, &last);
-        inner.find(above, &last, identity).map(|number| (number, name))
+        // Whatever its permissions are.
+        let number = *inner.numbers.get(&identity(above, &last))?;
+        let path = inner.paths.find(above);
+        let found = inner.records.get(&number)?;
+        (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
     /// How many the kernel holds.
@@ -275,6 +280,7 @@ impl Inner {
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
         let ino = *self.numbers.get(&identity)?;
         let path = self.paths.find(directory)?;
+        // The kernel keeps the attributes of an inode for ever: with other permissions it is another.
         let same_version = |version: &Version| match self.versions.get(&ino) {
             Some(known) => **known == *version,
             None => false,
@@ -301,7 +307,13 @@ impl Inner {
 }
 
 fn attributes(ino: Ino, record: &Record) -> Attributes {
-    Attributes { ino, kind: record.kind(), size: record.size(), modified: record.modified() }
+    Attributes {
+        ino,
+        kind: record.kind(),
+        size: record.size(),
+        modified: record.modified(),
+        permissions: record.permissions(),
+    }
 }
 
 /// The directory that a path lies in.
@@ -371,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_same_version_is_the_same_inode_and_another_version_another() {
-        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
         let first = inodes.enter(b"d", &file("a", "\"1\""), None);
         assert_eq!(inodes.enter(b"d", &file("a", "\"1\""), None).ino, first.ino);
         let second = inodes.enter(b"d", &file("a", "\"2\""), None);
@@ -382,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_node_lives_until_every_lookup_is_forgotten() {
-        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
         let child = file("a", "\"1\"");
         let ino = inodes.enter(b"", &child, None).ino;
         inodes.enter(b"", &child, None);
@@ -397,7 +409,7 @@ mod tests {
 
     #[test]
     fn those_found_longest_ago_come_first_and_files_are_returned_with_their_places() {
-        let inodes = Inodes::new(Bounds::of(0));
+        let inodes = Inodes::new(Bounds::of(0), None);
         let directory = inodes.enter(b"", &Child::directory(b"d"), None).ino;
         let first = inodes.enter(b"d", &file("a", "\"1\""), None).ino;
         let second = inodes.enter(b"", &file("b", "\"1\""), None).ino;
@@ -418,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_an_inode_was_overwritten_by_does_not_touch_it() {
-        let inodes = Inodes::new(Bounds::of(0));
+        let inodes = Inodes::new(Bounds::of(0), None);
         let ino = inodes.enter(b"", &file("a", "\"1\""), None).ino;
         inodes.mark_stale(ino);
         assert!(inodes.get(ino).unwrap().is_stale);
@@ -436,7 +448,7 @@ mod tests {
     fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
         let bounds = Bounds::of(32 << 20);
         assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 50_000, "{bounds:?}");
-        let inodes = Inodes::new(bounds);
+        let inodes = Inodes::new(bounds, None);
         for number in 0..bounds.hard {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
@@ -457,7 +469,7 @@ mod tests {
     #[test]
     fn the_tables_do_not_grow_while_inodes_come_and_go() {
         let bounds = Bounds::of(32 << 20);
-        let inodes = Inodes::new(bounds);
+        let inodes = Inodes::new(bounds, None);
         let most = HashMap::<Ino, Record>::with_capacity(bounds.hard).capacity();
         for number in 0..1_000_000 {
             inodes.enter(b"d", &file(&format!("{number:06}"), "\"1\""), None);
@@ -473,7 +485,7 @@ mod tests {
 
     #[test]
     fn a_number_shown_in_a_listing_is_the_inode_s_later() {
-        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let inodes = Inodes::new(Bounds::of(32 << 20), None);
         let child = file("a", "\"1\"");
         let shown = inodes.number(b"", &child);
         assert_eq!(inodes.enter(b"", &child, Some(shown)).ino, shown);

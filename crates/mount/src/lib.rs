@@ -9,6 +9,7 @@
 //! wait for a network run in the `blocking_pool`, each with a deadline.
 
 mod blocking_pool;
+mod bounded;
 mod child;
 mod control;
 mod dir_handles;
@@ -35,6 +36,6 @@ mod xattr;
 pub use control::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response, attribute};
 pub use error::{Error, Result};
 pub use mount::{Mount, Prepared};
-pub use mountpoint::{Ending, unmount};
-pub use options::{Access, Occupied, Options};
+pub use mountpoint::{Ending, Left, mounted_directory, unmount};
+pub use options::{Access, Modes, Occupied, Options, Stored};
 pub use record::{Reads, recorded};

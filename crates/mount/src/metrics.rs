@@ -109,10 +109,17 @@ fn text(core: &FileSystem) -> String {
     add("passed_through_opens_total", "counter", "Opens whose reads the kernel does itself.", one(through));
     add("handed_over_opens_total", "counter", "Opens with which a small file was handed over.", one(handed));
     let store = core.source.store().counters();
-    add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
-    add("store_retries_total", "counter", "Requests sent again after a failure.", one(store.retries));
-    add("store_received_bytes_total", "counter", "Bytes received from the store.", one(store.received));
     let engine = core.hydrator.counters();
+    add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
+    // The engine repeats the requests of reads itself.
+    let retries = store.retries + engine.retries + engine.cuts;
+    add(
+        "store_retries_total",
+        "counter",
+        "Requests sent again after a failure, or cut because they were silent.",
+        one(retries),
+    );
+    add("store_received_bytes_total", "counter", "Bytes received from the store.", one(store.received));
     let class = |name: &str, value: u64| (format!("{{class=\"{name}\"}}"), value.to_string());
     add(
         "fetched_bytes_total",

@@ -13,10 +13,11 @@ use firstbyte_store::Store;
 use rustix::mount::UnmountFlags;
 
 use crate::blocking_pool::BlockingPool;
+use crate::child::Child;
 use crate::control::Listening;
-use crate::filesystem::FileSystem;
+use crate::filesystem::{FileSystem, PEEK};
 use crate::fuse::{Fuse, Passthrough, Serving};
-use crate::source::Source;
+use crate::source::{Children, Source};
 use crate::{Error, Options, Result, metrics, mountpoint};
 
 /// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are under way, and the engine
@@ -38,26 +39,33 @@ struct Served {
     core: Arc<FileSystem>,
 }
 
-/// A mount that is ready but for the kernel.
+/// A mount that is ready but for the engine and the kernel.
 pub struct Prepared {
     directory: PathBuf,
     device: OwnedFd,
-    core: Arc<FileSystem>,
+    source: Arc<Source>,
+    /// The names that a listing of the root returned first, and when it began.
+    children: Option<(Vec<Child>, Instant)>,
     /// The location, as the mount table shows it.
     name: String,
     options: Options,
 }
 
 impl Prepared {
-    /// Mounts; waits for nothing but this machine.
+    /// Mounts, read through `hydrator`; waits for nothing but this machine.
     ///
     /// # Errors
     /// Mounting is not possible.
-    pub fn attach(self) -> Result<Mount> {
-        let Self { directory, device, core, name, options } = self;
+    pub fn attach(self, hydrator: Hydrator) -> Result<Mount> {
+        let Self { directory, device, source, children, name, options } = self;
+        let core = Arc::new(FileSystem::new(source, hydrator, &options)?);
+        if let Some((children, begun)) = children {
+            core.keep(b"", children, begun);
+        }
         let metrics = options.metrics.map(|address| metrics::serve(address, &core)).transpose()?;
         let control = options.control.as_deref().map(|path| Listening::start(path, &core)).transpose()?;
-        let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&options));
+        let fuse =
+            Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&core, &options));
         let session = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
                 // No thread would answer its requests.
@@ -86,32 +94,31 @@ impl Mount {
         directory: &Path,
         options: &Options,
     ) -> Result<Self> {
-        Self::prepare(store, hydrator, location, directory, options)?.attach()
+        Self::prepare(store, location, directory, options)?.attach(hydrator)
     }
 
-    /// Does all of it that waits for the store; nothing is mounted yet.
+    /// Does all of it that waits for the store, or is likely to be refused; nothing is mounted or
+    /// written yet.
     ///
     /// # Errors
-    /// The directory would hide something, or nothing is at the location.
+    /// The directory would hide something, this process cannot mount, or nothing is at the location.
     pub fn prepare(
         store: Store,
-        hydrator: Hydrator,
         location: &Location,
         directory: &Path,
         options: &Options,
     ) -> Result<Prepared> {
-        let directory = mountpoint::real(directory)?;
+        let directory = mountpoint::mounted_directory(directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
         // Asked for early: what this machine cannot do is reported before any request is sent.
         let device = mountpoint::device(&directory)?;
+        mountpoint::may_mount(&directory)?;
         let begun = Instant::now();
-        let (source, children) = Source::open(store, location.clone(), options.memory)?;
-        let core = Arc::new(FileSystem::new(source, hydrator, options)?);
-        if let Some(children) = children {
-            core.keep(b"", children, begun)?;
-        }
+        let (source, children) = Source::open(store, location.clone(), options.memory, options.modes)?;
+        let first = |children: Children| children.take(PEEK + 1).collect::<Result<Vec<_>>>();
+        let children = children.map(first).transpose()?.map(|children| (children, begun));
         let name = mountpoint::shown(&location.to_string());
-        Ok(Prepared { directory, device, core, name, options: options.clone() })
+        Ok(Prepared { directory, device, source, children, name, options: options.clone() })
     }
 
     /// The directory, by its real path.
@@ -132,7 +139,7 @@ impl Mount {
     /// # Errors
     /// The error of the unmount.
     pub fn stop(&self) -> Result<()> {
-        mountpoint::unmount(&self.directory, crate::Ending::Lazy)
+        mountpoint::unmount(&self.directory, crate::Ending::Lazy).map(drop)
     }
 
     /// Returns when it is unmounted, by any program, and nothing below it is open any more. The
@@ -153,10 +160,10 @@ impl Mount {
 }
 
 /// How hydrated files can be passed through. Off without a cache, or while reads are recorded.
-fn passthrough(options: &Options) -> Passthrough {
-    match &options.cache {
+fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
+    match core.hydrator.cache() {
         Some(cache) if options.record.is_none() => {
-            if mountpoint::is_stacked(cache) {
+            if mountpoint::is_stacked(cache.directory()) {
                 Passthrough::Stacked
             } else {
                 Passthrough::Plain
@@ -168,8 +175,5 @@ fn passthrough(options: &Options) -> Passthrough {
 
 fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &Options) -> Result<Serving> {
     let refused = |detail: String| Error::NoPrivilege { path: directory.to_owned(), detail };
-    if mountpoint::helper().is_none() {
-        return Err(refused("mount: operation not permitted".into()));
-    }
     fuse.mount(directory, name, options.access).map_err(|error| refused(error.to_string()))
 }

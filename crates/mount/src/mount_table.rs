@@ -22,6 +22,8 @@ pub struct Mount {
     pub kind: String,
     /// Its device or source, as the kernel prints it.
     pub device: String,
+    /// The number of the file system, `MAJOR:MINOR`: mounts of one file system share it.
+    pub number: String,
     /// Options of the mount, then those of the file system, separated by commas.
     pub options: String,
 }
@@ -70,12 +72,13 @@ impl Mounts {
 impl Mount {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
-        let (root, at) = (PathBuf::from(unescape(fields.nth(3)?)), PathBuf::from(unescape(fields.next()?)));
+        let number = text(fields.nth(2)?);
+        let (root, at) = (PathBuf::from(unescape(fields.next()?)), PathBuf::from(unescape(fields.next()?)));
         let options = text(fields.next()?);
         let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, device) = (text(behind.next()?), text(behind.next()?));
         let own = behind.next().map(text).unwrap_or_default();
-        Some(Self { root, at, kind, device, options: merged(&options, &own) })
+        Some(Self { root, at, kind, device, number, options: merged(&options, &own) })
     }
 }
 

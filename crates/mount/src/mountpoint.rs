@@ -14,7 +14,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::thread::{CapabilitySet, capabilities};
 
+use crate::bounded::bounded;
 use crate::mount_table::{MOUNT_TABLE, Mount, Mounts};
 use crate::options::{Access, Occupied};
 use crate::{Error, Result};
@@ -25,6 +27,8 @@ pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
 const LINK_TYPE: &str = "fuse.firstbyte-link";
 /// The number of stacked dead mounts that are removed; a crash leaves one.
 const MOST_STALE: usize = 16;
+/// Links followed to a mount point, as the kernel has it (path_resolution(7)).
+const MOST_LINKS: usize = 40;
 
 /// How a mount is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +59,39 @@ pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
     }
 }
 
+/// The real path of a directory that a mount may cover. Looks at nothing below the mount, whose
+/// daemon may be stopped.
+///
+/// # Errors
+/// [`Error::NoDirectory`], [`Error::Io`].
+pub fn mounted_directory(directory: &Path) -> Result<PathBuf> {
+    let failed = |error| Error::io(directory, "cannot be found", error);
+    let mut path = std::path::absolute(directory).map_err(failed)?;
+    for _ in 0..MOST_LINKS {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { break };
+        let Ok(parent) = fs::canonicalize(parent) else { break };
+        path = parent.join(name);
+        if mounted_at(&path)?.is_some() {
+            return Ok(path);
+        }
+        // No mount covers it, so this asks no daemon.
+        match fs::read_link(&path) {
+            Ok(target) => path = std::path::absolute(parent.join(target)).map_err(failed)?,
+            Err(_) => break,
+        }
+    }
+    real(directory)
+}
+
 /// Makes sure that a mount at `directory` (its real path) hides nothing, after removing what a dead
 /// daemon left there.
 pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     remove_dead(directory)?;
+    // Before the directory is looked at: a mount there may not answer.
+    if let (Occupied::Refuse, Some(mounted)) = (occupied, mounted_at(directory)?) {
+        let Mount { kind: fs_type, device: source_name, .. } = mounted;
+        return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
+    }
     let metadata =
         fs::metadata(directory).map_err(|error| Error::io(directory, "cannot be looked at", error))?;
     if !metadata.is_dir() {
@@ -66,9 +99,6 @@ pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     }
     if occupied == Occupied::Hide {
         return Ok(());
-    }
-    if let Some(Mount { kind: fs_type, device: source_name, .. }) = mounted_at(directory)? {
-        return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
     }
     let mut names = fs::read_dir(directory).map_err(|error| Error::io(directory, "cannot be read", error))?;
     match names.next() {
@@ -102,7 +132,8 @@ fn remove_dead(directory: &Path) -> Result<()> {
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
-        rustix::fs::statfs(directory).map(drop).map_err(io::Error::from)
+        let directory = directory.to_owned();
+        bounded(move || Ok(rustix::fs::statfs(&directory).map(drop)?))
     } else {
         fs::metadata(directory).map(drop)
     };
@@ -119,13 +150,22 @@ fn is_dead(error: &io::Error) -> bool {
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }
 
+/// What is left of a file system that was unmounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: its daemon ends.
+    Nothing,
+    /// It is mounted at another directory too, as a bind mount or what that was made from.
+    OtherMount,
+}
+
 /// Ends this program's mount at `directory`.
 ///
 /// # Errors
 /// [`Error::NotOurs`], [`Error::Busy`], or the error of the unmount.
-pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
-    let path = real(directory)?;
-    match mounted_at(&path)? {
+pub fn unmount(directory: &Path, ending: Ending) -> Result<Left> {
+    let path = mounted_directory(directory)?;
+    let number = match mounted_at(&path)? {
         None => {
             return Err(Error::NotOurs {
                 path,
@@ -136,20 +176,22 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
             let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
             return Err(Error::NotOurs { path, found });
         }
-        Some(_) => {}
-    }
-    // Files below the mount of a dead daemon cannot be read any more. A daemon that ends its own
-    // mount does so lazily, and must not ask itself: killed before its answer, it would wait for
-    // ever.
-    let flags = if ending == Ending::Lazy || is_orphaned(&path)? {
-        UnmountFlags::DETACH
-    } else {
-        UnmountFlags::empty()
+        Some(Mount { number, .. }) => number,
     };
-    detach(&path, flags).map_err(|error| match error.raw_os_error() {
-        Some(number) if number == Errno::BUSY.raw_os_error() => Error::Busy { path: path.clone() },
-        _ => Error::io(&path, "cannot be unmounted", error),
-    })
+    let failed = |error| Error::io(&path, "cannot be unmounted", error);
+    let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+    // The daemon is asked nothing before: it may be stopped, or be this process.
+    let flags = if ending == Ending::Lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match detach(&path, flags) {
+        // Files below the mount of a dead daemon cannot be read any more.
+        Err(error) if is_busy(&error) && is_orphaned(&path)? => {
+            detach(&path, UnmountFlags::DETACH).map_err(failed)?;
+        }
+        Err(error) if is_busy(&error) => return Err(Error::Busy { path: path.clone() }),
+        other => other.map_err(failed)?,
+    }
+    let is_left = mounts()?.iter().any(|mount| mount.number == number);
+    Ok(if is_left { Left::OtherMount } else { Left::Nothing })
 }
 
 /// Unmounts by the system call if that is allowed, else by the helper program.
@@ -177,6 +219,19 @@ pub(crate) fn helper() -> Option<&'static str> {
     ["fusermount3", "fusermount"]
         .into_iter()
         .find(|name| std::env::split_paths(&places).any(|place| place.join(name).is_file()))
+}
+
+/// Makes sure that this process may mount, by itself or by the helper program.
+///
+/// # Errors
+/// [`Error::NoPrivilege`].
+pub(crate) fn may_mount(directory: &Path) -> Result<()> {
+    let has_right = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    if has_right || helper().is_some() {
+        return Ok(());
+    }
+    let detail = "mount: operation not permitted".into();
+    Err(Error::NoPrivilege { path: directory.to_owned(), detail })
 }
 
 /// The connection to the kernel.
@@ -216,9 +271,11 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
 
 /// The mount exactly at `directory`; the uppermost if there are several.
 fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
-    let mounts =
-        Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))?;
-    Ok(mounts.at(directory).cloned())
+    Ok(mounts()?.at(directory).cloned())
+}
+
+fn mounts() -> Result<Mounts> {
+    Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))
 }
 
 /// Whether the file system at `path` is stacked on others. To pass its files through then needs a

@@ -24,6 +24,31 @@ pub enum Occupied {
     Hide,
 }
 
+/// Modes and owners that are shown instead of the source's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// Permission bits of files.
+    pub file: Option<u16>,
+    /// Permission bits of directories.
+    pub directory: Option<u16>,
+    /// Owner of everything.
+    pub user: Option<u32>,
+    /// Group of everything.
+    pub group: Option<u32>,
+    /// What is shown where nothing above says it.
+    pub stored: Stored,
+}
+
+/// The use of modes and owners that programs stored with objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// They are shown only if a name was looked up by itself: a listing does not report them.
+    #[default]
+    Ignore,
+    /// They are shown. It takes a request for each file.
+    Show,
+}
+
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,14 +63,13 @@ pub struct Options {
     pub eager: u64,
     /// Who may look into it.
     pub access: Access,
+    /// Modes and owners that it shows.
+    pub modes: Modes,
     /// What to do if the directory is not empty or is already a mount point.
     pub occupied: Occupied,
     /// Bytes of memory of which inodes, names and listings of directories may take nine tenths
     /// together, about.
     pub memory: u64,
-    /// The cache directory, as given to the engine. Its file system decides how cached files can be
-    /// passed through.
-    pub cache: Option<PathBuf>,
     /// The file to record the order of reads in.
     pub record: Option<PathBuf>,
     /// Where counters are served, as `GET /metrics`.
@@ -65,8 +89,8 @@ impl Default for Options {
             eager: 0,
             memory: firstbyte_store::MEMORY,
             access: Access::Owner,
+            modes: Modes::default(),
             occupied: Occupied::Refuse,
-            cache: None,
             record: None,
             metrics: None,
             control: None,

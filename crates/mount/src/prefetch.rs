@@ -42,6 +42,7 @@ impl Prefetch {
         directories: Arc<Directories>,
         options: &Options,
     ) -> Self {
+        let is_enabled = hydrator.cache().is_some();
         Self {
             source,
             hydrator,
@@ -49,7 +50,7 @@ impl Prefetch {
             series: Series::default(),
             siblings: Siblings::default(),
             families: Families::default(),
-            is_enabled: options.cache.is_some(),
+            is_enabled,
             eager: options.eager,
         }
     }

@@ -10,8 +10,9 @@ use std::thread;
 use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Version, to_usize};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
-use crate::child::Child;
+use crate::child::{Child, Listed, Permissions};
 use crate::name_conflicts::NameConflicts;
+use crate::options::{Modes, Stored};
 use crate::{Error, Result};
 
 /// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
@@ -29,6 +30,9 @@ pub(crate) struct Source {
     store: Store,
     root: Location,
     shape: Shape,
+    /// Permissions of the root, where it has some.
+    permissions: Option<Permissions>,
+    listed: Listed,
     /// Concurrent requests of one listing. The pages it reads ahead are twice as many.
     requests: NonZeroUsize,
     /// Hashes of the paths already logged, so that each is logged once.
@@ -56,21 +60,39 @@ impl Source {
     /// The source, and the children of its root if a listing was needed to find it. It takes one
     /// request, or two if an S3 key is a prefix. Listings read ahead within a share of `memory`
     /// bytes.
-    pub(crate) fn open(store: Store, root: Location, memory: u64) -> Result<(Arc<Self>, Option<Children>)> {
+    pub(crate) fn open(
+        store: Store,
+        root: Location,
+        memory: u64,
+        modes: Modes,
+    ) -> Result<(Arc<Self>, Option<Children>)> {
         let requests = NonZeroUsize::new(to_usize(memory / SHARE / PAGE / 2)).unwrap_or(NonZeroUsize::MIN);
-        let new =
-            |root, shape| Self { store: store.clone(), root, shape, requests, reported: Mutex::default() };
+        // Where files have permissions, a listing does not report those of directories.
+        let has_permissions = matches!(root, Location::Local(_) | Location::Sftp(_));
+        let listed_facts =
+            if has_permissions || modes.stored == Stored::Show { Listed::NamesOnly } else { Listed::Objects };
+        let new = |root, shape, permissions| Self {
+            store: store.clone(),
+            root,
+            shape,
+            permissions,
+            listed: listed_facts,
+            requests,
+            reported: Mutex::default(),
+        };
         let listed = root.is_directory_like() && root.as_local().is_none();
         if !listed {
             let stat = store.stat(&root)?;
             if stat.kind != Kind::Directory {
                 let name =
                     root.file_name().map_or_else(|| b"object".to_vec(), |name| name.as_bytes().to_vec());
-                return Ok((Arc::new(new(root, Shape::Object(name))), None));
+                return Ok((Arc::new(new(root, Shape::Object(name), None)), None));
             }
-            return Ok((Arc::new(new(root, Shape::Directory)), None));
+            let permissions = Permissions::of(&stat);
+            return Ok((Arc::new(new(root, Shape::Directory, permissions)), None));
         }
-        let source = Arc::new(new(root, Shape::Directory));
+        let permissions = if has_permissions { Permissions::of(&store.stat(&root)?) } else { None };
+        let source = Arc::new(new(root, Shape::Directory, permissions));
         let mut children = source.list(b"")?.peekable();
         let is_bucket = matches!(&source.root, Location::Object(object) if object.key.is_empty());
         match children.peek() {
@@ -81,6 +103,11 @@ impl Source {
             Some(Err(error)) => Err(error.clone()),
             _ => Ok((source, Some(Box::new(children)))),
         }
+    }
+
+    /// Permissions of the root, where it has some.
+    pub(crate) fn permissions(&self) -> Option<Permissions> {
+        self.permissions
     }
 
     /// The store.
@@ -246,7 +273,7 @@ impl Source {
     fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
         match DestinationName::check(&entry.name) {
             Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
-            Ok(()) => Some(Child::from_entry(entry)),
+            Ok(()) => Some(Child::from_entry(entry, self.listed)),
             Err(why) => {
                 self.report(&join(directory, &entry.name), why.word());
                 None

@@ -47,7 +47,6 @@ impl FileSystem {
         let node = self.inodes.get(ino)?;
         let own = names(&node).filter(|name| match *name {
             "control" => self.control.is_some(),
-            "cache" => self.cache.is_some(),
             "version" | "location" => true,
             _ => self.hydrator.cache().is_some(),
         });
@@ -58,7 +57,7 @@ impl FileSystem {
         Some(match name {
             "location" => self.source.location(&node.path).to_string(),
             "control" => self.control.as_ref()?.display().to_string(),
-            "cache" => self.cache.as_ref()?.display().to_string(),
+            "cache" => self.hydrator.cache()?.directory().display().to_string(),
             "version" => node.pin.version()?.to_string(),
             _ => return self.here(node, name),
         })
@@ -67,10 +66,9 @@ impl FileSystem {
     /// The cache state of a file, as `status` prints it. It only reads the cache; the file is not
     /// opened.
     fn here(&self, node: &Node, name: &str) -> Option<String> {
-        let (version, size, cache) = (node.pin.version()?, node.pin.size()?, self.hydrator.cache()?);
-        // A cache that cannot be read counts as empty.
-        let found = cache.find(&self.source.location(&node.path)).unwrap_or_default();
-        let status = found.into_iter().find(|status| status.version.agrees_with(&version));
+        let (version, size, location) =
+            (node.pin.version()?, node.pin.size()?, self.source.location(&node.path));
+        let status = self.hydrator.cache_for(&location)?.status_of(&location, &version);
         let here = status.as_ref().map_or(0, |status| status.here);
         Some(match name {
             "state" => state(size, status.as_ref()).word().to_owned(),

@@ -53,9 +53,10 @@ impl World {
             key: String::new(),
         });
         let (directory, cache) = (scratch(), scratch());
-        let options =
-            Options { deadline: deadline(), cache: Some(cache.path().to_owned()), ..options.clone() };
-        let mount = support::mount(&Store::new(store).unwrap(), &base, directory.path(), &options).unwrap();
+        let (options, store) =
+            (Options { deadline: deadline(), ..options.clone() }, Store::new(store).unwrap());
+        let kept = Some(cache.path());
+        let mount = support::mount_with(&store, &base, directory.path(), &options, kept, None).unwrap();
         Self { _server: server, mount, directory, _cache: cache }
     }
 

@@ -6,6 +6,7 @@ mod faults;
 mod hydrated;
 mod model;
 mod names;
+mod permissions;
 mod place;
 mod reading;
 mod support;

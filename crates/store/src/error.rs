@@ -115,6 +115,8 @@ pub enum Error {
         endpoint: String,
         /// The message of the operating system or of the TLS library.
         detail: String,
+        /// The operating system's error number, if the connection failed by one.
+        number: Option<i32>,
     },
     /// The server's certificate, or its SSH key, is not accepted.
     #[error("{endpoint}: {fault}{detail}")]
@@ -584,6 +586,9 @@ mod tests {
         for object in ["s3://bucket/key", "gs://bucket/key", "https://host", "/path"] {
             assert!(!missing(object).concerns_store(), "{object}");
         }
-        assert!(Error::Unreachable { endpoint: "h:1".into(), detail: String::new() }.concerns_store());
+        assert!(
+            Error::Unreachable { endpoint: "h:1".into(), detail: String::new(), number: None }
+                .concerns_store()
+        );
     }
 }

@@ -273,7 +273,7 @@ impl Http {
             );
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
                 // Only this object's redirect is known to lead to the unreachable endpoint.
-                Error::Unreachable { endpoint, detail } if at.authority != url.authority => {
+                Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }
                 other => other,

@@ -45,8 +45,8 @@ pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{
-    Beneath, Durability, Found, LocalFile, Over, Privacy, empty, is_refused, local_path, location_below,
-    open_regular, refused_calls,
+    Beneath, Durability, Found, LocalFile, Opening, Over, Privacy, PrivateDirectory, Sharing, empty,
+    is_refused, local_path, location_below, open_regular, refused_calls,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
@@ -58,5 +58,5 @@ pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
 pub use sink::Sink;
-pub use store::{CounterSnapshot, Listing, Store};
+pub use store::{CounterSnapshot, Listing, Store, require_key};
 pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -15,6 +15,7 @@ mod beneath;
 mod name;
 mod optional;
 mod partial;
+mod private;
 mod stat;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use name::{local_path, location_below};
 pub(crate) use optional::is_refusal;
 pub use optional::{is_refused, refused_calls};
 pub use partial::{Durability, LocalFile, Over, Privacy, empty};
+pub use private::{Opening, PrivateDirectory, Sharing};
 pub use stat::open_regular;
 pub(crate) use stat::{has_byte_at, stat, version};
 

@@ -21,8 +21,10 @@ pub struct Metadata {
     /// The file's own modification time. In S3 it is stored as in rclone: `x-amz-meta-mtime`,
     /// seconds since 1970 with a fraction (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,
-    /// Permission bits (of 0777) of a local file.
+    /// Permission bits (of 0777) of a file.
     pub mode: Option<u32>,
+    /// User and group that own a local file. Not copied.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// The description of an object at one instant.

@@ -403,6 +403,7 @@ impl Store {
     /// [`Error::Precondition`], [`Error::Checksum`] if the store received other bytes, and errors
     /// of the connection or the store.
     pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+        require_key(location)?;
         match location {
             Location::Local(path) => local::put(path, payload, options),
             Location::Object(object) => by_service!(self, object, it => it.put(object, payload, options)),
@@ -423,6 +424,7 @@ impl Store {
         destination: &Location,
         options: &PutOptions,
     ) -> Result<Written> {
+        require_key(destination)?;
         match (source, destination) {
             (Location::Object(from), Location::Object(to)) if from.service == to.service => {
                 by_service!(self, to, it => it.copy(from, version, to, options))
@@ -436,6 +438,7 @@ impl Store {
     /// # Errors
     /// Errors of the connection or the store.
     pub fn delete(&self, location: &Location) -> Result<()> {
+        require_key(location)?;
         match location {
             Location::Local(path) => local::delete(path),
             Location::Object(object) => by_service!(self, object, it => it.delete(object)),
@@ -485,6 +488,10 @@ impl Store {
         let mut files = Vec::new();
         let mut failed = Vec::new();
         for location in locations {
+            if let Err(error) = require_key(location) {
+                failed.push((location.clone(), error));
+                continue;
+            }
             match location {
                 Location::Object(object) => objects.push(object.clone()),
                 Location::Sftp(place) => files.push(place.clone()),
@@ -548,6 +555,20 @@ impl Store {
             received: self.client.received() + self.sftp.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Refuses a bucket in an object's place. Without a key, the request that writes an object would
+/// create the bucket, and the one that deletes an object would delete it.
+///
+/// # Errors
+/// [`Error::Io`], of a directory.
+pub fn require_key(location: &Location) -> Result<()> {
+    match location {
+        Location::Object(object) if object.key.is_empty() => {
+            Err(Error::Io { location: location.to_string(), source: rustix::io::Errno::ISDIR.into() })
+        }
+        _ => Ok(()),
     }
 }
 

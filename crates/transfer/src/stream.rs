@@ -178,6 +178,9 @@ pub(crate) fn put(
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
     let Settings { metadata, durability, precondition, .. } = context.settings;
+    // Directories that are made for it, the deepest first.
+    let missing = |directory: &&Path| !directory.as_os_str().is_empty() && !directory.exists();
+    let made: Vec<&Path> = path.ancestors().skip(1).take_while(missing).collect();
     let partial = LocalFile::open(path, Privacy::of(metadata))?;
     partial.empty()?;
     let copied = copy(context, reader, &mut partial.file())
@@ -187,6 +190,8 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
         Err(error) => {
             // If this fails too, the first error is returned.
             let _ = partial.discard();
+            // One that is not empty, as another run writes into it, stays.
+            let _ = made.into_iter().try_for_each(std::fs::remove_dir);
             Err(error.into())
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use firstbyte_location::redacted;
+use firstbyte_location::{one_line, redacted};
 use indicatif::{ProgressDrawTarget, TermLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -89,6 +89,20 @@ pub fn standard_input() -> Result<File> {
 /// Says a line on standard error.
 pub fn say(line: impl Display) {
     StandardError.take(format!("{line}\n").as_bytes());
+}
+
+/// Passes on the lines of a log, one for each event, without control characters: a name may have any.
+pub struct LogLines<W>(pub W);
+
+impl<W: Write> Write for LogLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        writeln!(self.0, "{}", one_line(&String::from_utf8_lossy(bytes)))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Writes to standard error what ends its own lines.

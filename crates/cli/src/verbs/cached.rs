@@ -5,12 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use firstbyte::environment;
 use firstbyte::operand::Operand;
 use firstbyte_hydrate::Settings;
 use firstbyte_hydrate::cache::{Cache, Limits};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
+use firstbyte_store::Sharing;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
@@ -18,9 +20,17 @@ use crate::render::error::{Error, Result};
 /// Where blocks are kept, and how many.
 #[derive(Args, Clone, Debug)]
 pub struct CacheArgs {
-    /// Cache directory [default: $XDG_CACHE_HOME/firstbyte, in AWS Lambda /tmp/firstbyte]
-    #[arg(long, value_name = "DIR")]
+    /// Cache directory, which is this user's alone [default: $XDG_CACHE_HOME/firstbyte, without a
+    /// home and in AWS Lambda /tmp/firstbyte-UID]
+    #[arg(long, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     cache: Option<PathBuf>,
+    /// Share the cache directory with its group, whose members are trusted: they can read what is
+    /// cached, and change what the others read
+    #[arg(long)]
+    cache_shared: bool,
+    /// Name of the store in the cache, instead of its endpoint: for one store at several addresses
+    #[arg(long, value_name = "NAME")]
+    cache_store: Option<String>,
     /// Most bytes that the cache may use [default: limited only by --reserve]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     cache_size: Option<u64>,
@@ -32,28 +42,35 @@ pub struct CacheArgs {
 impl CacheArgs {
     /// The directory: the one given, or the usual one.
     pub fn directory(&self) -> PathBuf {
-        self.cache.clone().unwrap_or_else(|| environment::cache_directory(&environment::variable))
+        self.named().cloned().unwrap_or_else(|| environment::cache_directory(&environment::variable))
     }
 
-    /// Whether a directory was given: then one that cannot be used is an error.
-    pub fn is_named(&self) -> bool {
-        self.cache.is_some()
+    /// The directory that was given: one that cannot be used is an error. An empty name counts as
+    /// none, as it does for all variables.
+    pub fn named(&self) -> Option<&PathBuf> {
+        self.cache.as_ref().filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// Opens the cache for verbs that only read or release.
-    pub fn open(&self) -> Result<Cache> {
+    fn sharing(&self) -> Sharing {
+        if self.cache_shared { Sharing::Group } else { Sharing::Private }
+    }
+
+    /// Opens the cache for verbs that only read or release. `None` if there is none: nothing is
+    /// created.
+    pub fn open(&self) -> Result<Option<Cache>> {
         let limits = Limits { size: self.cache_size, reserve: self.reserve };
-        Ok(Cache::open(&self.directory(), limits)?)
+        Ok(Cache::existing(&self.directory(), self.sharing(), limits)?)
     }
 
     /// The cache of the mount that the operands lie below, else the one given.
-    pub fn open_for(&self, places: &[Place]) -> Result<Cache> {
+    pub fn open_for(&self, places: &[Place]) -> Result<Option<Cache>> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
-        let Some(mounted) = mounted.filter(|_| self.cache.is_none()) else { return self.open() };
-        let directory = firstbyte_mount::attribute(mounted, "cache").map(PathBuf::from).ok_or_else(|| {
-            Error::failed(format!("{}: this mount keeps no cache", shown(mounted)))
-                .advise("mount it with --cache DIR, or name the location itself")
-        })?;
+        let Some(mounted) = mounted.filter(|_| self.named().is_none()) else { return self.open() };
+        let directory =
+            firstbyte_mount::attribute(mounted, "cache")?.map(PathBuf::from).ok_or_else(|| {
+                Error::failed(format!("{}: this mount keeps no cache", shown(mounted)))
+                    .advise("mount it with --cache DIR, or name the location itself")
+            })?;
         Self { cache: Some(directory), ..self.clone() }.open()
     }
 
@@ -61,6 +78,8 @@ impl CacheArgs {
     pub fn settings(&self, globals: &Globals) -> Settings {
         Settings {
             cache: Some(self.directory()),
+            sharing: self.sharing(),
+            store_name: self.cache_store.clone(),
             cache_size: self.cache_size,
             reserve: self.reserve,
             memory: globals.memory_ceiling(),
@@ -84,7 +103,7 @@ impl Place {
         let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {
             return Ok(Self { operand, mounted: None });
         };
-        let Some(behind) = firstbyte_mount::attribute(path, "location") else {
+        let Some(behind) = firstbyte_mount::attribute(path, "location")? else {
             return Ok(Self { operand, mounted: None });
         };
         let path = std::path::absolute(path).map_err(|error| Error::io(shown(path), &error))?;
@@ -100,7 +119,7 @@ impl Place {
     /// The daemon that shows it.
     pub fn control(&self) -> Result<Option<Control>> {
         let Some(path) = &self.mounted else { return Ok(None) };
-        Control::of(path).map(Some).ok_or_else(|| {
+        Control::of(path)?.map(Some).ok_or_else(|| {
             Error::failed(format!("{}: the mount does not answer", shown(path)))
                 .advise("only who mounted it can ask it; see `firstbyte doctor`")
         })

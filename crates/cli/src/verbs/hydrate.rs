@@ -112,8 +112,8 @@ fn here(
     let planned = shard.map(ShardRun::wanted).transpose()?;
     let mut list: WantedList =
         Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
-    if let Some(cache) = hydrator.cache().filter(|_| args.pin) {
-        list = wanted::pinned(list, cache, &store);
+    if args.pin {
+        list = wanted::pinned(list, &hydrator);
     }
     let job = hydrator.hydrate(list, args.limit_rate)?;
     let reached = || {
@@ -122,13 +122,13 @@ fn here(
         }
         Ok(job.wait(TICK).into())
     };
-    follow(globals, report, reached)?;
+    follow(globals, report, stop, reached)?;
     let counters = store.counters();
     report.receipt().requests += counters.requests;
     report.receipt().retries += counters.retries;
     if stop.is_stopped() {
         report.receipt().shard = shard.map(ShardRun::receipt);
-        return Err(Error::interrupted());
+        return Err(interrupted());
     }
     if let Some(shard) = shard {
         shard.hydrated(&job.progress().failed)?;
@@ -198,7 +198,7 @@ fn by_daemon(
         }
         return Ok(());
     }
-    follow(globals, report, || {
+    follow(globals, report, stop, || {
         let Response::Progress(now) = ask(&mut control, path, &Request::Progress { job })? else {
             return Err(unexpected(path));
         };
@@ -206,12 +206,17 @@ fn by_daemon(
         if !reached.is_over {
             if stop.is_stopped() {
                 ask(&mut control, path, &Request::Cancel { job })?;
-                return Err(Error::interrupted());
+                return Err(interrupted());
             }
             std::thread::sleep(TICK);
         }
         Ok(reached)
     })
+}
+
+/// The end by a signal.
+fn interrupted() -> Error {
+    Error::interrupted().advise("run it again: what is here is not fetched again")
 }
 
 fn ask(control: &mut Control, path: &Path, request: &Request) -> Result<Response> {
@@ -274,6 +279,7 @@ impl From<JobProgress> for Reached {
 fn follow(
     globals: &Globals,
     report: &mut Report,
+    stop: &Stop,
     mut reached: impl FnMut() -> Result<Reached>,
 ) -> Result<()> {
     let bar = Bar::new(globals, Failures::Printed);
@@ -289,7 +295,8 @@ fn follow(
             receipt.objects += now.files_done;
             receipt.bytes += now.bytes_here;
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
-            for failed in now.failed {
+            // After a stop, what has not arrived has not failed.
+            for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
                 console::say(format_args!("firstbyte: {}", failed.error));
                 report.item_failed(failed);
             }

@@ -1,6 +1,7 @@
 //! `mount`: shows a location as a read-only file system, served by a daemon.
 
 mod daemon;
+mod faults;
 mod place;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::{Kind, Location, shown, units};
-use firstbyte_mount::{Access, Mount, Occupied, Options};
+use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, Stored};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
-use place::Place;
+pub use place::Place;
 
 /// The end of a mount by a signal. After SIGTERM, by which services are ended, open files stay
 /// readable for a while.
@@ -62,9 +63,24 @@ pub struct MountArgs {
     /// After it the kernel reads the file by itself, also when it is mapped
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
     eager: u64,
-    /// Let other users access the mount
+    /// Let other users access the mount, as far as modes and owners permit
     #[arg(long)]
     allow_other: bool,
+    /// Permission bits of all files, such as 555, instead of the source's [default for objects: 444]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    file_mode: Option<u16>,
+    /// Permission bits of all directories [default for objects: 555]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    dir_mode: Option<u16>,
+    /// User that owns everything, by number [default: the source's, or the one who mounts]
+    #[arg(long, value_name = "UID")]
+    uid: Option<u32>,
+    /// Group of everything, by number
+    #[arg(long, value_name = "GID")]
+    gid: Option<u32>,
+    /// Show modes and owners that were stored with objects, at one request more for each file
+    #[arg(long)]
+    stored_modes: bool,
     /// Mount even if DIR is not empty or is already a mount point. What is there is hidden until it
     /// is unmounted
     #[arg(long)]
@@ -98,6 +114,16 @@ impl MountArgs {
         })
     }
 
+    fn modes(&self) -> Modes {
+        Modes {
+            file: self.file_mode,
+            directory: self.dir_mode,
+            user: self.uid,
+            group: self.gid,
+            stored: if self.stored_modes { Stored::Show } else { Stored::Ignore },
+        }
+    }
+
     fn metrics(&self) -> Result<Option<SocketAddr>> {
         let Some(address) = &self.metrics else { return Ok(None) };
         let wrong =
@@ -106,24 +132,30 @@ impl MountArgs {
         addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
     }
 
-    /// The engine, and the cache directory it uses. Without one that can be used reads go to the
-    /// store each time: that is a warning if the directory is the default one, and an error if
-    /// it was given.
-    fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
+    /// The engine. Without a cache that can be used reads go to the store each time: that is a
+    /// warning if the disk is full or the directory is the default one, and an error if it was
+    /// given.
+    fn engine(&self, store: &Store, globals: &Globals) -> Result<Hydrator> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
         // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
-        let settings = Settings { cache: Some(cache.clone()), memory: whole.memory / 2, ..whole.clone() };
+        let settings = Settings { cache: Some(cache), memory: whole.memory / 2, ..whole.clone() };
         match Hydrator::new(store.clone(), settings) {
-            Ok(engine) => Ok((engine, Some(cache))),
-            Err(error) if !self.cache.is_named() => {
+            Ok(engine) => Ok(engine),
+            Err(error) if self.cache.named().is_none() || error.is_full_disk() => {
                 tracing::warn!("nothing is cached: {error}");
-                Ok((Hydrator::new(store.clone(), Settings { cache: None, ..whole })?, None))
+                Ok(Hydrator::new(store.clone(), Settings { cache: None, ..whole })?)
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Parses permission bits, in octal.
+fn parse_mode(text: &str) -> std::result::Result<u16, String> {
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write permission bits in octal, such as 555".into())
 }
 
 /// Runs it.
@@ -144,7 +176,11 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 /// Mounts, calls `ready`, and serves until it is unmounted or a signal comes.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
+    if args.read_deadline.is_zero() {
+        return Err(Error::usage("--read-deadline 0: a read takes some time").advise("give more than 0s"));
+    }
     allow_many_descriptors();
+    faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let store = Store::new(firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
@@ -152,7 +188,6 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         ..globals.options().store
     })?;
     let place = args.place()?;
-    let (engine, cache) = args.engine(&store, globals)?;
     let options = Options {
         metadata_ttl: args.metadata_ttl,
         deadline: args.read_deadline,
@@ -160,7 +195,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         memory: globals.memory_ceiling(),
         access: if args.allow_other { Access::Everyone } else { Access::Owner },
         occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
-        cache,
+        modes: args.modes(),
         record: args.record.clone(),
         metrics: args.metrics()?,
         control: Some(place.control.clone()),
@@ -169,10 +204,13 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();
     let reported = Arc::new(AtomicBool::new(false));
     end_by_signals(&slot, &reported)?;
-    let prepared = Mount::prepare(store.clone(), engine, &location, &args.directory, &options)
+    let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
         .map_err(|error| explained(error, &store, &location))?;
+    // After all that may refuse the mount: a refused one makes no cache.
+    let engine = args.engine(&store, globals)?;
+    let cache = engine.cache().map(|cache| cache.directory().to_owned());
     let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    let mount = Arc::new(prepared.attach()?);
+    let mount = Arc::new(prepared.attach(engine)?);
     *held = Some(Arc::clone(&mount));
     drop(held);
     let told = ready(&json!({
@@ -181,7 +219,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         "destination": mount.directory(),
         "seconds": started.elapsed().as_secs_f64(),
         "pid": std::process::id(),
-        "cache": options.cache,
+        "cache": cache,
         "log": (!args.foreground).then_some(place.log),
         "control": place.control,
         "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
@@ -226,6 +264,23 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             std::process::exit(Exit::Done as i32);
         }
     })
+}
+
+/// Closes the descriptors of the process that started this one, beyond the standard ones: a mount
+/// outlives it, and would keep its locks and pipes. Called before any file is opened.
+pub fn close_inherited() {
+    // SAFETY: this process has opened nothing yet that it still uses.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0;
+    if closed {
+        return;
+    }
+    // Linux before 5.9.
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
+        // SAFETY: as above. The descriptor of the listing is closed already.
+        unsafe { libc::close(descriptor) };
+    }
 }
 
 /// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant

@@ -39,12 +39,8 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places)?;
     let mut report = Report::new("release", super::joined(&args.operands), None);
-    let released = if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
-        let takes = |location: &_| args.all || places.iter().any(|place| place.operand.takes(location));
-        firstbyte::release_matching(&cache, takes).map_err(Error::from)
-    } else {
-        release_each(&cache, &places)
-    };
+    let released =
+        if let Some(cache) = &cache { release(args, cache, &places) } else { Ok(Released::default()) };
     match released {
         Ok(released) => {
             report.receipt().objects = released.versions;
@@ -65,6 +61,15 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
         Err(error) => report.fail(error),
     }
     report.end(globals, Output::Free)
+}
+
+/// Releases what the operands name.
+fn release(args: &ReleaseArgs, cache: &Cache, places: &[Place]) -> Result<Released> {
+    if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
+        let takes = |location: &_| args.all || places.iter().any(|place| place.operand.takes(location));
+        return firstbyte::release_matching(cache, takes).map_err(Error::from);
+    }
+    release_each(cache, places)
 }
 
 /// Every version of each.

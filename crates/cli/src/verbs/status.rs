@@ -57,7 +57,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places)?;
     if args.verify {
-        return verify(&cache, globals);
+        return verify(cache.as_ref(), globals);
     }
     // Rows leave many at a time.
     let mut out = std::io::BufWriter::new(Output);
@@ -72,7 +72,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let whole =
         places.is_empty() || args.recursive || places.iter().any(|place| place.operand.glob.is_some());
     if whole {
-        for status in cache.statuses() {
+        for status in cache.iter().flat_map(Cache::statuses) {
             let status = status?;
             if places.is_empty() || places.iter().any(|place| place.operand.takes(&status.location)) {
                 show(Row::from(status), &mut out)?;
@@ -80,7 +80,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         }
     } else {
         for place in &places {
-            let versions = cache.find(&place.operand.root)?;
+            let versions =
+                cache.as_ref().map(|cache| cache.find(&place.operand.root)).transpose()?.unwrap_or_default();
             if versions.is_empty() {
                 exists(place)?;
                 show(Row::unknown(place), &mut out)?;
@@ -89,10 +90,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         }
     }
     if !globals.json && !globals.quiet && (whole || totals.objects != 1) {
-        let space = cache.usage();
-        let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
-        let taken =
-            space.used.map_or(String::new(), |used| format!("; the cache takes {}{limit}", human(used)));
+        let taken = cache.as_ref().map(taken).unwrap_or_default();
         let line = format!(
             "{:>4}% {:>10} {:>10}  {} object{}{taken}",
             Status::percent(totals.here, totals.size),
@@ -105,6 +103,13 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     out.flush().map_err(|error| Error::io("standard output", &error))?;
     Ok(Exit::Done)
+}
+
+/// The bytes that the cache takes, for the last line.
+fn taken(cache: &Cache) -> String {
+    let space = cache.usage();
+    let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
+    space.used.map_or(String::new(), |used| format!("; the cache takes {}{limit}", human(used)))
 }
 
 /// Standard output, quiet about a reader that has left.
@@ -136,8 +141,8 @@ fn exists(place: &Place) -> Result<()> {
 }
 
 /// Reads everything in the cache. Wrong blocks are an error, though reads never return them.
-fn verify(cache: &Cache, globals: &Globals) -> Result<Exit> {
-    let report = cache.verify()?;
+fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
+    let report = cache.map(Cache::verify).transpose()?.unwrap_or_default();
     let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);
     if globals.json {
         let json = json!({

@@ -1,13 +1,14 @@
 //! `unmount`: detaches a mount and waits for its daemon to end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte_location::shown;
-use firstbyte_mount::{Control, Ending};
+use firstbyte_mount::{Control, Ending, Left};
 use serde_json::json;
 
+use super::mount::Place;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -30,13 +31,22 @@ pub struct UnmountArgs {
     lazy: bool,
 }
 
+/// The daemon of the mount at `directory`. `None` if it does not answer.
+fn daemon(directory: &Path) -> Option<Control> {
+    let directory = firstbyte_mount::mounted_directory(directory).ok()?;
+    let usual = Place::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
+    usual.or_else(|| Control::of(&directory).ok().flatten())
+}
+
 /// Runs it.
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    // A lazy unmount asks the daemon nothing: the daemon may be stopped, or wait for ever.
-    let daemon = if args.lazy { None } else { Control::of(&args.directory) };
-    firstbyte_mount::unmount(&args.directory, if args.lazy { Ending::Lazy } else { Ending::Clean })?;
-    if let Some(daemon) = daemon
+    // A lazy unmount asks the daemon nothing, and others ask the mount itself only if they must: the
+    // daemon may be stopped, or wait for ever.
+    let daemon = if args.lazy { None } else { daemon(&args.directory) };
+    let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
+    let left = firstbyte_mount::unmount(&args.directory, ending)?;
+    if let Some(daemon) = daemon.filter(|_| left == Left::Nothing)
         && !daemon.wait_for_end(PATIENCE)
     {
         return Err(Error::failed(format!(

@@ -207,6 +207,12 @@ impl JobFile {
         self.running.load(Relaxed) == 0
     }
 
+    /// Forgets an error, before the file is tried again.
+    pub(super) fn forget_error(&self) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.has_failed.store(false, Relaxed);
+    }
+
     pub(super) fn error(&self) -> Option<Error> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

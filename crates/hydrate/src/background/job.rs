@@ -275,7 +275,16 @@ impl ActiveFile {
             return false;
         }
         let location = self.version.location.clone();
-        if let Some(error) = self.shared.error().or_else(|| self.version.blocks.checksum_error()) {
+        let error = self.shared.error().or_else(|| self.version.blocks.checksum_error());
+        let has_room = self.version.blocks.has_room(&self.blocks);
+        if matches!(error, Some(Error::NoRoom { .. })) && has_room && self.round < ATTEMPTS {
+            // A block was released, or evicted, at the moment in which it was to be stored.
+            self.shared.forget_error();
+            self.round += 1;
+            self.next = self.blocks.start;
+            return false;
+        }
+        if let Some(error) = error {
             job.fail(Failure { location, error });
             return true;
         }
@@ -297,8 +306,12 @@ impl ActiveFile {
             // Another fetch brings it.
             Some(block) if self.version.is_in_flight(block) => false,
             Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
-                let no_room = || Error::NoRoom { location: location.to_string() };
-                let error = self.version.gone().unwrap_or_else(no_room);
+                let location_text = location.to_string();
+                let lost = || match has_room {
+                    true => Error::Released { location: location_text },
+                    false => Error::NoRoom { location: location_text },
+                };
+                let error = self.version.gone().unwrap_or_else(lost);
                 job.fail(Failure { location, error });
                 true
             }

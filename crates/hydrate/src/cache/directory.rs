@@ -6,15 +6,14 @@
 //! never confused. Only the strongest fact about a version counts: a listing reports an `ETag` and
 //! a stat also a version id, and both identify the same bytes.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::{FileIdentity, Location, Strength, Version, etag};
+use firstbyte_location::{Algorithm, FileIdentity, Hasher, Location, Strength, Version, etag};
+use firstbyte_store::{Opening, PrivateDirectory, Sharing};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -23,7 +22,9 @@ use crate::limits::ATTEMPTS;
 use crate::{Error, Result};
 
 /// The format written, and the newest format read.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// Marks a directory as a cache.
+const FORMAT_FILE: &str = "format";
 /// Start of the format file.
 const TITLE: &str = "firstbyte cache ";
 /// Directory of the named versions.
@@ -32,34 +33,66 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const PACKS: &str = "packs";
 /// Directory of versions whose name is removed right after they are made.
 pub(super) const TEMPORARY: &str = "temporary";
+/// Names in a cache. A directory that has one of them and no format file is something else.
+const PARTS: [&str; 4] = [OBJECTS, PACKS, TEMPORARY, USAGE];
+/// File with the counters.
+pub(super) const USAGE: &str = "usage";
 /// Directories in [`OBJECTS`], named by two hex digits.
 pub(super) const SHARDS: u64 = 256;
 
-/// Creates the directory and its parts. Refuses a directory that is not a cache.
-pub(super) fn prepare(dir: &Path) -> Result<()> {
-    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-    make(dir).map_err(Error::cache(dir, "cannot make the cache directory"))?;
-    let path = dir.join("format");
+/// Where a cache may be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// Nothing is created: a verb that only reads finds no cache.
+    Leave,
+    Create,
+}
+
+/// Opens the directory of a cache. `None` if there is no cache and none is to be created.
+pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Option<PrivateDirectory>> {
+    let opened = match absent {
+        Absent::Leave => PrivateDirectory::open(path, sharing),
+        Absent::Create => PrivateDirectory::create(path, sharing),
+    };
+    let directory = match opened {
+        Err(error) if absent == Absent::Leave && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
+    };
+    if absent == Absent::Leave && !directory.has(Path::new(FORMAT_FILE)) {
+        return Ok(None);
+    }
+    prepare(&directory)?;
+    Ok(Some(directory))
+}
+
+/// Creates the parts of a cache. Refuses a directory that is not a cache, and looks like one.
+fn prepare(directory: &PrivateDirectory) -> Result<()> {
+    let name = Path::new(FORMAT_FILE);
+    let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
         let mut text = String::new();
-        let read = File::open(&path).and_then(|file| file.take(64).read_to_string(&mut text));
-        match read {
-            // Lost in a power cut before it reached the disk. Each map records its own format.
-            Ok(0) => drop(fs::remove_file(&path)),
-            Ok(_) => {
-                if check(dir, &path, &text)? < FORMAT {
-                    // Older builds would not count what this one adds.
-                    fs::remove_file(&path).map_err(Error::cache(&path, "cannot write the cache's format"))?;
-                    continue;
-                }
-                for part in [OBJECTS, TEMPORARY] {
-                    let part = dir.join(part);
-                    make(&part).map_err(Error::cache(&part, "cannot make the cache directory"))?;
-                }
-                return Ok(());
+        let file = directory.file(name, Opening::Read);
+        match file.and_then(|file| file.take(64).read_to_string(&mut text)) {
+            // Lost in a power cut before it reached the disk.
+            Ok(0) => {
+                write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?
             }
+            Ok(_) if check(directory.path(), &path, &text)? < FORMAT => {
+                drop_contents(directory)
+                    .map_err(Error::cache(directory.path(), "cannot empty an older cache"))?;
+                write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?;
+            }
+            Ok(_) => return make_parts(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_format(dir, &path).map_err(Error::cache(dir, "cannot write to the cache directory"))?;
+                if PARTS.iter().any(|part| directory.has(Path::new(part))) {
+                    // Another process may have written it meanwhile.
+                    if directory.has(name) {
+                        continue;
+                    }
+                    return Err(not_a_cache(directory.path()));
+                }
+                let failed = Error::cache(directory.path(), "cannot write to the cache directory");
+                write_format(directory).map_err(failed)?;
             }
             Err(error) => return Err(Error::cache(&path, "cannot read the cache's format")(error)),
         }
@@ -67,33 +100,55 @@ pub(super) fn prepare(dir: &Path) -> Result<()> {
     Err(Error::cache(&path, "cannot write the cache's format")(io::ErrorKind::NotFound.into()))
 }
 
+/// Removes everything from a cache of an older format, whose entries do not say which store they
+/// are of. A process of an older build that uses them continues with what it has open.
+fn drop_contents(directory: &PrivateDirectory) -> io::Result<()> {
+    let shards = (0..SHARDS).map(shard);
+    for part in shards.chain([PACKS, TEMPORARY].map(PathBuf::from)) {
+        for name in directory.names(&part)? {
+            directory.remove(&part.join(name))?;
+        }
+    }
+    directory.remove(Path::new(USAGE))
+}
+
+fn make_parts(directory: &PrivateDirectory) -> Result<()> {
+    let failed =
+        |part: &str| Error::cache(&directory.shown(Path::new(part)), "cannot make the cache directory");
+    directory.restrict().map_err(failed(""))?;
+    for part in [OBJECTS, TEMPORARY] {
+        directory.directory(part).map_err(failed(part))?;
+    }
+    Ok(())
+}
+
 /// The format of the directory.
 fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok()) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
-        None => {
-            let what = "it is not a firstbyte cache; use another directory";
-            let error = io::Error::new(io::ErrorKind::InvalidData, what);
-            Err(Error::cache(path, "cannot use the cache directory")(error))
-        }
+        None => Err(not_a_cache(path)),
     }
 }
 
-/// Writes the format file atomically: a temporary file, then a link, which never replaces the file
-/// of another process. Not synced: that takes longer than the rest of a mount.
-fn write_format(dir: &Path, path: &Path) -> io::Result<()> {
-    let temporary = dir.join(format!("format.{}.{}", std::process::id(), unique()));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-    let written = file.and_then(|mut file| {
-        file.write_all(format!("{TITLE}{FORMAT}\n").as_bytes())?;
-        fs::hard_link(&temporary, path)
-    });
-    let _ = fs::remove_file(&temporary);
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+fn not_a_cache(path: &Path) -> Error {
+    let what = "it is not a firstbyte cache; use another directory";
+    Error::cache(path, "cannot use the cache directory")(io::Error::new(io::ErrorKind::InvalidData, what))
+}
+
+/// Writes the format file atomically. Not synced: that takes longer than the rest of a mount.
+fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
+    let temporary = format!("{FORMAT_FILE}.{}.{}", std::process::id(), unique());
+    let temporary = Path::new(&temporary);
+    let mut file = directory.file(temporary, Opening::CreateNew)?;
+    let written = file
+        .write_all(format!("{TITLE}{FORMAT}\n").as_bytes())
+        .and_then(|()| directory.rename(temporary, Path::new(FORMAT_FILE)));
+    if written.is_err() {
+        // The error of the write is reported.
+        let _ = directory.remove(temporary);
     }
+    written
 }
 
 /// A number unique in this process.
@@ -102,7 +157,7 @@ fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The two files of a version.
+/// The two files of a version, as names beneath the cache directory.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     pub(super) map: PathBuf,
@@ -110,8 +165,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new(objects: &Path, name: &Name) -> Self {
-        Self::of_map(objects.join(name.shard()).join(format!("{}.map", name.0)))
+    pub(super) fn new(name: &Name) -> Self {
+        Self::of_map(Path::new(OBJECTS).join(name.shard()).join(format!("{}.map", name.0)))
     }
 
     pub(super) fn of_map(map: PathBuf) -> Self {
@@ -120,49 +175,44 @@ impl Paths {
     }
 
     /// Files for a version whose name is removed as soon as it is open.
-    pub(super) fn temporary(dir: &Path) -> Self {
+    pub(super) fn temporary() -> Self {
         let name = format!("{}.{}.map", std::process::id(), unique());
-        Self::of_map(dir.join(TEMPORARY).join(name))
+        Self::of_map(Path::new(TEMPORARY).join(name))
     }
 
     /// Removes both files. The data first: a map without data is started over, but data without a
     /// map would never be found.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        for path in [&self.data, &self.map] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+    pub(super) fn remove(&self, directory: &PrivateDirectory) -> io::Result<()> {
+        directory.remove(&self.data)?;
+        directory.remove(&self.map)
     }
 }
 
 /// The directory of shard `index`.
-pub(super) fn shard(objects: &Path, index: u64) -> PathBuf {
-    objects.join(format!("{:02x}", index % SHARDS))
+pub(super) fn shard(index: u64) -> PathBuf {
+    Path::new(OBJECTS).join(format!("{:02x}", index % SHARDS))
 }
 
-/// Whether the cache may hold versions. Reads only the first directory entry.
-pub(super) fn has_contents(dir: &Path) -> bool {
-    let is_empty = |part| fs::read_dir(dir.join(part)).is_ok_and(|mut entries| entries.next().is_none());
-    !is_empty(OBJECTS) || dir.join(PACKS).exists()
+/// Whether the cache may hold versions. Reads one directory.
+pub(super) fn has_contents(directory: &PrivateDirectory) -> bool {
+    let is_empty = directory.names(Path::new(OBJECTS)).is_ok_and(|names| names.is_empty());
+    !is_empty || directory.has(Path::new(PACKS))
 }
 
-/// The maps in one shard, in any order; empty if the shard does not exist.
-pub(super) fn maps(shard: &Path) -> io::Result<Vec<OsString>> {
-    let entries = match fs::read_dir(shard) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
-    names.filter(|name| name.as_ref().map_or(true, |name| name.as_bytes().ends_with(b".map"))).collect()
+/// The maps in one shard, as names beneath the cache directory, in any order; empty if the shard
+/// does not exist. Only names that this cache gives: nothing else is ever removed.
+pub(super) fn maps(directory: &PrivateDirectory, shard: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = directory.names(shard)?.into_iter();
+    Ok(names.filter(|name| Name::is_of_map(name.as_bytes())).map(|name| shard.join(name)).collect())
 }
 
 /// The object and version of a pair of files: the text of the map, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     location: String,
+    /// The store that holds the object, as far as the location does not say it: a hash of its
+    /// endpoint, which may contain secrets. Two stores may have the same bucket, key and `ETag`.
+    store: String,
     size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
@@ -185,6 +235,15 @@ impl Name {
         format!("{:032x}-", xxh3_128(location_text(location).as_bytes()))
     }
 
+    /// Whether a file name is that of a map: two hashes.
+    fn is_of_map(name: &[u8]) -> bool {
+        let is_hash = |part: &[u8], digits| part.len() == digits && part.iter().all(u8::is_ascii_hexdigit);
+        let Some(stem) = name.strip_suffix(b".map") else { return false };
+        stem.split_at_checked(32).is_some_and(|(location, rest)| {
+            is_hash(location, 32) && rest.strip_prefix(b"-").is_some_and(|version| is_hash(version, 16))
+        })
+    }
+
     /// The directory of the files.
     fn shard(&self) -> &str {
         &self.0[..2]
@@ -193,9 +252,10 @@ impl Name {
 
 impl Identity {
     /// `None` if the version has no length: no file can be made for it.
-    pub(super) fn new(location: &Location, version: &Version) -> Option<Self> {
+    pub(super) fn new(location: &Location, store: &str, version: &Version) -> Option<Self> {
         let mut identity = Self {
             location: location_text(location),
+            store: store.to_owned(),
             size: version.size?,
             etag: None,
             version_id: None,
@@ -234,6 +294,11 @@ impl Identity {
         &self.location
     }
 
+    /// The hash of its store.
+    pub(super) fn store(&self) -> &str {
+        &self.store
+    }
+
     /// Bytes of the object.
     pub(super) fn size(&self) -> u64 {
         self.size
@@ -252,6 +317,15 @@ impl Identity {
             file: self.file.as_ref().and_then(FileIdentity::from_words),
         }
     }
+}
+
+/// The hash of a store's endpoint, as identities have it; empty for the scheme's own service.
+pub(super) fn store_hash(endpoint: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
+    if endpoint.is_empty() {
+        return String::new();
+    }
+    Hasher::of(Algorithm::Sha256, endpoint.as_bytes()).to_hex()[..32].to_owned()
 }
 
 /// Whether two locations are the same object.
@@ -289,7 +363,7 @@ mod tests {
         for location in ["s3://b/a//b ü", "https://h:1/a%20b?c", "/d/a b"] {
             let location = Location::parse(OsStr::new(location)).unwrap();
             for version in &versions {
-                let identity = Identity::new(&location, version).unwrap();
+                let identity = Identity::new(&location, "", version).unwrap();
                 let back = Identity::from_text(&identity.to_text()).unwrap();
                 assert_eq!(back, identity);
                 assert_eq!(back.location().unwrap(), location);
@@ -298,19 +372,19 @@ mod tests {
             }
         }
         let raw = Location::Local(OsStr::from_bytes(b"/d/\xff/%41").into());
-        assert_eq!(Identity::new(&raw, &strong("\"a\"")).unwrap().location().unwrap(), raw);
+        assert_eq!(Identity::new(&raw, "", &strong("\"a\"")).unwrap().location().unwrap(), raw);
     }
 
     #[test]
     fn a_version_has_the_same_name_from_a_listing_and_a_stat() {
         let location = Location::parse(OsStr::new("s3://b/k")).unwrap();
-        let name = |version: &Version| Identity::new(&location, version).unwrap().name();
+        let name = |version: &Version| Identity::new(&location, "", version).unwrap().name();
         let listed = strong("\"a\"");
         let stat =
             Version { version_id: Some("v".into()), last_modified: Some("Mon".into()), ..listed.clone() };
         assert_eq!(name(&listed), name(&stat));
         assert_ne!(name(&listed), name(&strong("\"b\"")));
         assert_ne!(name(&listed), name(&Version { size: Some(4), ..listed.clone() }));
-        assert!(Identity::new(&location, &Version { size: None, ..listed }).is_none());
+        assert!(Identity::new(&location, "", &Version { size: None, ..listed }).is_none());
     }
 }

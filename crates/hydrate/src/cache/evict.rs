@@ -9,7 +9,7 @@
 //! punched, some MiB at a time. Pinned versions are not evicted, nor those whose file the kernel
 //! reads directly (see [`Backing`](super::Backing)).
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::ops::{AddAssign, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,16 @@ use std::sync::{Arc, PoisonError};
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
+use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
 use super::cached::Cached;
 use super::clock::{boot, random};
 use super::directory::{Identity, Paths, SHARDS, is_same, maps, shard};
-use super::lock::{LockFile, Mode, WHOLE, lock_out};
+use super::lock::{LockFile, Mode, WHOLE, Waiting, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
 use super::packs::{Packs, Seen};
+use super::status::Status;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
 use crate::limits::CACHE_SHARE;
@@ -86,9 +88,8 @@ fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
         if left == 0 {
             break;
         }
-        let directory = shard(&shared.objects, index);
-        for name in maps(&directory).unwrap_or_default() {
-            let Some(live) = header_of(&directory.join(name)).map(|header| header.live) else { continue };
+        for map in maps(&shared.dir, &shard(index)).unwrap_or_default() {
+            let Some(live) = header_of(shared, &map).map(|header| header.live) else { continue };
             if !exempt.includes(&live) {
                 left = left.saturating_sub(live.charged.load(Ordering::Relaxed));
             }
@@ -100,8 +101,8 @@ fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
 }
 
 /// The header of a map, if it can be read.
-fn header_of(map: &Path) -> Option<Header> {
-    File::open(map).ok().and_then(|file| Header::read(&file).ok().flatten())
+fn header_of(shared: &Shared, map: &Path) -> Option<Header> {
+    shared.dir.file(map, Opening::Read).ok().and_then(|file| Header::read(&file).ok().flatten())
 }
 
 /// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
@@ -185,12 +186,10 @@ fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) 
     let mut examined = Examined::Everything;
     let first = random() % SHARDS;
     for index in first..first + SHARDS {
-        let directory = shard(&shared.objects, index);
-        let mut names = maps(&directory).unwrap_or_default();
+        let mut names = maps(&shared.dir, &shard(index)).unwrap_or_default();
         while !names.is_empty() && found.len() < SAMPLE {
-            let name = names.swap_remove(to_usize(random() % names.len() as u64));
-            let map = directory.join(name);
-            let header = header_of(&map);
+            let map = names.swap_remove(to_usize(random() % names.len() as u64));
+            let header = header_of(shared, &map);
             let skipped = |header: &Header| exempt.includes(&header.live);
             if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
@@ -220,7 +219,7 @@ pub(super) enum Removed {
 
 /// Removes a version that no process has open.
 pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed {
-    let map = OpenOptions::new().read(true).write(true).open(&paths.map).map(LockFile::new);
+    let map = shared.dir.file(&paths.map, Opening::Write).map(LockFile::new);
     let Ok(map) = map else { return Removed::Nothing };
     match lock_out(&map) {
         Ok(true) => {}
@@ -232,9 +231,9 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed 
     if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
         return Removed::Nothing;
     }
-    let bytes = charged(header.as_ref(), &map, paths);
+    let bytes = charged(&shared.dir, header.as_ref(), &map, paths);
     let freeing = shared.usage.free(bytes);
-    if paths.remove().is_err() {
+    if paths.remove(&shared.dir).is_err() {
         return Removed::Nothing;
     }
     freeing.done();
@@ -244,12 +243,17 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed 
 /// Bytes that the usage counters include for a version: the number in its header, or, if it was
 /// not opened since the machine restarted and the header may be outdated, the number from the
 /// disk. A recount applies the same rule.
-pub(super) fn charged(header: Option<&Header>, map: &File, paths: &Paths) -> u64 {
+pub(super) fn charged(
+    directory: &PrivateDirectory,
+    header: Option<&Header>,
+    map: &File,
+    paths: &Paths,
+) -> u64 {
     match header {
         Some(Header { live, .. }) if live.boot.load(Ordering::Relaxed) == boot() => {
             live.charged.load(Ordering::Relaxed)
         }
-        _ => on_disk(map) + File::open(&paths.data).map_or(0, |data| on_disk(&data)),
+        _ => on_disk(map) + directory.file(&paths.data, Opening::Read).map_or(0, |data| on_disk(&data)),
     }
 }
 
@@ -258,7 +262,8 @@ fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exe
     let mut freed = 0;
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
         let map = in_use.swap_remove(to_usize(random() % in_use.len() as u64));
-        let opened = open(shared, Paths::of_map(map), IfMissing::Skip, Retention::Persistent);
+        let paths = Paths::of_map(map);
+        let opened = open(shared, paths, IfMissing::Skip, Retention::Persistent, Waiting::Never);
         if let Ok(Some(version)) = opened {
             freed += version.shrink(goal - freed, exempt);
         }
@@ -365,7 +370,7 @@ impl AddAssign for Released {
 }
 
 impl Cache {
-    /// Releases every version of a location, pinned ones too.
+    /// Releases every version of a location in any store, pinned ones too.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
@@ -375,13 +380,22 @@ impl Cache {
             released.add_packed(packed.release());
         }
         for map in self.maps_of(location)? {
-            let identity = header_of(&map).and_then(|header| Identity::from_text(&header.text));
+            let identity = header_of(&self.shared, &map).and_then(|header| Identity::from_text(&header.text));
             let found = identity.and_then(|identity| identity.location());
             if found.is_none_or(|found| is_same(&found, location)) {
                 self.release_map(map, &mut released)?;
             }
         }
         Ok(released)
+    }
+
+    /// Releases the version that a status describes.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: its files cannot be used.
+    pub fn release_found(&self, found: &Status) -> Result<Released> {
+        let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
+        cache.release_version(&found.location, &found.version)
     }
 
     /// Releases one version of a location.
@@ -393,8 +407,8 @@ impl Cache {
         if let Some(packed) = self.packed(location, version) {
             released.add_packed(packed.release());
         }
-        if let Some(identity) = Identity::new(location, version) {
-            self.release_map(Paths::new(&self.shared.objects, &identity.name()).map, &mut released)?;
+        if let Some(identity) = Identity::new(location, &self.store, version) {
+            self.release_map(Paths::new(&identity.name()).map, &mut released)?;
         }
         Ok(released)
     }
@@ -406,13 +420,15 @@ impl Cache {
                 released.versions += 1;
                 released.bytes += bytes;
             }
-            Removed::Nothing if paths.map.exists() => {
+            Removed::Nothing if self.shared.dir.has(&paths.map) => {
                 let error = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it cannot be removed");
-                return Err(Error::cache(&paths.map, "cannot release a cached object")(error));
+                let map = self.shared.dir.shown(&paths.map);
+                return Err(Error::cache(&map, "cannot release a cached object")(error));
             }
             Removed::Nothing => {}
             Removed::InUse => {
-                let opened = open(&self.shared, paths, IfMissing::Skip, Retention::Persistent)?;
+                let (skip, retention) = (IfMissing::Skip, Retention::Persistent);
+                let opened = open(&self.shared, paths, skip, retention, Waiting::Briefly)?;
                 if let Some(version) = opened {
                     released.bytes += version.empty();
                     let gone = version.map.live().present.load(Ordering::Acquire) == 0;
@@ -429,14 +445,15 @@ impl Cache {
         if self.packed(location, version).is_some() {
             return true;
         }
-        let named = Identity::new(location, version).filter(|_| version.strength() == Strength::Strong);
-        named.is_some_and(|identity| Paths::new(&self.shared.objects, &identity.name()).map.exists())
+        let named =
+            Identity::new(location, &self.store, version).filter(|_| version.strength() == Strength::Strong);
+        named.is_some_and(|identity| self.shared.dir.has(&Paths::new(&identity.name()).map))
     }
 
     /// Bytes of disk for `blocks` of a version that has no files. `None` if it cannot be cached.
     #[must_use]
     pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
-        let identity = Identity::new(location, version)?;
+        let identity = Identity::new(location, &self.store, version)?;
         let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0)?.len();
         let first = first_cost(header, identity.size().div_ceil(BLOCK));
         Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::Hasher;
+use firstbyte_location::{Hasher, shown};
 use firstbyte_store::{Error as StoreError, Sink};
 
 use super::block_map::{BlockWord, DIRTY, crc, page_cost};
@@ -22,6 +22,7 @@ use super::usage::{block_cost, subtract};
 use super::verified_runs::Run;
 use super::{Exempt, evict};
 use crate::BLOCK;
+use crate::error::is_full;
 
 /// Bytes read back and compared at once: both buffers fit the innermost processor cache.
 const PIECE: usize = 16 << 10;
@@ -101,11 +102,6 @@ fn is_full_disk(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { source, .. } if is_full(source))
 }
 
-/// Whether a disk is full, or a quota reached.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 impl OpenVersion {
     fn assert_block(&self, block: u64, bytes: &[u8]) {
         let fits = block < self.map.blocks() && bytes.len() == self.block_len(block);
@@ -113,7 +109,7 @@ impl OpenVersion {
     }
 
     fn io_error(&self, source: io::Error) -> StoreError {
-        StoreError::Io { location: self.paths.data.display().to_string(), source }
+        StoreError::Io { location: shown(&self.shown_data()).to_string(), source }
     }
 
     /// Calls `put` to write a block into the file, and marks it present with the bytes that `put`

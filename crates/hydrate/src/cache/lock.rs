@@ -5,6 +5,17 @@
 //! dies. They cover offsets beyond the map's end. Threads share the description, so the kernel
 //! would grant the same lock to two of them: hence the table in [`VersionLocks`]. A forked child
 //! shares it too, and keeps it open after the parent closes it: hence [`LockFile`].
+//!
+//! Order of all locks of the cache. A thread that holds one never waits for one above it:
+//!
+//! 1. `Shared::evicting`, the mutex of the thread that evicts. `Shared::reserve` takes it.
+//! 2. [`ENTRANCE`], then [`OPEN`] of a map: waited for to open a version, never by an eviction,
+//!    which skips a version that it does not get at once ([`Waiting::Never`], [`lock_out`]).
+//! 3. The lock of a process that replaces the table of packs.
+//! 4. [`WHOLE`], [`changes`], [`pins`], [`leases`]: tried, never waited for.
+//!
+//! A version that is open keeps [`OPEN`] shared, and its reads and fills reserve room. No thread
+//! waits for that lock: eviction punches blocks of such a version instead.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +34,7 @@ pub(super) const OPEN: Range<u64> = 0..1;
 /// Exclusive while a process opens a version, until it is prepared, and while a process examines a
 /// version that no process has open. Without it, a process that only examines the version could
 /// keep another from preparing it.
-const ENTRANCE: Range<u64> = 2..3;
+pub(super) const ENTRANCE: Range<u64> = 2..3;
 /// Shared while a caller relies on all blocks being present; exclusive while blocks are removed.
 pub(super) const WHOLE: Range<u64> = 1..2;
 /// Every offset.
@@ -135,8 +146,17 @@ pub(super) enum Opener {
     Later,
 }
 
+/// The treatment of a lock that another process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Wait: the other process prepares the file.
+    Briefly,
+    /// Fail at once.
+    Never,
+}
+
 /// Takes the [`OPEN`] lock: exclusively if no other process has it.
-pub(super) fn lock_open(file: &LockFile) -> io::Result<Opener> {
+pub(super) fn lock_open(file: &LockFile, waiting: Waiting) -> io::Result<Opener> {
     let started = Instant::now();
     let mut inside = false;
     loop {
@@ -149,11 +169,21 @@ pub(super) fn lock_open(file: &LockFile) -> io::Result<Opener> {
             return Ok(Opener::Later);
         }
         // The other process prepares: a few system calls, unless it is stopped.
-        if started.elapsed() > BRIEFLY {
-            return Err(io::ErrorKind::TimedOut.into());
+        match waiting {
+            Waiting::Briefly if started.elapsed() <= BRIEFLY => {}
+            Waiting::Briefly => return Err(io::ErrorKind::TimedOut.into()),
+            Waiting::Never => return Err(io::ErrorKind::WouldBlock.into()),
         }
+        #[cfg(test)]
+        WAITS.set(WAITS.get() + 1);
         thread::sleep(POLL);
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has waited for a lock.
+    pub(super) static WAITS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 /// The file is prepared: lets other processes open it.
@@ -286,7 +316,7 @@ mod tests {
         assert!(lock_out(&looked).unwrap());
         drop(looked);
         let file = lock_file(&path);
-        assert_eq!(lock_open(&file).unwrap(), Opener::First);
+        assert_eq!(lock_open(&file, Waiting::Briefly).unwrap(), Opener::First);
         drop((inherited, file));
     }
 

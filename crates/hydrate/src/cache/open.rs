@@ -5,21 +5,21 @@
 //! did not close the version or the machine has restarted. Other processes wait until then. A
 //! process never removes files that another process has open; only users may, by hand.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use firstbyte_location::Checksum;
-use firstbyte_store::Sink;
+use firstbyte_store::{Opening, PrivateDirectory, Sink};
 
 use super::block_map::{BlockMap, DIRTY, DURABLE, Header, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{Identity, Paths};
-use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
-use super::usage::on_disk;
+use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, Waiting, lock_open, opened, try_lock};
+use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
 use crate::limits::ATTEMPTS;
@@ -48,88 +48,105 @@ pub(super) enum IfMissing<'a> {
 }
 
 /// Opens the version at `paths`. `None` if it is missing and is not to be created.
+///
+/// Room for a new version is made before its map is locked: see [`lock`](super::lock) for the order.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: Paths,
     missing: IfMissing,
     retention: Retention,
+    waiting: Waiting,
 ) -> Result<Option<OpenVersion>> {
+    let shown = shared.dir.shown(&paths.map);
+    let mut room = None;
     for _ in 0..ATTEMPTS {
-        let map = match open_map(&paths.map, missing) {
-            Ok(map) => LockFile::new(map),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && matches!(missing, IfMissing::Skip) => {
-                return Ok(None);
+        let map = match (open_map(&shared.dir, &paths.map, room.is_some()), missing) {
+            (Err(error), IfMissing::Skip) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            (Err(error), IfMissing::Create(identity)) if error.kind() == io::ErrorKind::NotFound => {
+                room = Some(reserve(shared, &paths, identity)?);
+                continue;
             }
-            Err(error) => {
-                return Err(Error::cache(&paths.map, "cannot open the map of a cached object")(error));
+            (opened, _) => {
+                LockFile::new(opened.map_err(Error::cache(&shown, "cannot open the map of a cached object"))?)
             }
         };
-        let opener = lock_open(&map)
-            .map_err(Error::cache(&paths.map, "another process keeps a cached object locked"))?;
-        let meta = map.metadata().map_err(Error::cache(&paths.map, "cannot read a cached object"))?;
+        let opener = lock_open(&map, waiting)
+            .map_err(Error::cache(&shown, "another process keeps a cached object locked"))?;
+        let meta = map.metadata().map_err(Error::cache(&shown, "cannot read a cached object"))?;
         // Removed between open and lock.
         if meta.nlink() == 0 {
             continue;
         }
-        return prepare(shared, paths, Arc::new(map), meta.len(), missing, opener, retention);
+        let failed = || Error::cache(&shown, "cannot read a cached object");
+        let existing = read_existing(&shared.dir, &map, meta.len(), &paths.data).map_err(failed())?;
+        let (header, data) = match (existing, missing) {
+            (Some(existing), _) => existing,
+            (None, IfMissing::Skip) => return Ok(None),
+            (None, IfMissing::Create(identity)) if opener == Opener::First => match room.take() {
+                Some(room) => create(shared, &paths, &map, identity, room)?,
+                None => {
+                    drop(map);
+                    room = Some(reserve(shared, &paths, identity)?);
+                    continue;
+                }
+            },
+            (None, IfMissing::Create(_)) => return Err(invalid(&shown, "it is corrupt, and in use")),
+        };
+        let files = Files { map: Arc::new(map), data, header };
+        return prepare(shared, paths, files, missing, opener, retention).map(Some);
     }
-    Err(Error::cache(&paths.map, "other processes keep removing a cached object")(
+    Err(Error::cache(&shown, "other processes keep removing a cached object")(
         io::ErrorKind::ResourceBusy.into(),
     ))
 }
 
-fn open_map(path: &Path, missing: IfMissing) -> io::Result<File> {
-    let create = matches!(missing, IfMissing::Create(_));
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(create).truncate(false).mode(0o600);
-    match options.open(path) {
-        Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
-            let shard = path.parent().unwrap_or(path);
-            match fs::DirBuilder::new().mode(0o700).create(shard) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => options.open(path),
-            }
+/// Opens the map of a version. If it may be created, its directory is too.
+fn open_map(directory: &PrivateDirectory, map: &Path, may_create: bool) -> io::Result<File> {
+    let opening = if may_create { Opening::Create } else { Opening::Write };
+    match directory.file(map, opening) {
+        Err(error) if may_create && error.kind() == io::ErrorKind::NotFound => {
+            directory.make_directory(map.parent().unwrap_or(map))?;
+            directory.file(map, opening)
         }
         other => other,
     }
 }
 
+fn invalid(shown: &Path, what: &'static str) -> Error {
+    let error = io::Error::new(io::ErrorKind::InvalidData, what);
+    Error::cache(shown, "cannot open a cached object")(error)
+}
+
+/// The files of a version, both intact.
+struct Files {
+    map: Arc<LockFile>,
+    data: File,
+    header: Header,
+}
+
 fn prepare(
     shared: &Arc<Shared>,
     paths: Paths,
-    file: Arc<LockFile>,
-    len: u64,
+    files: Files,
     missing: IfMissing,
     opener: Opener,
     retention: Retention,
-) -> Result<Option<OpenVersion>> {
-    let invalid = |what| {
-        let error = io::Error::new(io::ErrorKind::InvalidData, what);
-        Err(Error::cache(&paths.map, "cannot open a cached object")(error))
-    };
-    let existing = read_existing(&file, len, &paths.data);
-    let existing = existing.map_err(Error::cache(&paths.map, "cannot read a cached object"))?;
-    let (header, data) = match (existing, missing) {
-        (Some(existing), _) => existing,
-        (None, IfMissing::Create(identity)) if opener == Opener::First => {
-            create(shared, &paths, &file, identity)?
-        }
-        (None, IfMissing::Skip) => return Ok(None),
-        (None, IfMissing::Create(_)) => return invalid("it is corrupt, and in use"),
-    };
+) -> Result<OpenVersion> {
+    let shown = shared.dir.shown(&paths.map);
+    let Files { map: file, data, header } = files;
     let identity = Identity::from_text(&header.text).filter(|identity| match missing {
         IfMissing::Create(wanted) => identity == wanted,
         IfMissing::Skip => true,
     });
-    let Some(identity) = identity else { return invalid("it is another object of the same hash") };
-    let failed = || Error::cache(&paths.map, "cannot map a cached object");
+    let identity = identity.ok_or_else(|| invalid(&shown, "it is another object of the same hash"))?;
+    let failed = || Error::cache(&shown, "cannot map a cached object");
     let map = BlockMap::new(Arc::clone(&file), &header).map_err(failed())?;
     if opener == Opener::First {
         recover(shared, &map, &file, &data);
     }
     opened(&file).map_err(failed())?;
     let stamp = Stamp::new(boot(), map.live().epoch.load(Ordering::Acquire));
-    Ok(Some(OpenVersion {
+    Ok(OpenVersion {
         shared: Arc::clone(shared),
         map,
         data: Sink::new(data),
@@ -140,13 +157,18 @@ fn prepare(
         checksum: OnceLock::new(),
         verified: Mutex::default(),
         retention,
-    }))
+    })
 }
 
 /// Header and data file, if both files are intact. `len` is the length of the map.
-fn read_existing(map: &File, len: u64, data: &Path) -> io::Result<Option<(Header, File)>> {
+fn read_existing(
+    directory: &PrivateDirectory,
+    map: &File,
+    len: u64,
+    data: &Path,
+) -> io::Result<Option<(Header, File)>> {
     let Some(header) = Header::read(map)?.filter(|header| header.map_len() == len) else { return Ok(None) };
-    let file = match OpenOptions::new().read(true).write(true).open(data) {
+    let file = match directory.file(data, Opening::Write) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -154,35 +176,48 @@ fn read_existing(map: &File, len: u64, data: &Path) -> io::Result<Option<(Header
     Ok((file.metadata()?.len() == header.size).then_some((header, file)))
 }
 
+/// Room for the files of a new version. The caller holds no lock.
+fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> Result<Reservation<'a>> {
+    let failed = Error::cache(&shared.dir.shown(&paths.map), "cannot make room for a cached object");
+    let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0);
+    let cost = header.map(|header| first_cost(header.len(), identity.size().div_ceil(BLOCK)));
+    let room = match cost {
+        None => Err(io::ErrorKind::InvalidFilename),
+        Some(bytes) => shared.reserve(bytes, Exempt::Pinned).ok_or(io::ErrorKind::StorageFull),
+    };
+    room.map_err(|kind| failed(kind.into()))
+}
+
 /// Makes both files, replacing any content. The header is written last: without it, all else is
 /// ignored.
-fn create(shared: &Arc<Shared>, paths: &Paths, map: &File, identity: &Identity) -> Result<(Header, File)> {
-    let failed = || Error::cache(&paths.map, "cannot make room for a cached object");
+fn create(
+    shared: &Arc<Shared>,
+    paths: &Paths,
+    map: &File,
+    identity: &Identity,
+    room: Reservation<'_>,
+) -> Result<(Header, File)> {
     let text = identity.to_text();
-    let too_long = || failed()(io::ErrorKind::InvalidFilename.into());
-    let header_len = Header::to_bytes(identity.size(), &text, boot(), 0).ok_or_else(too_long)?.len();
-    let bytes = first_cost(header_len, identity.size().div_ceil(BLOCK));
-    let reservation =
-        shared.reserve(bytes, Exempt::Pinned).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
-    let header = Header::to_bytes(identity.size(), &text, boot(), bytes).ok_or_else(too_long)?;
     let make = || -> io::Result<(Header, File)> {
+        let header = Header::to_bytes(identity.size(), &text, boot(), room.bytes());
+        let header = header.ok_or(io::ErrorKind::InvalidFilename)?;
         firstbyte_store::empty(map)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        let data = options.open(&paths.data)?;
+        let data = shared.dir.file(&paths.data, Opening::Create)?;
+        firstbyte_store::empty(&data)?;
         data.set_len(identity.size())?;
         write_new(map, identity.size(), &text, &header)?;
         Ok((Header::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))
     };
     match make() {
         Ok(made) => {
-            reservation.keep();
+            room.keep();
             Ok(made)
         }
         Err(error) => {
             // No other process uses it, and the next to open it makes it again.
-            let _ = paths.remove();
-            Err(failed()(error))
+            let _ = paths.remove(&shared.dir);
+            let map = shared.dir.shown(&paths.map);
+            Err(Error::cache(&map, "cannot make the files of a cached object")(error))
         }
     }
 }
@@ -212,6 +247,13 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &File) {
     }
 }
 
+impl OpenVersion {
+    /// The path of the data file, for messages.
+    pub(super) fn shown_data(&self) -> PathBuf {
+        self.shared.dir.shown(&self.paths.data)
+    }
+}
+
 impl Drop for OpenVersion {
     fn drop(&mut self) {
         let live = self.map.live();
@@ -230,7 +272,7 @@ impl Drop for OpenVersion {
         live.flags.fetch_and(!DIRTY, Ordering::Release);
         let freeing = (removed || empty).then(free);
         if let Some(freeing) = freeing
-            && (removed || self.paths.remove().is_ok())
+            && (removed || self.paths.remove(&self.shared.dir).is_ok())
         {
             freeing.done();
         }

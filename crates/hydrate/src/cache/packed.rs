@@ -9,10 +9,11 @@ use firstbyte_location::{Checksum, Hasher, Location, Strength, Version, to_usize
 
 use super::cached::Pin;
 use super::directory::Identity;
-use super::fill::{Stored, is_full};
+use super::fill::Stored;
 use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
 use super::verify::{Report, Verified};
 use super::{Cache, Exempt, Shared, evict};
+use crate::error::is_full;
 use crate::{BLOCK, Error};
 
 thread_local! {
@@ -50,7 +51,7 @@ impl Cache {
         if !is_small || version.strength() != Strength::Strong {
             return None;
         }
-        let identity = Identity::new(location, version)?;
+        let identity = Identity::new(location, &self.store, version)?;
         let text = identity.to_text();
         let tag = tag(identity.place(), &text);
         Some(Packed { shared: Arc::clone(&self.shared), identity, text, tag, checksum: OnceLock::new() })

@@ -27,13 +27,16 @@ mod state;
 mod table;
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use firstbyte_location::shown;
+use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::directory::PACKS;
 use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
@@ -63,7 +66,7 @@ const REPLACING: Range<u64> = 3..4;
 /// The packs of a cache directory, as one process has them open.
 #[derive(Debug)]
 pub(super) struct Packs {
-    dir: PathBuf,
+    dir: PrivateDirectory,
     state: State,
     /// Locks on the file of the state.
     locks: VersionLocks,
@@ -108,11 +111,10 @@ impl Packs {
     ///
     /// # Errors
     /// Those of making or mapping files.
-    pub(super) fn open(cache: &Path, usage: &Usage) -> io::Result<Option<Self>> {
-        let dir = cache.join(PACKS);
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        let state =
-            State::open(&dir.join("state"), |state, unclean| recover::recover(&dir, state, unclean, usage))?;
+    pub(super) fn open(cache: &PrivateDirectory, usage: &Usage) -> io::Result<Option<Self>> {
+        let dir = cache.directory(PACKS)?;
+        let recover = |state: &State, unclean| recover::recover(&dir, state, unclean, usage);
+        let state = State::open(&dir, Path::new("state"), recover)?;
         // Beyond the end of the file: asks, and changes nothing.
         if punch_range(state.file(), BEYOND) == Err(rustix::io::Errno::OPNOTSUPP) {
             return Ok(None);
@@ -150,7 +152,8 @@ impl Packs {
         if self.remove(seen, Exempt::None, shared).is_none() {
             return Err(Unread::Gone);
         }
-        tracing::warn!("{}: a record was damaged, and is dropped", self.pack_path(number).display());
+        let pack = self.dir.shown(&pack_name(number));
+        tracing::warn!("{}: a record was damaged, and is dropped", shown(&pack));
         Err(Unread::Damaged)
     }
 
@@ -338,7 +341,7 @@ impl Packs {
         };
         let number = full.number() + 1;
         let table = Table::create(&self.dir, number, slots);
-        let table = table.inspect_err(|error| tracing::warn!("{}: {error}", self.dir.display())).ok()?;
+        let table = table.inspect_err(|error| tracing::warn!("{}: {error}", shown(self.dir.path()))).ok()?;
         reservation.charge(&page.charged);
         reservation.keep();
         page.replacing.store(1, Ordering::SeqCst);
@@ -347,7 +350,7 @@ impl Packs {
         page.table.store(number, Ordering::SeqCst);
         page.replacing.store(0, Ordering::SeqCst);
         let freeing = shared.usage.free(full.on_disk());
-        if fs::remove_file(Table::path(&self.dir, full.number())).is_ok() {
+        if self.dir.remove(&Table::file_name(full.number())).is_ok() {
             subtract(&page.charged, full.on_disk());
             freeing.done();
         }
@@ -373,8 +376,7 @@ impl Packs {
         let next = page.next_pack.load(Ordering::SeqCst) as u32;
         let sealed = page.sealed.load(Ordering::SeqCst) as u32;
         (sealed.max(next.saturating_sub(CONTINUED))..next).rev().find_map(|number| {
-            let file = OpenOptions::new().read(true).write(true).open(self.pack_path(number)).ok()?;
-            let file = LockFile::new(file);
+            let file = LockFile::new(self.dir.file(&pack_name(number), Opening::Write).ok()?);
             if !try_lock(&file, &OPEN, Mode::Exclusive).ok()? {
                 return None;
             }
@@ -393,8 +395,7 @@ impl Packs {
         for _ in 0..ATTEMPTS {
             let number = next.fetch_add(1, Ordering::SeqCst);
             let number = u32::try_from(number).map_err(|_| io::ErrorKind::StorageFull)?;
-            let mut options = OpenOptions::new();
-            match options.read(true).write(true).create_new(true).mode(0o600).open(self.pack_path(number)) {
+            match self.dir.file(&pack_name(number), Opening::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
                     // Another process may lock it first, to see whether it is empty.
@@ -411,16 +412,14 @@ impl Packs {
 
     /// Removes a pack of which no byte is left and that no process appends to.
     fn remove_if_empty(&self, number: u32) {
-        let path = self.pack_path(number);
+        let name = pack_name(number);
         let is_empty = self.pack(number).is_ok_and(|file| on_disk(&file) == 0);
         if !is_empty {
             return;
         }
-        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path).map(LockFile::new) else {
-            return;
-        };
+        let Ok(file) = self.dir.file(&name, Opening::Write).map(LockFile::new) else { return };
         if try_lock(&file, &OPEN, Mode::Exclusive).unwrap_or(false) && on_disk(&file) == 0 {
-            let _ = fs::remove_file(path);
+            let _ = self.dir.remove(&name);
             self.reading.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
         }
     }
@@ -430,7 +429,7 @@ impl Packs {
         if let Some(file) = self.reading.read().unwrap_or_else(PoisonError::into_inner).get(&number) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(OpenOptions::new().read(true).write(true).open(self.pack_path(number))?);
+        let file = Arc::new(self.dir.file(&pack_name(number), Opening::Write)?);
         let mut reading = self.reading.write().unwrap_or_else(PoisonError::into_inner);
         if reading.len() >= OPEN_PACKS {
             reading.clear();
@@ -438,10 +437,10 @@ impl Packs {
         reading.insert(number, Arc::clone(&file));
         Ok(file)
     }
+}
 
-    fn pack_path(&self, number: u32) -> PathBuf {
-        self.dir.join(format!("{number}.pack"))
-    }
+fn pack_name(number: u32) -> PathBuf {
+    format!("{number}.pack").into()
 }
 
 /// Punches a record out of its pack. Returns whether its bytes are free now.

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use firstbyte_location::shown;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::block_map::{ABSENT, BlockWord, DURABLE};
@@ -35,7 +36,7 @@ pub(super) fn punch_range(file: &File, range: Range<u64>) -> rustix::io::Result<
 
 impl OpenVersion {
     pub(super) fn warn_unreadable(&self, error: &io::Error) {
-        tracing::warn!("{}: cannot read cached blocks, dropping them: {error}", self.paths.data.display());
+        tracing::warn!("{}: cannot read cached blocks, dropping them: {error}", shown(&self.shown_data()));
     }
 
     /// Removes wrong blocks, even if a caller relies on them.
@@ -111,7 +112,7 @@ impl OpenVersion {
         live.flags.fetch_and(!DURABLE, Ordering::SeqCst);
         let synced = self.map.sync();
         if let Err(error) = &synced {
-            tracing::warn!("{}: cannot be written to disk: {error}", self.paths.map.display());
+            tracing::warn!("{}: cannot be written to disk: {error}", shown(&self.shown_data()));
         }
         synced.is_ok()
     }

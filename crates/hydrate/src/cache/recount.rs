@@ -8,10 +8,12 @@
 //! changed, so each used or freed byte is subtracted at least once. Bytes subtracted twice make the
 //! leak smaller, which is safe.
 
-use std::fs::{self, File};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
+
+use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
@@ -67,12 +69,12 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
     // the second, or are still in transition.
     let used = page.used.load(Ordering::SeqCst);
     let moving = page.moving.load(Ordering::SeqCst);
-    let mut statuses = Cache { shared }.statuses();
+    let mut statuses = Cache { shared, store: "".into() }.statuses();
     let mut sum: u64 = 0;
     while let Some(map) = statuses.next_map() {
-        weak.upgrade()?;
+        let shared = weak.upgrade()?;
         if let Ok(map) = map {
-            sum += charged_by(&Paths::of_map(map));
+            sum += charged_by(&shared.dir, &Paths::of_map(map));
         }
     }
     let shared = weak.upgrade()?;
@@ -86,16 +88,16 @@ fn recount(weak: &Weak<Shared>) -> Option<()> {
 }
 
 /// Bytes counted for a version.
-fn charged_by(paths: &Paths) -> u64 {
-    let Ok(map) = File::open(&paths.map) else { return 0 };
-    charged(Header::read(&map).ok().flatten().as_ref(), &map, paths)
+fn charged_by(directory: &PrivateDirectory, paths: &Paths) -> u64 {
+    let Ok(map) = directory.file(&paths.map, Opening::Read) else { return 0 };
+    charged(directory, Header::read(&map).ok().flatten().as_ref(), &map, paths)
 }
 
 /// Removes files of processes that were killed before they removed them. A live process about to
 /// remove its file tolerates that.
 fn clear_temporary(shared: &Shared) {
-    let directory = shared.dir.join(TEMPORARY);
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let _ = fs::remove_file(entry.path());
+    let temporary = Path::new(TEMPORARY);
+    for name in shared.dir.names(temporary).unwrap_or_default() {
+        let _ = shared.dir.remove(&temporary.join(name));
     }
 }

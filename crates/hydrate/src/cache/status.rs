@@ -1,17 +1,18 @@
 //! Reports the state of cached versions, read from the headers of their maps without opening them.
 
-use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use firstbyte_location::{Location, Version};
+use firstbyte_store::Opening;
 
 use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
-use super::directory::{Identity, Name, SHARDS, is_same, location_text, maps, shard};
+use super::directory::{Identity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
 use super::packed::Packed;
 use super::packs::{Packs, Seen};
 use super::{Cache, Shared, Timestamp};
@@ -45,6 +46,8 @@ impl State {
 pub struct Status {
     /// The object.
     pub location: Location,
+    /// A hash of the endpoint of its store; empty for the scheme's own service.
+    pub store: String,
     /// Its version: the strongest fact that the store reported.
     pub version: Version,
     /// Bytes of the object.
@@ -74,6 +77,7 @@ impl Status {
         let complete = live.complete.load(Ordering::Relaxed) != 0 || flags & (DURABLE | DIRTY) != DIRTY;
         Some(Self {
             location: identity.location()?,
+            store: identity.store().to_owned(),
             version: identity.version(),
             size,
             here: (present * BLOCK).min(size),
@@ -105,6 +109,7 @@ impl Packed {
         let (size, found) = (identity.size(), self.seen());
         Some(Status {
             location: identity.location()?,
+            store: identity.store().to_owned(),
             version: identity.version(),
             size,
             here: found.map_or(0, |_| size),
@@ -116,18 +121,26 @@ impl Packed {
 }
 
 impl Cache {
-    /// All cached versions of a location.
+    /// All cached versions of a location, in any store.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<Status>> {
         let packed = self.packed_of(location).into_iter().filter_map(|packed| packed.status());
-        let found = self.maps_of(location)?.into_iter().map(|path| read(&path));
+        let found = self.maps_of(location)?.into_iter().map(|path| read(&self.shared, &path));
         let found = found.filter_map(Result::transpose);
         // Names are hashes and may collide; the identity decides.
         let found =
             found.filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)));
         packed.map(Ok).chain(found).collect()
+    }
+
+    /// The status of this cache's version of a location.
+    #[must_use]
+    pub fn status_of(&self, location: &Location, version: &Version) -> Option<Status> {
+        // A cache that cannot be read counts as empty.
+        let found = self.find(location).unwrap_or_default().into_iter();
+        found.filter(|status| *status.store == *self.store).find(|status| status.version.agrees_with(version))
     }
 
     /// The packed versions of a location.
@@ -150,10 +163,13 @@ impl Cache {
     /// The maps of all versions of a location, and of others with the same hash.
     pub(super) fn maps_of(&self, location: &Location) -> Result<Vec<PathBuf>> {
         let prefix = Name::prefix(location);
-        let shard = self.shared.objects.join(&prefix[..2]);
-        let names = maps(&shard).map_err(Error::cache(&shard, "cannot read the cache directory"))?;
-        let of_it = names.into_iter().filter(|name| name.to_string_lossy().starts_with(&prefix));
-        Ok(of_it.map(|name| shard.join(name)).collect())
+        let shard = Path::new(OBJECTS).join(&prefix[..2]);
+        let found = maps(&self.shared.dir, &shard);
+        let mut found =
+            found.map_err(Error::cache(&self.shared.dir.shown(&shard), "cannot read the cache directory"))?;
+        found
+            .retain(|map| map.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes())));
+        Ok(found)
     }
 }
 
@@ -173,11 +189,12 @@ impl Statuses {
             if self.next == SHARDS {
                 return None;
             }
-            let shard = shard(&self.shared.objects, self.next);
+            let shard = shard(self.next);
             self.next += 1;
-            match maps(&shard) {
-                Ok(names) => self.maps = names.into_iter().map(|name| shard.join(name)).collect(),
+            match maps(&self.shared.dir, &shard) {
+                Ok(maps) => self.maps = maps,
                 Err(error) => {
+                    let shard = self.shared.dir.shown(&shard);
                     return Some(Err(Error::cache(&shard, "cannot read the cache directory")(error)));
                 }
             }
@@ -198,7 +215,7 @@ impl Iterator for Statuses {
             }
         }
         loop {
-            let found = self.next_map()?.and_then(|path| read(&path)).transpose();
+            let found = self.next_map()?.and_then(|path| read(&self.shared, &path)).transpose();
             if found.is_some() {
                 return found;
             }
@@ -208,14 +225,14 @@ impl Iterator for Statuses {
 
 /// The state recorded in a map. Returns `None` if the map was removed, is being made, or is
 /// corrupt: then no block is cached.
-fn read(path: &PathBuf) -> Result<Option<Status>> {
-    let header = File::open(path).and_then(|file| Header::read(&file));
+fn read(shared: &Shared, path: &Path) -> Result<Option<Status>> {
+    let header = shared.dir.file(path, Opening::Read).and_then(|file| Header::read(&file));
     match header {
         Ok(header) => Ok(header.and_then(|header| {
             Identity::from_text(&header.text).and_then(|identity| Status::new(&identity, &header.live))
         })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::cache(path, "cannot read a cached object")(error)),
+        Err(error) => Err(Error::cache(&shared.dir.shown(path), "cannot read a cached object")(error)),
     }
 }
 

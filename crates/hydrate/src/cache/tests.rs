@@ -16,6 +16,7 @@ mod basics;
 mod crowd;
 mod damage;
 mod full;
+mod locks;
 mod model;
 mod packs;
 mod processes;

@@ -12,6 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firstbyte_store::PrivateDirectory;
+
 use super::clock::boot;
 use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
@@ -58,10 +60,15 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Opens the page at `path`; the first process prepares it. `has_contents` says whether the
+    /// Opens the page `name`; the first process prepares it. `has_contents` says whether the
     /// cache may hold versions.
-    pub(super) fn open(path: &Path, limits: Limits, has_contents: bool) -> io::Result<Self> {
-        let (file, page, opener) = shared_page::open(path)?;
+    pub(super) fn open(
+        directory: &PrivateDirectory,
+        name: &Path,
+        limits: Limits,
+        has_contents: bool,
+    ) -> io::Result<Self> {
+        let (file, page, opener) = shared_page::open(directory, name)?;
         let usage = Self { file, page, limits, available: AtomicU64::new(0) };
         usage.query_available();
         if opener == Opener::First {
@@ -200,6 +207,11 @@ impl<'a> Reservation<'a> {
         subtract(&page.used, bytes);
         page.freed.fetch_add(bytes, Ordering::SeqCst);
         subtract(&page.moving, bytes);
+    }
+
+    /// The bytes counted.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The bytes are used now.

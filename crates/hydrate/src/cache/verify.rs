@@ -7,7 +7,6 @@
 //! errors of the network. A large version is then synced, so that it is still complete after a
 //! power cut; a small one is cheaper to verify again than to sync.
 
-use std::fs::{self, File};
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -20,11 +19,12 @@ use std::thread::{Builder, available_parallelism, scope};
 
 use firstbyte_location::{Algorithm, Checksum, Hasher, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
+use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::block_map::{BlockWord, DURABLE, crc};
 use super::cached::Cached;
 use super::directory::Paths;
-use super::lock::{Mode, WHOLE};
+use super::lock::{Mode, WHOLE, Waiting};
 use super::open::{IfMissing, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::Run;
@@ -108,7 +108,7 @@ impl Cached {
             return Ok(Verified::Missing);
         }
         if self.size() >= SYNC_FROM && inner.retention == Retention::Persistent {
-            inner.make_durable().map_err(Error::cache(&inner.paths.data, "cannot sync it to disk"))?;
+            inner.make_durable().map_err(Error::cache(&inner.shown_data(), "cannot sync it to disk"))?;
         }
         Ok(Verified::Complete)
     }
@@ -350,9 +350,11 @@ impl Cache {
         let mut buffer = vec![0; to_usize(BLOCK)];
         while let Some(map) = statuses.next_map() {
             let paths = Paths::of_map(map?);
-            let opened = open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent)?;
+            let opened =
+                open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent, Waiting::Briefly)?;
             let Some(version) = opened else {
-                report.corrupt += u64::from(paths.map.exists() && !is_unfinished(&paths));
+                report.corrupt +=
+                    u64::from(self.shared.dir.has(&paths.map) && !is_unfinished(&self.shared.dir, &paths));
                 continue;
             };
             report.versions += 1;
@@ -373,11 +375,12 @@ impl Cache {
 
 /// Whether the creation of a version was interrupted: the header is written last, and no block
 /// before it.
-fn is_unfinished(paths: &Paths) -> bool {
+fn is_unfinished(directory: &PrivateDirectory, paths: &Paths) -> bool {
     let mut magic = [0; 8];
-    let unwritten = File::open(&paths.map).is_ok_and(|map| {
+    let unwritten = directory.file(&paths.map, Opening::Read).is_ok_and(|map| {
         let read = map.read_exact_at(&mut magic, 0);
         read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) || magic == [0; 8]
     });
-    unwritten && fs::metadata(&paths.data).map_or(true, |data| data.blocks() == 0)
+    let data = directory.file(&paths.data, Opening::Read).and_then(|data| data.metadata());
+    unwritten && data.map_or(true, |data| data.blocks() == 0)
 }

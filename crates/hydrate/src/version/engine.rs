@@ -115,8 +115,15 @@ impl Engine {
     }
 
     pub(super) fn block_store(&self, location: &Location, version: &Version) -> BlockStore {
-        let cache = self.cache.clone().map(|cache| (cache, location.clone(), version.clone()));
+        let cache = self.cache_for(location).map(|cache| (cache, location.clone(), version.clone()));
         BlockStore::new(self.next_id(), version.size.unwrap_or(0), cache, Arc::clone(&self.memory))
+    }
+
+    /// The cache, of the objects of the store that has `location`.
+    pub(crate) fn cache_for(&self, location: &Location) -> Option<Cache> {
+        let endpoint = || self.store.service_of(location);
+        let name = self.settings.store_name.clone().unwrap_or_else(endpoint);
+        self.cache.as_ref().map(|cache| cache.of_store(&name))
     }
 
     /// The widest read-ahead window of one reader, in bytes.

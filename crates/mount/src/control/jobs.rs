@@ -45,8 +45,8 @@ impl Jobs {
             let store = store.clone();
             Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };
-        if let Some(cache) = core.hydrator.cache().filter(|_| request.pin) {
-            list = wanted::pinned(list, cache, store);
+        if request.pin {
+            list = wanted::pinned(list, &core.hydrator);
         }
         match core.hydrator.hydrate(list, request.limit_rate) {
             Ok(job) => Response::Begun { job: self.add(job) },

@@ -97,7 +97,7 @@ impl Page {
                     (Kind::File, Pin::Tagged(size, String::from_utf8_lossy(text(&mut rest)).into()))
                 }
             };
-            let child = Child { name: name.as_slice().into(), kind, modified, pin };
+            let child = Child { name: name.as_slice().into(), kind, modified, pin, permissions: None };
             listed.push(Listed { child: Arc::new(child), ino: number(&mut rest) });
         }
         Directory::page(listed, self.first, self.taken)
@@ -119,6 +119,10 @@ fn packed(listed: &[Listed]) -> Option<Vec<u8>> {
             None => None,
         };
         let has_time = if time.is_some() { HAS_TIME } else { 0 };
+        // Of sources with permissions, only names are listed.
+        if child.permissions.is_some() {
+            return None;
+        }
         let kind = match (&child.pin, child.kind) {
             (Pin::Directory, Kind::Directory) => DIRECTORY,
             (Pin::Tagged(..), Kind::File) => FILE,
@@ -188,6 +192,7 @@ mod tests {
             kind: if file.is_some() { Kind::File } else { Kind::Directory },
             modified: seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds)),
             pin: file.map_or(Pin::Directory, |(size, etag)| Pin::Tagged(size, etag.into())),
+            permissions: None,
         })
     }
 
@@ -210,9 +215,12 @@ mod tests {
     #[test]
     fn the_oldest_pages_go_and_names_that_are_not_known_are_not_kept() {
         let listed = |from: usize, pin: &Pin| -> Vec<Listed> {
-            let name = |number: usize| format!("name-{number:06}").as_bytes().into();
-            let child =
-                |number| Child { name: name(number), kind: Kind::File, modified: None, pin: pin.clone() };
+            let name = |number: usize| format!("name-{number:06}");
+            let child = |number| Child {
+                kind: Kind::File,
+                pin: pin.clone(),
+                ..Child::directory(name(number).as_bytes())
+            };
             (from..from + 1000).map(|number| Listed { child: Arc::new(child(number)), ino: 7 }).collect()
         };
         let tag = Pin::Tagged(17_000, "\"0123456789abcdef0123456789abcdef\"".into());

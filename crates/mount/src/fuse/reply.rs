@@ -12,6 +12,7 @@ use fuser::{
 
 use super::FOR_EVER;
 use crate::Error;
+use crate::child::Permissions;
 use crate::dir_handles::Named;
 use crate::filesystem::{FileSystem, Lookup};
 use crate::inodes::{Attributes, Fullness, Ino, ROOT};
@@ -70,12 +71,21 @@ fn kind(kind: Kind) -> FileType {
 pub(super) fn attributes(core: &FileSystem, of: Attributes) -> FileAttr {
     let time = of.modified.unwrap_or(core.began);
     let blocks = of.size.div_ceil(512);
-    let times = FileAttr { atime: time, mtime: time, ctime: time, ..of_kind(core, of.ino, of.kind) };
-    FileAttr { size: of.size, blocks, ..times }
+    let shown = FileAttr { atime: time, mtime: time, ctime: time, ..of_kind(core, of.ino, of.kind) };
+    let shown = FileAttr { size: of.size, blocks, ..shown };
+    let Some(Permissions { mode, owner }) = of.permissions else { return shown };
+    let (modes, (user, group)) = (&core.modes, owner.unwrap_or((shown.uid, shown.gid)));
+    let set = if of.kind == Kind::Directory { modes.directory } else { modes.file };
+    FileAttr {
+        perm: set.unwrap_or(mode),
+        uid: modes.user.unwrap_or(user),
+        gid: modes.group.unwrap_or(group),
+        ..shown
+    }
 }
 
 fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
-    let directory = of == Kind::Directory;
+    let (directory, modes) = (of == Kind::Directory, &core.modes);
     FileAttr {
         ino: INodeNo(ino),
         size: 0,
@@ -85,10 +95,12 @@ fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
         ctime: core.began,
         crtime: core.began,
         kind: kind(of),
-        perm: if directory { 0o555 } else { 0o444 },
-        nlink: if directory { 2 } else { 1 },
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
+        perm: if directory { modes.directory.unwrap_or(0o555) } else { modes.file.unwrap_or(0o444) },
+        // For a directory too, as on btrfs: a count of 2 says that no directory is below it, and
+        // programs that trust it do not look.
+        nlink: 1,
+        uid: modes.user.unwrap_or_else(|| rustix::process::getuid().as_raw()),
+        gid: modes.group.unwrap_or_else(|| rustix::process::getgid().as_raw()),
         rdev: 0,
         blksize: 4096,
         flags: 0,

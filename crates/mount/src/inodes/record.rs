@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{FileIdentity, Kind};
 
-use crate::child::{Child, Pin};
+use crate::child::{Child, Permissions, Pin};
 
 /// Offsets of the fields. Numbers are in native byte order.
 const LOOKUPS: usize = 0;
@@ -29,6 +29,12 @@ const IS_DIRECTORY: u8 = 2;
 const HAS_TIME: u8 = 4;
 /// The kernel was given its content.
 const HANDED: u8 = 8;
+/// Its permissions are the last bytes of the record.
+const HAS_PERMISSIONS: u8 = 16;
+/// They have an owner.
+const HAS_OWNER: u8 = 32;
+/// Bytes of permissions.
+const PERMISSIONS: usize = 10;
 
 /// Values at [`PINNED_BY`]: the meaning of the bytes behind the name.
 const BY_NOTHING: u8 = 0;
@@ -53,10 +59,18 @@ impl Record {
     /// A child of the directory of that number, with one lookup.
     pub(crate) fn new(directory: u32, child: &Child, identity: u64) -> Self {
         let (pinned_by, pin) = packed(&child.pin);
-        let mut bytes = Vec::with_capacity(NAME + child.name.len() + pin.len());
+        let mut bytes = Vec::with_capacity(NAME + child.name.len() + pin.len() + PERMISSIONS);
         bytes.resize(NAME, 0);
         bytes.extend_from_slice(&child.name);
         bytes.extend_from_slice(&pin);
+        let mut flags = if child.kind == Kind::Directory { IS_DIRECTORY } else { 0 };
+        if let Some(Permissions { mode, owner }) = child.permissions {
+            flags |= HAS_PERMISSIONS | if owner.is_some() { HAS_OWNER } else { 0 };
+            let (user, group) = owner.unwrap_or_default();
+            bytes.extend_from_slice(&mode.to_ne_bytes());
+            bytes.extend_from_slice(&user.to_ne_bytes());
+            bytes.extend_from_slice(&group.to_ne_bytes());
+        }
         let mut record = Self(bytes.into());
         record.put(LOOKUPS, &1_u32.to_ne_bytes());
         record.put(DIRECTORY, &directory.to_ne_bytes());
@@ -64,7 +78,6 @@ impl Record {
         record.put(SIZE, &child.pin.size().unwrap_or(0).to_ne_bytes());
         // A name has 255 bytes at most.
         record.put(NAME_LENGTH, &(child.name.len() as u16).to_ne_bytes());
-        let mut flags = if child.kind == Kind::Directory { IS_DIRECTORY } else { 0 };
         if let Some((seconds, nanoseconds)) = child.modified.and_then(split) {
             flags |= HAS_TIME;
             record.put(SECONDS, &seconds.to_ne_bytes());
@@ -132,7 +145,7 @@ impl Record {
 
     /// What pins its content.
     pub(crate) fn pin(&self) -> Kept {
-        let bytes = &self.0[self.name_end()..];
+        let bytes = &self.0[self.name_end()..self.pin_end()];
         Kept::Here(match self.0[PINNED_BY] {
             BY_NOTHING => Pin::Directory,
             BY_TAG => Pin::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
@@ -149,7 +162,21 @@ impl Record {
         self.directory() == directory
             && self.name() == &*child.name
             && (self.0[PINNED_BY], self.size()) == (pinned_by, child.pin.size().unwrap_or(0))
-            && self.0[self.name_end()..] == *pin
+            && self.0[self.name_end()..self.pin_end()] == *pin
+            && self.permissions() == child.permissions
+    }
+
+    pub(crate) fn permissions(&self) -> Option<Permissions> {
+        let at = self.pin_end();
+        let word = |at: usize| u32::from_ne_bytes(self.field(at));
+        (self.0[FLAGS] & HAS_PERMISSIONS != 0).then(|| Permissions {
+            mode: u16::from_ne_bytes(self.field(at)),
+            owner: (self.0[FLAGS] & HAS_OWNER != 0).then(|| (word(at + 2), word(at + 6))),
+        })
+    }
+
+    fn pin_end(&self) -> usize {
+        self.0.len() - if self.0[FLAGS] & HAS_PERMISSIONS == 0 { 0 } else { PERMISSIONS }
     }
 
     fn name_end(&self) -> usize {
@@ -224,14 +251,18 @@ mod tests {
             seconds in proptest::option::of(0_u64..1 << 40),
             directory: u32,
             identity: u64,
+            mode in proptest::option::of(any::<u16>()),
+            owner in proptest::option::of(any::<(u32, u32)>()),
         ) {
             let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::new(seconds, 7));
             let kind = if pin == Pin::Directory { Kind::Directory } else { Kind::File };
-            let child = Child { name: name.into(), kind, modified, pin };
+            let permissions = mode.map(|mode| Permissions { mode, owner });
+            let child = Child { name: name.into(), kind, modified, pin, permissions };
             let mut record = Record::new(directory, &child, identity);
             prop_assert!(record.is_of(directory, &child) && !record.is_of(directory ^ 1, &child));
             prop_assert_eq!((record.lookups(), record.directory(), record.identity()), (1, directory, identity));
             prop_assert_eq!(record.name(), &*child.name);
+            prop_assert_eq!(record.permissions(), child.permissions);
             prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
             prop_assert!(matches!(record.pin(), Kept::Here(pin) if pin == child.pin));
             prop_assert!(!record.is_stale());

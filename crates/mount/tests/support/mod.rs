@@ -48,9 +48,9 @@ impl Mounted {
         let subject = Subject::start(place);
         plant(&subject);
         let (directory, cache) = (scratch(), scratch());
-        let options = Options { cache: Some(cache.path().to_owned()), ..options.clone() };
-        let mount =
-            mount_limited(&subject.store, &subject.base, directory.path(), &options, cache_size).unwrap();
+        let kept = Some(cache.path());
+        let mount = mount_with(&subject.store, &subject.base, directory.path(), options, kept, cache_size);
+        let mount = mount.unwrap();
         Self { subject, mount, directory, cache }
     }
 
@@ -58,8 +58,9 @@ impl Mounted {
     pub fn again(&mut self, options: &Options) {
         self.mount.stop().unwrap();
         self.mount.wait().unwrap();
-        let options = Options { cache: Some(self.cache.path().to_owned()), ..options.clone() };
-        self.mount = mount(&self.subject.store, &self.subject.base, self.directory.path(), &options).unwrap();
+        let Subject { store, base, .. } = &self.subject;
+        let cache = Some(self.cache.path());
+        self.mount = mount_with(store, base, self.directory.path(), options, cache, None).unwrap();
     }
 
     /// The same cache, opened once more.
@@ -97,25 +98,27 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts a location with an engine of its own.
+/// Mounts a location with an engine of its own, which caches nothing.
 pub fn mount(
     store: &Store,
     location: &Location,
     directory: &Path,
     options: &Options,
 ) -> firstbyte_mount::Result<Mount> {
-    mount_limited(store, location, directory, options, None)
+    mount_with(store, location, directory, options, None, None)
 }
 
-fn mount_limited(
+/// Mounts a location with an engine of its own.
+pub fn mount_with(
     store: &Store,
     location: &Location,
     directory: &Path,
     options: &Options,
+    cache: Option<&Path>,
     cache_size: Option<u64>,
 ) -> firstbyte_mount::Result<Mount> {
     let settings = Settings {
-        cache: options.cache.clone(),
+        cache: cache.map(Path::to_owned),
         cache_size,
         deadline: options.deadline,
         ..Settings::default()

@@ -29,9 +29,9 @@ pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
 /// Opens a directory for lookups only.
-const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Opens a directory to list it.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
@@ -520,12 +520,12 @@ fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>
 }
 
 /// True for the entries `.` and `..`.
-fn is_dots(entry: &DirEntry) -> bool {
+pub(super) fn is_dots(entry: &DirEntry) -> bool {
     matches!(entry.file_name().to_bytes(), b"." | b"..")
 }
 
 /// A directory that was opened for lookups, opened to list it or to change it.
-fn readable(directory: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
+pub(super) fn readable(directory: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, ".", READ, Mode::empty())
 }
 

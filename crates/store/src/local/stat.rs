@@ -75,7 +75,12 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
         kind,
         version: version(metadata),
         modified,
-        metadata: Metadata { modified, mode: Some(metadata.mode() & KEPT), ..Metadata::default() },
+        metadata: Metadata {
+            modified,
+            mode: Some(metadata.mode() & KEPT),
+            owner: Some((metadata.uid(), metadata.gid())),
+            ..Metadata::default()
+        },
         checksum: None,
         ranges: Some(true),
         storage_class: None,

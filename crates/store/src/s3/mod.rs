@@ -176,8 +176,12 @@ impl S3 {
     /// The configured URL of the service; empty for AWS, and if the configuration is unusable,
     /// which every request reports.
     pub(crate) fn configured_url(&self) -> String {
-        let settings = self.identity.settings(&self.client.options).ok();
-        settings.and_then(|settings| settings.endpoint_url.clone()).unwrap_or_default()
+        let Ok(settings) = self.identity.settings(&self.client.options) else { return String::new() };
+        // The names of buckets are unique in a partition of AWS
+        // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html).
+        let region = settings.region.as_deref().unwrap_or_default();
+        let partition = ["cn-", "us-gov-"].into_iter().find(|partition| region.starts_with(partition));
+        settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
     }
 
     /// Sends a call, and retries after transient failures.

@@ -200,7 +200,7 @@ impl Lost {
         match cause {
             Cause::Login => Error::Credentials { location, detail },
             Cause::HostKey => Error::Certificate { endpoint, fault: CertificateFault::HostKey, detail },
-            Cause::Address => Error::Unreachable { endpoint, detail },
+            Cause::Address => Error::Unreachable { endpoint, detail, number: None },
             Cause::Cut => Error::Disconnected { location, detail },
         }
     }

@@ -2,7 +2,7 @@
 
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
 
-use super::{Store, WITHIN, object_in_s3};
+use super::{Store, WITHIN, object_in_s3, require_key};
 use crate::{BRIEFLY, Cancel, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload, Written};
 
 /// What other services do not have.
@@ -30,6 +30,7 @@ impl Store {
     /// [`crate::Error::Unsupported`] for stores other than S3 and Azure, and errors of the
     /// connection or the store.
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
+        require_key(location)?;
         match object_in_azure(location) {
             Some(object) => self.azure.begin_upload(object),
             None => {

@@ -245,7 +245,8 @@ impl Failed {
             false => format!("{what}{error}"),
         };
         let endpoint = origin.to_string();
-        Self { error: Error::Unreachable { endpoint, detail }, fault }
+        let number = error.raw_os_error();
+        Self { error: Error::Unreachable { endpoint, detail, number }, fault }
     }
 }
 

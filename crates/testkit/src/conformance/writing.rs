@@ -67,7 +67,7 @@ pub fn modification_time_and_metadata_are_preserved(subject: &Subject) {
     ]);
     let headers = BTreeMap::from([("cache-control".to_owned(), "max-age=60".to_owned())]);
     let content_type = Some("application/x-bam".to_owned());
-    let metadata = Metadata { content_type, headers, user, modified: Some(modified), mode: None };
+    let metadata = Metadata { content_type, headers, user, modified: Some(modified), ..Metadata::default() };
     let options = PutOptions { metadata: metadata.clone(), ..PutOptions::default() };
     subject.store.put(&subject.at("x"), Payload::Bytes(b"content"), &options).unwrap();
 

@@ -7,13 +7,12 @@
 //! upload at another service is neither continued nor aborted. A run locks the file; a second run
 //! at the same time does not resume.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, shown};
-use firstbyte_store::{Algorithm, Hasher, Part, Stat, Store, Upload};
+use firstbyte_store::{Algorithm, Hasher, Opening, Part, PrivateDirectory, Sharing, Stat, Store, Upload};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +20,9 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 
 pub(super) struct UploadJournal {
+    directory: PrivateDirectory,
+    name: PathBuf,
     file: File,
-    path: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -48,16 +48,16 @@ impl UploadJournal {
         let source = source.as_local().and_then(|path| std::fs::canonicalize(path).ok())?;
         let key = format!("{}\0{destination}\0{service}", shown(&source));
         let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
-        let path = directory.join(format!("upload-{}.json", &name[..32]));
+        let name = PathBuf::from(format!("upload-{}.json", &name[..32]));
+        let path = directory.join(&name);
         let open = || {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let directory = PrivateDirectory::create(directory, Sharing::Private)?;
+            let file = directory.file(&name, Opening::Create)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok::<_, std::io::Error>(file)
+            Ok::<_, std::io::Error>((directory, file))
         };
         match open() {
-            Ok(file) => Some(Self { file, path }),
+            Ok((directory, file)) => Some(Self { directory, name, file }),
             Err(error) => {
                 tracing::warn!(%error, path = %shown(&path), "this upload will not resume");
                 None
@@ -111,10 +111,11 @@ impl UploadJournal {
             (&self.file).rewind()?;
             (&self.file).write_all(&text)
         };
-        write().map_err(Error::io(shown(&self.path)))
+        write().map_err(Error::io(shown(&self.directory.shown(&self.name))))
     }
 
     pub(super) fn remove(&self) -> Result<()> {
-        std::fs::remove_file(&self.path).map_err(Error::io(shown(&self.path)))
+        let removed = self.directory.remove(&self.name);
+        removed.map_err(Error::io(shown(&self.directory.shown(&self.name))))
     }
 }

@@ -7,7 +7,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -28,7 +27,7 @@ use crate::render::error::{Error, Exit, Result};
 /// Starts the daemon and returns when it is ready, or has failed; in the daemon, when it has ended.
 pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let place = args.place()?;
-    let log = open_log(&place.log)?;
+    let log = place.open_log()?;
     let failed = |error: io::Error| Error::io("the daemon cannot be started", &error);
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let parent = getpid();
@@ -46,9 +45,13 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
-        // The log holds nothing beside this error.
+        // The log has this error, too.
         let _ = wait_for(child);
-        remove_if_empty(&place.log);
+        match args.log {
+            // The user's own file.
+            Some(_) => remove_if_empty(&place.log),
+            None => drop(fs::remove_file(&place.log)),
+        }
         let exit = if outcome["usage"] == true { Exit::Usage } else { Exit::Failed };
         return Err(Error { exit, message: message.into(), advice: None });
     }
@@ -128,14 +131,4 @@ fn remove_if_empty(log: &Path) {
         // Then it stays: it is empty.
         let _ = fs::remove_file(log);
     }
-}
-
-/// Opens the log. Each mount truncates it, and only its owner can read it, because it may name
-/// private files.
-fn open_log(path: &Path) -> Result<File> {
-    let failed = |error: io::Error| Error::io(format!("--log {}", shown(path)), &error);
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path).map_err(failed)
 }

@@ -1,54 +1,71 @@
 //! Chooses the paths of a mount's control socket and log, from the mount's directory.
 
-use std::fs::DirBuilder;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte::environment::{self, Lookup};
 use firstbyte_location::shown;
+use firstbyte_store::{Opening, PrivateDirectory, Sharing};
 
 use crate::render::error::{Error, Result};
 
 /// A mount's place among others of this machine.
-pub(super) struct Place {
-    pub(super) log: PathBuf,
-    pub(super) control: PathBuf,
+pub struct Place {
+    /// The directory of the control socket, and of the log unless `--log` names another.
+    runtime: PrivateDirectory,
+    pub log: PathBuf,
+    pub control: PathBuf,
 }
 
 impl Place {
     /// The place of a mount at `directory`.
-    pub(super) fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
+    pub fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
         let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
         let name = file_name_of(&absolute);
-        let log = log.map_or_else(|| runtime.join(format!("{name}.log")), Path::to_owned);
-        Ok(Self { log, control: runtime.join(format!("{name}.sock")) })
+        let control = runtime.shown(format!("{name}.sock").as_ref());
+        let log = log.map_or_else(|| runtime.shown(format!("{name}.log").as_ref()), Path::to_owned);
+        Ok(Self { runtime, log, control })
+    }
+
+    /// Opens the log. Each mount truncates it, and only its owner can read it, because it may name
+    /// private files.
+    pub fn open_log(&self) -> Result<File> {
+        let failed = |error: io::Error| Error::io(format!("--log {}", shown(&self.log)), &error);
+        let parent = self.log.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let name = self.log.file_name().map(Path::new);
+        let file = match (parent, name) {
+            (Some(parent), Some(name)) if parent == self.runtime.path() => {
+                self.runtime.file(name, Opening::Create)
+            }
+            _ => {
+                parent.map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+                OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&self.log)
+            }
+        };
+        let file = file.map_err(failed)?;
+        // Devices, such as /dev/null, cannot be truncated.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            file.set_len(0).map_err(failed)?;
+        }
+        Ok(file)
     }
 }
 
 /// A directory for this user alone: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte` for root
 /// and `/tmp/firstbyte-UID` for others. It is made where it is missing.
-fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
+fn runtime_directory(lookup: Lookup<'_>) -> Result<PrivateDirectory> {
     let user = rustix::process::geteuid();
     let directory = match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
         Some(runtime) => PathBuf::from(runtime).join("firstbyte"),
         None if user.is_root() && Path::new("/run").is_dir() => PathBuf::from("/run/firstbyte"),
-        None => PathBuf::from(format!("/tmp/firstbyte-{}", user.as_raw())),
+        None => environment::own_directory(Path::new("/tmp")),
     };
-    let failed = |error: io::Error| Error::io(shown(&directory), &error);
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
-    }
-    // In /tmp another user may have created it first, to read logs or to answer for the daemon.
-    let found = directory.symlink_metadata().map_err(failed)?;
-    if found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o022 == 0 {
-        return Ok(directory);
-    }
-    Err(Error::failed(format!("{}: not a directory of this user alone", shown(&directory)))
-        .advise("remove it, or set XDG_RUNTIME_DIR"))
+    PrivateDirectory::create(&directory, Sharing::Private)
+        .map_err(|error| Error::io(shown(&directory), &error).advise("or set XDG_RUNTIME_DIR"))
 }
 
 /// The file name for `path`: its end, for people, and a hash, so that names differ.
@@ -82,9 +99,10 @@ mod tests {
         let runtime = tempfile::tempdir().unwrap();
         let lookup =
             |name: &str| (name == "XDG_RUNTIME_DIR").then(|| runtime.path().to_str().unwrap().to_owned());
-        let made = runtime_directory(&lookup).unwrap();
-        assert_eq!(made.metadata().unwrap().mode() & 0o777, 0o700);
-        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let made = runtime_directory(&lookup).unwrap().path().to_owned();
+        assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(made.join("planted"), "").unwrap();
         assert!(runtime_directory(&lookup).is_err());
     }
 }

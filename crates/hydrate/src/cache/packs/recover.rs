@@ -2,10 +2,11 @@
 //! table knows of, and counts the bytes anew. Runs while no other process has the packs open.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+
+use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::super::punch::punch_range;
 use super::super::usage::{Usage, on_disk};
@@ -13,7 +14,12 @@ use super::place::Place;
 use super::state::{State, Unclean};
 use super::table::Table;
 
-pub(super) fn recover(dir: &Path, state: &State, unclean: Unclean, usage: &Usage) -> io::Result<()> {
+pub(super) fn recover(
+    dir: &PrivateDirectory,
+    state: &State,
+    unclean: Unclean,
+    usage: &Usage,
+) -> io::Result<()> {
     let page = state.page();
     page.replacing.store(0, Ordering::SeqCst);
     let number = page.table.load(Ordering::SeqCst);
@@ -27,19 +33,19 @@ pub(super) fn recover(dir: &Path, state: &State, unclean: Unclean, usage: &Usage
     }
     let mut bytes = table.as_ref().map_or(0, Table::on_disk);
     let records = by_pack(table.as_ref());
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
+    for name in dir.names(Path::new("."))? {
+        let path = PathBuf::from(name);
         let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
         let (Some(found), Some(kind)) = (stem, path.extension()) else { continue };
         if kind == "pack" {
             page.next_pack.fetch_max(found + 1, Ordering::SeqCst);
             let known = u32::try_from(found).ok().and_then(|found| records.get(&found));
             match known {
-                Some(records) => bytes += keep_only(&path, records)?,
-                None => fs::remove_file(&path)?,
+                Some(records) => bytes += keep_only(dir, &path, records)?,
+                None => dir.remove(&path)?,
             }
         } else if kind == "table" && (found != number || is_lost) {
-            fs::remove_file(&path)?;
+            dir.remove(&path)?;
         }
     }
     let before = page.charged.load(Ordering::SeqCst);
@@ -67,8 +73,8 @@ fn by_pack(table: Option<&Table>) -> HashMap<u32, Vec<Place>> {
 
 /// Punches what lies between the records of a pack, if it has more than them: a process was killed
 /// before it published a record, or when it had cleared its place. Returns the bytes on disk.
-fn keep_only(path: &Path, records: &[Place]) -> io::Result<u64> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+fn keep_only(dir: &PrivateDirectory, name: &Path, records: &[Place]) -> io::Result<u64> {
+    let file = dir.file(name, Opening::Write)?;
     if on_disk(&file) > records.iter().map(|place| place.bytes()).sum() {
         let mut end = 0;
         for place in records {

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firstbyte_store::PrivateDirectory;
+
 use super::super::clock::boot;
 use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
@@ -55,12 +57,13 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Opens the page at `path`. The first process calls `recover` while others wait.
+    /// Opens the page `name`. The first process calls `recover` while others wait.
     pub(super) fn open(
-        path: &Path,
+        directory: &PrivateDirectory,
+        name: &Path,
         recover: impl FnOnce(&Self, Unclean) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let (file, mapped, opener) = shared_page::open(path)?;
+        let (file, mapped, opener) = shared_page::open(directory, name)?;
         let state = Self { file: Arc::new(file), mapped };
         if opener == Opener::First {
             let page = state.page();

@@ -7,13 +7,14 @@
 //! all versions of a location are near each other. Before the slots there is a header of the length
 //! of one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_location::to_usize;
+use firstbyte_store::{Opening, PrivateDirectory};
 use rustix::fs::{FallocateFlags, fallocate};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -125,13 +126,13 @@ impl Table {
         Self { number: 0, slots: 0, mapped: None }
     }
 
-    pub(super) fn path(dir: &Path, number: u64) -> PathBuf {
-        dir.join(format!("{number}.table"))
+    pub(super) fn file_name(number: u64) -> PathBuf {
+        format!("{number}.table").into()
     }
 
     /// Opens table `number`. Fails if it does not have whole slots on disk.
-    pub(super) fn open(dir: &Path, number: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(Self::path(dir, number))?;
+    pub(super) fn open(dir: &PrivateDirectory, number: u64) -> io::Result<Self> {
+        let file = dir.file(&Self::file_name(number), Opening::Write)?;
         let len = file.metadata()?.len();
         let slots = (len / SLOT).saturating_sub(1);
         if !slots.is_power_of_two() || len != Self::bytes(slots) {
@@ -142,13 +143,13 @@ impl Table {
 
     /// Makes table `number`, all of it on disk: a page that the disk has no room for could not be
     /// written to later.
-    pub(super) fn create(dir: &Path, number: u64, slots: u64) -> io::Result<Self> {
-        let path = Self::path(dir, number);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+    pub(super) fn create(dir: &PrivateDirectory, number: u64, slots: u64) -> io::Result<Self> {
+        let name = Self::file_name(number);
+        let file = dir.file(&name, Opening::Create)?;
+        firstbyte_store::empty(&file)?;
         let made = allocate(&file, Self::bytes(slots)).and_then(|()| Self::map(&file, number, slots));
         if made.is_err() {
-            let _ = std::fs::remove_file(&path);
+            let _ = dir.remove(&name);
         }
         made
     }

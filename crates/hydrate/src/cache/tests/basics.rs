@@ -281,3 +281,30 @@ fn blocks_are_leased_to_one_fetch_at_a_time() {
     assert!(here.lease(0..100).is_some());
     assert!(there.lease(0..100).is_some());
 }
+
+#[test]
+fn stores_with_the_same_bucket_key_size_and_tag_are_kept_apart() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let stores = ["", "http://one:9000", "http://other:9000"].map(|endpoint| cache.of_store(endpoint));
+    let place = location("s3://b/k");
+    let large = stores.each_ref().map(|cache| cache.version(&place, &strong(3 * BLOCK, "a"), None).unwrap());
+    let small = stores.each_ref().map(|cache| cache.packed(&place, &strong(5, "a")).unwrap());
+    for (seed, (large, small)) in (1..).zip(large.iter().zip(&small)) {
+        assert!(present(large, seed).is_empty() && !small.is_present());
+        fill_all(large, seed);
+        assert_eq!(small.fill(&bytes(seed, 5), Exempt::Pinned), Stored::Kept);
+    }
+    for (seed, (large, small)) in (1..).zip(large.iter().zip(&small)) {
+        assert_eq!(present(large, seed), [0, 1, 2]);
+        assert!(small.with_content(|content| content == bytes(seed, 5)).unwrap());
+    }
+    drop(large);
+    assert_eq!(cache.find(&place).unwrap().len(), 6);
+    let of_other = stores[2].status_of(&place, &strong(5, "a")).unwrap();
+    assert_eq!(cache.release_found(&of_other).unwrap().versions, 1);
+    assert!(stores[2].status_of(&place, &strong(5, "a")).is_none());
+    assert!(stores[1].status_of(&place, &strong(5, "a")).is_some());
+    assert_eq!(stores[0].release(&place).unwrap().versions, 5);
+    assert_eq!(cache.of_store("http://one:9000/").shared.dir.path(), dir.path());
+}

@@ -187,10 +187,10 @@ fn a_directory_of_a_newer_or_unknown_format_is_refused() {
     let dir = scratch();
     drop(open_at(dir.path()));
     let format = dir.path().join("format");
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
-    fs::write(&format, "firstbyte cache 3\n").unwrap();
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
+    fs::write(&format, "firstbyte cache 4\n").unwrap();
     let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error}");
+    assert!(matches!(error, Error::Newer { found: 4, known: 3, .. }), "{error}");
     fs::write(&format, "hello").unwrap();
     let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err().to_string();
     assert!(error.contains("not a firstbyte cache"), "{error}");
@@ -205,17 +205,25 @@ fn an_empty_format_file_is_written_again() {
     let format = dir.path().join("format");
     fs::write(&format, "").unwrap();
     assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
 }
 
 #[test]
-fn a_directory_of_an_older_format_keeps_its_objects_and_is_of_the_new_one() {
+fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
     let dir = scratch();
-    fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
+    let cache = open_at(dir.path());
+    fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
+    let small = cache.packed(&location("s3://b/2"), &strong(5, "a")).unwrap();
+    assert_eq!(small.fill(b"small", Exempt::Pinned), Stored::Kept);
+    drop((small, cache));
     let format = dir.path().join("format");
-    fs::write(&format, "firstbyte cache 1\n").unwrap();
-    assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 2\n");
+    for older in ["firstbyte cache 1\n", "firstbyte cache 2\n"] {
+        fs::write(&format, older).unwrap();
+        let cache = open_at(dir.path());
+        assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
+        assert_eq!((cache.statuses().count(), end_with(dir.path(), "")), (0, vec![]));
+        assert_eq!(counted(&cache), 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,249 @@
+//! Another local user has prepared the directories that this program uses, where it has no home of its
+//! own or is told to share a cache: links, pipes, modes, foreign owners. Nothing of the victim's is
+//! written or read, as root and as nobody.
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use firstbyte_testkit::{bytes, lacks_root, patience};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use support::{PROGRAM, Ran, World};
+
+/// The attacker, and a group that attacker and victim are in.
+const ATTACKER: u32 = 12_345;
+const GROUP: u32 = 23_456;
+
+/// A place in which a victim runs the program.
+struct Scene {
+    world: World,
+    victim: u32,
+    /// What the victim owns and others may not see: a file in a directory of its own.
+    secret: PathBuf,
+}
+
+impl Scene {
+    fn new(victim: u32) -> Self {
+        let world = World::new();
+        let program = world.path("firstbyte");
+        fs::create_dir_all(world.path("tmp")).unwrap();
+        fs::copy(PROGRAM, &program).unwrap();
+        world.write("src/x", &bytes(1, 300_000));
+        world.write("src/small", b"small");
+        let secret = world.write("private/secret", b"of the victim");
+        let root = world.path("").parent().unwrap().to_owned();
+        for path in [&root, &world.path(""), &world.path("src"), &world.path("tmp")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::set_permissions(world.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::set_permissions(world.path("private"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        for path in [&secret, &world.path("private")] {
+            chown(path, Some(victim), Some(victim)).unwrap();
+        }
+        Self { world, victim, secret }
+    }
+
+    /// The directory that the program uses without a home.
+    fn own(&self) -> PathBuf {
+        self.world.path("tmp").join(format!("firstbyte-{}", self.victim))
+    }
+
+    /// Runs the program as the victim, without a home, and with this scene's `/tmp` and `/run`.
+    fn run(&self, arguments: &[&str]) -> Ran {
+        let script = "mount --bind tmp /tmp && mount --bind tmp /run && exec \"$@\"";
+        let mut command = Command::new("timeout");
+        command
+            .arg(patience(Duration::from_secs(60)).as_secs().to_string())
+            .args(["unshare", "--mount", "sh", "-c", script, "sh"]);
+        let (user, group) = (format!("--reuid={}", self.victim), format!("--groups={GROUP}"));
+        let program = self.world.path("firstbyte");
+        command.args(["setpriv", &user, "--regid=65534", &group]).arg(program).args(arguments);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        Ran::from(command.current_dir(self.world.path("")).stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn give(&self, path: &Path, user: u32) {
+        rustix::fs::chownat(
+            CWD,
+            path,
+            Some(rustix::fs::Uid::from_raw(user)),
+            Some(rustix::fs::Gid::from_raw(GROUP)),
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .unwrap();
+    }
+
+    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory, new
+    /// in `/run`, is not among it.
+    fn state(&self) -> BTreeMap<PathBuf, (u32, u32, u64, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![self.world.path("tmp"), self.world.path("private")];
+        while let Some(path) = waiting.pop() {
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let content = if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            if metadata.is_dir() {
+                waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            found.insert(path, (metadata.mode(), metadata.uid(), metadata.nlink(), content));
+        }
+        found.remove(&self.world.path("tmp"));
+        found.remove(&self.world.path("tmp/firstbyte"));
+        found
+    }
+}
+
+fn pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+}
+
+/// Plants in `directory` what a cache, a runtime directory and uploads have, as links to the secret or
+/// to its directory, as pipes, and as second names of the secret.
+fn plant(scene: &Scene, directory: &Path) {
+    fs::create_dir_all(directory.join("packs")).unwrap();
+    fs::write(directory.join("format"), "firstbyte cache 3\n").unwrap();
+    symlink(&scene.secret, directory.join("usage")).unwrap();
+    symlink(scene.secret.parent().unwrap(), directory.join("objects")).unwrap();
+    symlink(scene.secret.parent().unwrap(), directory.join("temporary")).unwrap();
+    fs::hard_link(&scene.secret, directory.join("packs/state")).unwrap();
+    pipe(&directory.join("packs/0.pack"));
+    scene.give(&directory.join("packs"), ATTACKER);
+    fs::set_permissions(directory.join("packs"), fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Prepares the directory that the program uses without a home.
+type Prepare = fn(&Scene, &Path);
+
+const PREPARED: [(&str, Prepare); 6] = [
+    ("a link to the victim's directory", |scene, own| {
+        symlink(scene.secret.parent().unwrap(), own).unwrap();
+        scene.give(own, ATTACKER);
+    }),
+    ("a directory of the attacker", |scene, own| {
+        fs::create_dir(own).unwrap();
+        plant(scene, own);
+        scene.give(own, ATTACKER);
+        fs::set_permissions(own, fs::Permissions::from_mode(0o777)).unwrap();
+    }),
+    ("an empty directory of the attacker", |scene, own| {
+        fs::create_dir(own).unwrap();
+        scene.give(own, ATTACKER);
+        fs::set_permissions(own, fs::Permissions::from_mode(0o777)).unwrap();
+    }),
+    ("a directory of the victim that all can write to", |scene, own| {
+        fs::create_dir(own).unwrap();
+        plant(scene, own);
+        scene.give(own, scene.victim);
+        fs::set_permissions(own, fs::Permissions::from_mode(0o777)).unwrap();
+    }),
+    ("a pipe", |scene, own| {
+        pipe(own);
+        scene.give(own, ATTACKER);
+    }),
+    ("a file of the attacker", |scene, own| {
+        fs::write(own, "x").unwrap();
+        scene.give(own, ATTACKER);
+    }),
+];
+
+/// Runs every verb that has to do with a cache, which may fail, and asserts that nothing has changed.
+fn nothing_changes(scene: &Scene, what: &str, options: &[&str]) {
+    let before = scene.state();
+    let verbs: [&[&str]; 6] = [
+        &["hydrate", "-r", "src"],
+        &["status"],
+        &["status", "--verify"],
+        &["release", "--all"],
+        &["release", "src/x"],
+        &["mount", "src", "private"],
+    ];
+    for verb in verbs {
+        let ran = scene.run(&[verb, options].concat());
+        assert!(matches!(ran.code, Some(0..=3)), "{what}, {verb:?}: {ran:?}");
+        assert!(!ran.stderr.contains("of the victim"), "{what}, {verb:?}: {ran:?}");
+        let now = scene.state();
+        let changed: Vec<_> = now.iter().filter(|(path, state)| before.get(*path) != Some(state)).collect();
+        assert!(changed.is_empty() && now.len() == before.len(), "{what}, {verb:?}: {changed:?} {ran:?}");
+    }
+}
+
+#[test]
+fn nothing_of_the_victims_is_written_or_read_where_another_user_prepared_its_directory() {
+    if lacks_root() {
+        return;
+    }
+    for victim in [0, 65_534] {
+        for (what, prepare) in PREPARED {
+            let scene = Scene::new(victim);
+            prepare(&scene, &scene.own());
+            nothing_changes(&scene, &format!("{what}, user {victim}"), &[]);
+        }
+    }
+}
+
+#[test]
+fn nothing_of_the_victims_is_written_or_read_in_a_shared_cache_that_a_member_prepared() {
+    if lacks_root() {
+        return;
+    }
+    for victim in [0, 65_534] {
+        let scene = Scene::new(victim);
+        let shared = scene.world.path("tmp/shared");
+        fs::create_dir(&shared).unwrap();
+        plant(&scene, &shared);
+        scene.give(&shared, ATTACKER);
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+        let secret = fs::metadata(&scene.secret).unwrap();
+        for verb in [&["hydrate", "-r", "src"][..], &["status"], &["release", "--all"]] {
+            let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
+            assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
+        }
+        let now = fs::metadata(&scene.secret).unwrap();
+        assert_eq!(fs::read(&scene.secret).unwrap(), b"of the victim");
+        assert_eq!(
+            (now.mode(), now.uid(), now.mtime_nsec()),
+            (secret.mode(), secret.uid(), secret.mtime_nsec())
+        );
+        assert_eq!(fs::read_dir(scene.secret.parent().unwrap()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn without_a_home_the_cache_is_in_a_directory_of_the_user_alone() {
+    if lacks_root() {
+        return;
+    }
+    for victim in [0, 65_534] {
+        let scene = Scene::new(victim);
+        scene.run(&["hydrate", "-r", "src"]).ok();
+        let found = fs::metadata(scene.own()).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.uid()), (0o700, victim));
+        let shown = scene.run(&["status"]).ok();
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("src/small"), "{shown:?}");
+    }
+}
+
+#[test]
+fn users_of_one_group_share_a_cache_if_they_say_so() {
+    if lacks_root() {
+        return;
+    }
+    let scene = Scene::new(65_534);
+    let shared = scene.world.path("tmp/shared");
+    fs::create_dir(&shared).unwrap();
+    scene.give(&shared, ATTACKER);
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+    let refused = scene.run(&["hydrate", "src/x", "--cache", "/tmp/shared"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    scene.run(&["hydrate", "src/x", "--cache", "/tmp/shared", "--cache-shared"]).ok();
+    let other = Scene { victim: ATTACKER, ..scene };
+    let shown = other.run(&["status", "--cache", "/tmp/shared", "--cache-shared"]).ok();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("src/x"), "{shown:?}");
+    other.run(&["release", "--all", "--cache", "/tmp/shared", "--cache-shared"]).ok();
+}

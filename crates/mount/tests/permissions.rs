@@ -1,0 +1,166 @@
+//! Modes and owners that a mount shows, and the access that the kernel gives by them.
+
+use crate::support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use firstbyte_location::Location;
+use firstbyte_mount::{Access, Modes, Mount, Options, Stored};
+use firstbyte_store::{Metadata, Options as StoreOptions, Payload, PutOptions, Store};
+use firstbyte_testkit::{Place, lacks_root, scratch, until};
+use support::{Mounted, options};
+use tempfile::TempDir;
+
+const NOBODY: u32 = 65_534;
+
+/// A mounted local directory that every user may enter.
+struct Local {
+    source: TempDir,
+    directory: TempDir,
+    mount: Mount,
+}
+
+impl Local {
+    fn start(options: &Options, plant: impl FnOnce(&Path)) -> Self {
+        let (source, directory) = (scratch(), scratch());
+        for path in [source.path(), directory.path()] {
+            set_mode(path, 0o755);
+        }
+        plant(source.path());
+        let store = Store::new(StoreOptions::default()).unwrap();
+        let location = Location::Local(source.path().to_owned());
+        let mount = support::mount(&store, &location, directory.path(), options).unwrap();
+        Self { source, directory, mount }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Whether another user can read a file below the mount.
+    fn is_read_by_nobody(&self, name: &str) -> bool {
+        Command::new("cat").arg(self.path(name)).uid(NOBODY).gid(NOBODY).output().unwrap().status.success()
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.mount.stop().unwrap();
+        self.mount.wait().unwrap();
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn write(path: PathBuf, content: &[u8], mode: u32) {
+    fs::write(&path, content).unwrap();
+    set_mode(&path, mode);
+}
+
+/// What is shown: mode, user and group.
+fn shown(path: &Path) -> (u32, u32, u32) {
+    let found = fs::symlink_metadata(path).unwrap();
+    (found.mode() & 0o7777, found.uid(), found.gid())
+}
+
+#[test]
+fn other_users_reach_only_what_the_source_shows_them() {
+    if lacks_root() {
+        return;
+    }
+    let everyone = Options { access: Access::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
+    let local = Local::start(&everyone, |source| {
+        write(source.join("open"), b"x", 0o644);
+        write(source.join("closed"), b"x", 0o600);
+        fs::create_dir_all(source.join("private/deep")).unwrap();
+        write(source.join("private/deep/open"), b"x", 0o644);
+        set_mode(&source.join("private"), 0o700);
+        write(source.join("theirs"), b"x", 0o600);
+        chown(source.join("theirs"), Some(NOBODY), Some(NOBODY)).unwrap();
+    });
+    // Found by a listing, and by name.
+    for _ in 0..2 {
+        assert!(local.is_read_by_nobody("open") && local.is_read_by_nobody("theirs"));
+        assert!(!local.is_read_by_nobody("closed") && !local.is_read_by_nobody("private/deep/open"));
+        assert_eq!(fs::read_dir(local.directory.path()).unwrap().count(), 4);
+        assert_eq!(shown(&local.path("theirs")), (0o600, NOBODY, NOBODY));
+        assert_eq!(shown(&local.path("private")), (0o700, 0, 0));
+    }
+    set_mode(&local.source.path().join("open"), 0o600);
+    set_mode(&local.source.path().join("private"), 0o755);
+    until("the kernel looks again", || !local.is_read_by_nobody("open"));
+    until("the kernel looks again", || local.is_read_by_nobody("private/deep/open"));
+}
+
+#[test]
+fn a_root_that_is_closed_closes_all_below_it() {
+    if lacks_root() {
+        return;
+    }
+    let everyone = Options { access: Access::Everyone, ..options() };
+    let local = Local::start(&everyone, |source| {
+        write(source.join("open"), b"x", 0o644);
+        set_mode(source, 0o700);
+    });
+    assert!(!local.is_read_by_nobody("open"));
+    assert_eq!(fs::read(local.path("open")).unwrap(), b"x");
+}
+
+#[test]
+fn programs_below_a_mount_can_be_run_and_directories_have_no_count_of_links() {
+    let local = Local::start(&options(), |source| {
+        fs::copy("/bin/true", source.join("program")).unwrap();
+        fs::create_dir_all(source.join("d/e")).unwrap();
+    });
+    assert!(Command::new(local.path("program")).status().unwrap().success());
+    for directory in ["", "d", "d/e"] {
+        assert_eq!(fs::metadata(local.path(directory)).unwrap().nlink(), 1, "{directory}");
+    }
+}
+
+#[test]
+fn modes_and_owners_that_are_given_are_shown_instead() {
+    let modes = Modes {
+        file: Some(0o550),
+        directory: Some(0o711),
+        user: Some(7),
+        group: Some(8),
+        ..Modes::default()
+    };
+    let options = Options { modes, ..options() };
+    let local = Local::start(&options, |source| {
+        write(source.join("x"), b"x", 0o600);
+        fs::create_dir(source.join("d")).unwrap();
+    });
+    assert_eq!(shown(&local.path("x")), (0o550, 7, 8));
+    assert_eq!(shown(&local.path("d")), (0o711, 7, 8));
+}
+
+#[test]
+fn modes_stored_with_objects_are_shown_if_wanted() {
+    let plant = |subject: &firstbyte_testkit::Subject| {
+        for (name, mode, owner) in
+            [("rclone", "0100755", "1000"), ("s3fs", "33256", "1000"), ("plain", "", "")]
+        {
+            let user = [("mode", mode), ("uid", owner), ("gid", owner)];
+            let user = user.iter().filter(|(_, value)| !value.is_empty());
+            let user = user.map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            let metadata = Metadata { user, ..Metadata::default() };
+            let put = PutOptions { metadata, ..PutOptions::default() };
+            subject.store.put(&subject.at(name), Payload::Bytes(b"x"), &put).unwrap();
+        }
+    };
+    let modes = Modes { stored: Stored::Show, ..Modes::default() };
+    let mounted = Mounted::with(Place::ServeS3, &Options { modes, ..options() }, plant);
+    assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 3);
+    assert_eq!(shown(&mounted.path("rclone")), (0o755, 1000, 1000));
+    assert_eq!(shown(&mounted.path("s3fs")), (0o750, 1000, 1000));
+    assert_eq!(shown(&mounted.path("plain")).0, 0o444);
+}

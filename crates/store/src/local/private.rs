@@ -1,0 +1,483 @@
+//! A directory for this program's own files: caches, journals, sockets and logs.
+//!
+//! Another user may have created it first, for example in `/tmp`, and filled it with links, pipes
+//! or files of their own. So it is opened without following a link in its place, it must belong to
+//! this user, and every file in it is opened beneath it, without links, and checked. Links in the
+//! path above it are followed only if they belong to root or to this user.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::beneath::{LOOKUP, READ, is_dots, readable, stat_at};
+use super::is_refusal;
+
+/// Links followed in one path, as the kernel has it (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+/// Permission bits with which other users change a directory.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Users that share a private directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: mode 0700.
+    #[default]
+    Private,
+    /// The group of the directory: mode 2770. Its members are trusted to change each other's files.
+    Group,
+}
+
+/// The treatment of a file that is missing, or exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// For reading. It must exist.
+    Read,
+    /// For reading and writing. It must exist.
+    Write,
+    /// For reading and writing. Created if missing.
+    Create,
+    /// For reading and writing. It must not exist.
+    CreateNew,
+}
+
+/// An open directory for this program's own files.
+#[derive(Debug)]
+pub struct PrivateDirectory {
+    directory: OwnedFd,
+    path: PathBuf,
+    sharing: Sharing,
+}
+
+impl PrivateDirectory {
+    /// Opens the directory at `path`, which exists.
+    ///
+    /// # Errors
+    /// `NotFound`. `PermissionDenied` if a link is in its place, if it belongs to another user, or
+    /// if other users can write to it.
+    pub fn open(path: &Path, sharing: Sharing) -> io::Result<Self> {
+        Self::at(path, sharing, Missing::Refuse)
+    }
+
+    /// Opens the directory at `path`, and creates it with its parents if it is missing. An empty
+    /// directory of this user is closed to other users.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and those of creating a directory.
+    pub fn create(path: &Path, sharing: Sharing) -> io::Result<Self> {
+        let opened = Self::at(path, sharing, Missing::Create(sharing))?;
+        if opened.is_empty() {
+            opened.restrict()?;
+        }
+        Ok(opened)
+    }
+
+    fn at(path: &Path, sharing: Sharing, missing: Missing) -> io::Result<Self> {
+        let directory = descend(path, missing)?;
+        let opened = Self { directory, path: path.to_owned(), sharing };
+        opened.check()?;
+        Ok(opened)
+    }
+
+    /// The directory `name` in this one, created if it is missing.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn directory(&self, name: &str) -> io::Result<Self> {
+        self.make_directory(Path::new(name))?;
+        let directory = self.resolve(Path::new(name), LOOKUP, Mode::empty())?;
+        let opened = Self { directory, path: self.path.join(name), sharing: self.sharing };
+        opened.check()?;
+        Ok(opened)
+    }
+
+    /// Creates the directory `name`, unless it exists.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn make_directory(&self, name: &Path) -> io::Result<()> {
+        let (above, last) = self.parent(name)?;
+        make(&above, last, self.sharing)?;
+        Ok(())
+    }
+
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a link, a pipe or a device, for a file that has a second name, and,
+    /// unless the directory is shared, for a file of another user.
+    pub fn file(&self, name: &Path, opening: Opening) -> io::Result<File> {
+        let flags = match opening {
+            Opening::Read => OFlags::RDONLY,
+            Opening::Write => OFlags::RDWR,
+            Opening::Create => OFlags::RDWR | OFlags::CREATE,
+            Opening::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        };
+        // A pipe does not block, and no terminal becomes this process's.
+        let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mode = if flags.contains(OFlags::CREATE) {
+            Mode::from_raw_mode(self.file_mode())
+        } else {
+            Mode::empty()
+        };
+        let file = self.resolve(name, flags | safe, mode).map_err(|error| match error {
+            Errno::LOOP => denied("it is a symbolic link"),
+            Errno::NXIO => denied("it is not a regular file"),
+            other => other.into(),
+        })?;
+        let found = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(denied("it is not a regular file"));
+        }
+        if self.sharing == Sharing::Private && found.st_uid != geteuid().as_raw() {
+            return Err(foreign(&found));
+        }
+        // Through a second name, a write would change a file elsewhere.
+        if opening != Opening::Read && found.st_nlink > 1 {
+            return Err(denied("it has a second name (hard link)"));
+        }
+        if self.sharing == Sharing::Group && found.st_uid == geteuid().as_raw() && found.st_size == 0 {
+            // The umask may have taken the group's bits.
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(self.file_mode()))?;
+        }
+        Ok(File::from(file))
+    }
+
+    /// The names in the directory `name`, in any order; empty if it does not exist.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn names(&self, name: &Path) -> io::Result<Vec<OsString>> {
+        let opened = match self.resolve(name, READ | OFlags::NOFOLLOW, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            other => other?,
+        };
+        names_in(opened, usize::MAX)
+    }
+
+    /// Whether something has this name.
+    #[must_use]
+    pub fn has(&self, name: &Path) -> bool {
+        self.parent(name).is_ok_and(|(above, last)| stat_at(&above, last).is_ok())
+    }
+
+    /// Whether the directory is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let first =
+            readable(&self.directory).map_err(Into::into).and_then(|directory| names_in(directory, 1));
+        first.is_ok_and(|names| names.is_empty())
+    }
+
+    /// Removes a file or a link. A missing one is not an error.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn remove(&self, name: &Path) -> io::Result<()> {
+        let removed =
+            self.parent(name).and_then(|(above, last)| rustix::fs::unlinkat(above, last, AtFlags::empty()));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renames a file, and replaces what has the new name.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn rename(&self, name: &Path, to: &Path) -> io::Result<()> {
+        let ((from, last), (into, new)) = (self.parent(name)?, self.parent(to)?);
+        Ok(rustix::fs::renameat(from, last, into, new)?)
+    }
+
+    /// Closes the directory to users that do not share it. For a caller that knows the directory to
+    /// be its own.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn restrict(&self) -> io::Result<()> {
+        let found = rustix::fs::fstat(&self.directory)?;
+        let wanted = directory_mode(self.sharing);
+        if found.st_uid != geteuid().as_raw() || found.st_mode & 0o7777 & !0o2000 == wanted & !0o2000 {
+            return Ok(());
+        }
+        Ok(rustix::fs::fchmod(readable(&self.directory)?, Mode::from_raw_mode(wanted))?)
+    }
+
+    /// The path of a name, for messages.
+    #[must_use]
+    pub fn shown(&self, name: &Path) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The path by which it was opened, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses a directory that other users may have prepared.
+    fn check(&self) -> io::Result<()> {
+        let found = rustix::fs::fstat(&self.directory)?;
+        if self.sharing == Sharing::Group {
+            if found.st_mode & 0o002 != 0 {
+                return Err(denied("every user can write to it; a shared directory has mode 2770"));
+            }
+            return Ok(());
+        }
+        if found.st_uid != geteuid().as_raw() {
+            return Err(foreign(&found));
+        }
+        if found.st_mode & OTHERS_WRITE != 0 {
+            // Closed first: from here on only this user adds files.
+            let is_empty_now = self.is_empty() && self.restrict().is_ok() && self.is_empty();
+            if !is_empty_now {
+                return Err(denied(
+                    "other users can write to it; use another directory, or empty it and chmod 700",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn file_mode(&self) -> u32 {
+        match self.sharing {
+            Sharing::Private => 0o600,
+            Sharing::Group => 0o660,
+        }
+    }
+
+    /// The directory that holds `name`, and the last component.
+    fn parent<'a>(&self, name: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
+        let last = name.file_name().ok_or(Errno::INVAL)?;
+        let above = name.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok((self.resolve(above, LOOKUP, Mode::empty())?, last))
+    }
+
+    /// Opens a name beneath the directory, without links.
+    fn resolve(&self, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(&self.directory, name, flags, mode, resolve) {
+            // Old kernels lack the call, and sandboxes refuse it.
+            Err(error) if error == Errno::AGAIN || is_refusal(error) => {
+                self.resolve_by_parts(name, flags, mode)
+            }
+            other => other,
+        }
+    }
+
+    fn resolve_by_parts(&self, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let mut at = rustix::fs::openat(&self.directory, ".", LOOKUP, Mode::empty())?;
+        let mut parts = name.iter().peekable();
+        while let Some(part) = parts.next() {
+            if part == ".." || part == "/" {
+                return Err(Errno::INVAL);
+            }
+            let flags = if parts.peek().is_some() { LOOKUP } else { flags };
+            at = rustix::fs::openat(&at, part, flags | OFlags::NOFOLLOW, mode)?;
+        }
+        Ok(at)
+    }
+}
+
+/// The treatment of missing directories of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Refuse,
+    /// Create them; the last for these users.
+    Create(Sharing),
+}
+
+/// Opens a directory by its path, component by component.
+fn descend(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
+    let mut rest: VecDeque<OsString> = path.iter().map(OsStr::to_owned).collect();
+    let mut at = rustix::fs::openat(CWD, ".", LOOKUP, Mode::empty())?;
+    let mut links = 0;
+    while let Some(part) = rest.pop_front() {
+        let is_last = rest.is_empty();
+        at = match rustix::fs::openat(&at, &part, LOOKUP | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(next) => next,
+            Err(Errno::NOENT) if let Missing::Create(sharing) = missing => {
+                make(&at, &part, if is_last { sharing } else { Sharing::Private })?;
+                rustix::fs::openat(&at, &part, LOOKUP | OFlags::NOFOLLOW, Mode::empty())?
+            }
+            Err(error @ (Errno::NOTDIR | Errno::LOOP)) => {
+                let found = stat_at(&at, &part)?;
+                if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+                    return Err(error.into());
+                }
+                if is_last {
+                    return Err(denied("it is a symbolic link; name the directory itself"));
+                }
+                if ![0, geteuid().as_raw()].contains(&found.st_uid) {
+                    return Err(denied("a symbolic link of another user is in its path"));
+                }
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = rustix::fs::readlinkat(&at, &part, Vec::new())?;
+                let target = Path::new(OsStr::from_bytes(target.to_bytes())).to_owned();
+                target.iter().rev().for_each(|part| rest.push_front(part.to_owned()));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(at)
+}
+
+/// Creates the directory `name` in `above`, unless it exists.
+fn make(above: &OwnedFd, name: &OsStr, sharing: Sharing) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(directory_mode(sharing));
+    match rustix::fs::mkdirat(above, name, mode) {
+        Err(Errno::EXIST) => Ok(()),
+        Ok(()) if sharing == Sharing::Group => {
+            // The umask may have taken the group's bits.
+            let made = rustix::fs::openat(above, name, READ | OFlags::NOFOLLOW, Mode::empty())?;
+            rustix::fs::fchmod(made, mode)
+        }
+        other => other,
+    }
+}
+
+fn directory_mode(sharing: Sharing) -> u32 {
+    match sharing {
+        Sharing::Private => 0o700,
+        Sharing::Group => 0o2770,
+    }
+}
+
+/// At most `most` names in a directory.
+fn names_in(directory: OwnedFd, most: usize) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::new(directory)? {
+        let entry = entry?;
+        if !is_dots(&entry) {
+            names.push(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
+            if names.len() == most {
+                break;
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn denied(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+fn foreign(found: &Stat) -> io::Error {
+    denied(&format!("it belongs to user {}; use a directory of your own, such as one below it", found.st_uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[track_caller]
+    fn denied_at(path: &Path, why: &str) {
+        let error = PrivateDirectory::create(path, Sharing::Private).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+
+    #[test]
+    fn a_new_directory_and_an_empty_one_are_closed_to_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let new = scratch.path().join("a/b");
+        PrivateDirectory::create(&new, Sharing::Private).unwrap();
+        assert_eq!(mode_of(&new), 0o700);
+        set_mode(&new, 0o777);
+        PrivateDirectory::create(&new, Sharing::Private).unwrap();
+        assert_eq!(mode_of(&new), 0o700);
+        let shared = scratch.path().join("shared");
+        let directory = PrivateDirectory::create(&shared, Sharing::Group).unwrap();
+        assert_eq!(mode_of(&shared), 0o2770);
+        directory.file(Path::new("x"), Opening::Create).unwrap();
+        assert_eq!(mode_of(&shared.join("x")), 0o660);
+        assert!(PrivateDirectory::open(&scratch.path().join("none"), Sharing::Private).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_have_prepared_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("d");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("planted"), "").unwrap();
+        set_mode(&directory, 0o777);
+        denied_at(&directory, "other users can write");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        set_mode(&directory, 0o755);
+        PrivateDirectory::create(&directory, Sharing::Private).unwrap();
+        assert_eq!(mode_of(&directory), 0o755, "it is not known to be this program's");
+        let link = scratch.path().join("link");
+        symlink(&directory, &link).unwrap();
+        denied_at(&link, "symbolic link");
+        symlink(scratch.path(), scratch.path().join("above")).unwrap();
+        PrivateDirectory::create(&scratch.path().join("above/d"), Sharing::Private).unwrap();
+    }
+
+    #[test]
+    fn links_pipes_and_second_names_are_neither_read_nor_written() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (outside, directory) = (scratch.path().join("outside"), scratch.path().join("d"));
+        fs::write(&outside, "secret").unwrap();
+        let opened = PrivateDirectory::create(&directory, Sharing::Private).unwrap();
+        symlink(&outside, directory.join("link")).unwrap();
+        fs::hard_link(&outside, directory.join("second")).unwrap();
+        symlink(scratch.path(), directory.join("sub")).unwrap();
+        let pipe = directory.join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        for opening in [Opening::Read, Opening::Write, Opening::Create, Opening::CreateNew] {
+            for name in ["link", "pipe", "sub/outside", "../outside", "second"] {
+                let opened = opened.file(Path::new(name), opening);
+                assert!(
+                    opened.is_err() || (name == "second" && opening == Opening::Read),
+                    "{name} {opening:?}"
+                );
+            }
+        }
+        assert!(opened.names(Path::new("sub")).is_err());
+        assert!(opened.directory("sub").is_err());
+        opened.remove(Path::new("link")).unwrap();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
+    }
+
+    #[test]
+    fn files_are_made_renamed_listed_and_removed_beneath_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = PrivateDirectory::create(&scratch.path().join("d"), Sharing::Private).unwrap();
+        directory.make_directory(Path::new("sub")).unwrap();
+        let mut file = directory.file(Path::new("sub/x"), Opening::CreateNew).unwrap();
+        file.write_all(b"content").unwrap();
+        assert!(directory.file(Path::new("sub/x"), Opening::CreateNew).is_err());
+        directory.rename(Path::new("sub/x"), Path::new("y")).unwrap();
+        assert!(directory.has(Path::new("y")) && directory.names(Path::new("sub")).unwrap().is_empty());
+        assert_eq!(fs::read(scratch.path().join("d/y")).unwrap(), b"content");
+        directory.remove(Path::new("y")).unwrap();
+        directory.remove(Path::new("y")).unwrap();
+        assert_eq!(directory.names(Path::new(".")).unwrap(), ["sub"]);
+        assert!(directory.names(Path::new("none")).unwrap().is_empty());
+    }
+}
