@@ -9,7 +9,8 @@ directories.
 is read is fetched, and kept; or one to write. `read_many` and `iter_many` read many small objects
 at once, and `load_safetensors` gives the tensors of a model as they arrive. `hydrate`, `status` and
 `release` bring objects here, say what is here and let it go; `cp` copies objects and trees, `sync`
-what has changed of them. `plan` divides a copy among workers, and `merge` says what they did;
+what has changed of them, and `mv`, `rm`, `stat`, `exists`, `check` and `presign` are the
+program's verbs. `plan` divides a copy among workers, and `merge` says what they did;
 `firstbyte.ray` runs them as Ray tasks. `firstbyte.filesystem` is the same for fsspec, and
 `arrow_filesystem` for pyarrow.
 
@@ -32,6 +33,7 @@ from firstbyte._open import open
 from firstbyte._safetensors import load_safetensors
 from firstbyte._scandir import ScandirIterator, scandir
 from firstbyte._shard import merge, plan
+from firstbyte._verbs import check, exists, mv, presign, rm, stat
 from firstbyte._walk import walk
 from firstbyte._write import TextWriteFile, WriteFile
 
@@ -50,7 +52,9 @@ __all__ = [
     "WriteFile",
     "__version__",
     "arrow_filesystem",
+    "check",
     "cp",
+    "exists",
     "glob",
     "hydrate",
     "iter_batches",
@@ -60,11 +64,15 @@ __all__ = [
     "load_safetensors",
     "ls",
     "merge",
+    "mv",
     "open",
     "plan",
+    "presign",
     "read_many",
     "release",
+    "rm",
     "scandir",
+    "stat",
     "status",
     "sync",
     "walk",

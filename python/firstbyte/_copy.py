@@ -5,9 +5,11 @@ from __future__ import annotations
 from firstbyte import _native
 from firstbyte._options import connect
 from firstbyte._path import Location
-from firstbyte._typing import TYPE_CHECKING, Any
+from firstbyte._typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from firstbyte._options import Options
     from firstbyte._typing import Unpack
 
@@ -29,7 +31,10 @@ def cp(
     shard: str | None = None,
     recursive: bool = False,
     checksum: str | None = None,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
     limit_rate: int | str | None = None,
+    progress: Any = None,
     **options: Unpack[Options],
 ) -> dict[str, Any]:
     """Copy an object, or with `recursive` a tree, between any two locations.
@@ -50,7 +55,11 @@ def cp(
             Slurm or Kubernetes.
         recursive: whether directories are copied with everything below them.
         checksum: what the one object copied must have, such as "sha256:HEX" or "crc64nvme:HEX".
+        include: patterns of names of a tree that are copied though `exclude` leaves them.
+        exclude: patterns of names of a tree that are left out.
         limit_rate: bytes a second, as a number or like "40MB".
+        progress: a bar of tqdm, or a function that is called several times a second, with the bytes
+            moved and the bytes of all that was found so far.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -61,17 +70,22 @@ def cp(
 
     Raises:
         PartialError: if some objects of a tree failed.
+        IsADirectoryError: if the source is a directory or a prefix, without `recursive`.
         OSError: if nothing could be copied, of the subclass that `open` raises.
         ValueError: if source, destination or an option cannot be used.
     """
     client = connect("cp", options)
+    patterns = rules(include, exclude)
+    if patterns and not recursive:
+        raise ValueError("include and exclude choose from a tree, and so need recursive=True")
     if manifest is not None:
-        if source is not None or checksum is not None or shard is None:
+        if source is not None or checksum is not None or progress is not None or shard is None:
             raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
         return receipt(_native.cp_shard(client, manifest, shard, destination, limit_rate))
     if source is None or shard is not None:
         raise ValueError("give a source, or a manifest and its shard")
-    return receipt(_native.cp(client, source, destination, recursive, checksum, limit_rate))
+    outcome = _native.cp(client, source, destination, recursive, checksum, limit_rate, patterns, reporter(progress))
+    return receipt(outcome)
 
 
 def sync(
@@ -114,6 +128,22 @@ def sync(
     client = connect("sync", options)
     extras = bool(delete), bool(allow_empty)
     return receipt(_native.sync(client, source, destination, extras, rules(include, exclude), limit_rate))
+
+
+def reporter(progress: Any) -> Callable[[int, int], object] | None:
+    """The function to call with the bytes moved and the bytes known: of a bar of tqdm, or as given."""
+    if progress is None or not hasattr(progress, "update"):
+        if progress is not None and not callable(progress):
+            raise TypeError("progress should be a function of two numbers, or a bar of tqdm")
+        return cast("Callable[[int, int], object] | None", progress)
+
+    def update(moved: int, known: int) -> None:
+        if progress.total != known:
+            progress.total = known
+            progress.refresh()
+        progress.update(moved - progress.n)
+
+    return update
 
 
 def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:

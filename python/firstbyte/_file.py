@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import operator
 import os
 
 from firstbyte import _native
-from firstbyte._typing import TYPE_CHECKING, cast, overload
+from firstbyte._typing import TYPE_CHECKING, Any, cast, overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from typing_extensions import Buffer
 
+    # What a file was opened by: the client, and the location, which works in any directory.
+    Opened = tuple[_native.Client, str]
+
 # The unit of the cache, and what is fetched at once at least.
 _BLOCK = 128 << 10
+# The last position of a file, as the operating system has it.
+_LAST = (1 << 63) - 1
 # Long enough that a loop over lines is not about calls, short enough that a read at random does not
 # copy much more than it was asked for. Blocks are a multiple of it.
 _BUFFER = 32 << 10
@@ -30,10 +37,11 @@ class RawFile(io.RawIOBase):
 
     mode = "rb"
 
-    def __init__(self, native: _native.LazyFile) -> None:
+    def __init__(self, native: _native.LazyFile, opened_by: Opened | None = None) -> None:
         """Not called directly: use `firstbyte.open`."""
         super().__init__()
         self._native = native
+        self._opened_by = opened_by
         self._position = 0
         # How many bytes the caller of a buffered file asks for: a hint, which may be out of date.
         self._wanted = 0
@@ -102,8 +110,8 @@ class RawFile(io.RawIOBase):
             OSError: as reads raise it.
         """
         if into is None:
-            return self._native.read_ranges(list(ranges))
-        return self._native.read_ranges_into(list(ranges), list(into))
+            return self._native.read_ranges(_pairs(ranges))
+        return self._native.read_ranges_into(_pairs(ranges), list(into))
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Begin to fetch ranges that will be read soon, and return at once.
@@ -114,7 +122,7 @@ class RawFile(io.RawIOBase):
         Args:
             ranges: (offset, length) of each range, as for `read_ranges`.
         """
-        self._native.prefetch(list(ranges))
+        self._native.prefetch(_pairs(ranges))
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Read into a writable buffer from the position on; return how many bytes, fewer than
@@ -123,6 +131,10 @@ class RawFile(io.RawIOBase):
         read = self._native.read_into(self._position, buffer)
         self._position += read
         return read
+
+    def read(self, size: int | None = -1, /) -> bytes | None:
+        """Read at most `size` bytes from the position on; to the end where it is negative or None."""
+        return self.readall() if size is None else super().read(size)
 
     def readall(self) -> bytes:
         """Read from the position to the end."""
@@ -142,9 +154,10 @@ class RawFile(io.RawIOBase):
         elif whence == os.SEEK_END:
             start = self.size
         else:
-            raise ValueError(f"seek: whence should be 0, 1 or 2, not {whence!r}")
-        if start + offset < 0:
-            raise ValueError(f"seek: negative position {start + offset}")
+            raise _invalid()
+        # As builtin files have it: programs catch OSError when they look for the end of a format.
+        if not 0 <= start + offset <= _LAST:
+            raise _invalid()
         self._position = start + offset
         return self._position
 
@@ -152,6 +165,11 @@ class RawFile(io.RawIOBase):
         """The position."""
         self._check()
         return self._position
+
+    def write(self, content: Buffer, /) -> int:
+        """Not possible: io.UnsupportedOperation."""
+        self._check()
+        raise io.UnsupportedOperation("write")
 
     def close(self) -> None:
         """Let the file go. What was read of it stays in the cache."""
@@ -161,6 +179,19 @@ class RawFile(io.RawIOBase):
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__qualname__} name={self.name!r}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._reduced(0, self.tell())
+
+    def _reduced(self, buffering: int, position: int) -> Any:
+        """The file as `pickle` and `copy` have it: location, options, version and position. It is
+        opened again without a request; if the object has changed since, reads raise OSError with
+        errno.ESTALE.
+        """
+        if self._opened_by is None:
+            raise TypeError("a file that was not opened by firstbyte.open cannot be pickled")
+        client, location = self._opened_by
+        return reopened, (location, client.options, self._native.identity, buffering, position)
 
     def _check(self) -> None:
         if self.closed:
@@ -201,22 +232,32 @@ class File(io.BufferedReader):
     """
 
     raw: RawFile  # pyright: ignore[reportIncompatibleVariableOverride]
+    # Bytes of the buffer.
+    _size = _BUFFER
+
+    @property
+    def _below(self) -> RawFile:
+        # None after detach(), whatever its type says.
+        raw: RawFile | None = self.raw
+        if raw is None:
+            raise ValueError("raw stream has been detached")
+        return raw
 
     @property
     def size(self) -> int:
         """Length in bytes."""
-        return self.raw.size
+        return self._below.size
 
     @property
     def version(self) -> str:
         """The identity of this version of the object; a text to compare and to print."""
-        return self.raw.version
+        return self._below.version
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Read at an offset, whatever the position is, and leave that where it is; see
         `RawFile.read_at`.
         """
-        return self.raw.read_at(offset, length)
+        return self._below.read_at(offset, length)
 
     @overload
     def read_ranges(self, ranges: Iterable[tuple[int, int]], into: None = None) -> list[bytes]: ...
@@ -226,34 +267,69 @@ class File(io.BufferedReader):
         self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
     ) -> list[bytes] | list[int]:
         """Read many ranges at once, whatever the position is; see `RawFile.read_ranges`."""
-        return self.raw.read_ranges(ranges) if into is None else self.raw.read_ranges(ranges, into)
+        return self._below.read_ranges(ranges) if into is None else self._below.read_ranges(ranges, into)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Begin to fetch ranges that will be read soon; see `RawFile.prefetch`."""
-        self.raw.prefetch(ranges)
+        self._below.prefetch(ranges)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read `size` bytes from the position on, fewer only at the end; all that is left where it
         is negative or None.
         """
         if size is not None and size > 0:
-            self.raw._wanted = size
+            self._below._wanted = size
         return super().read(size)
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Read into a writable buffer from the position on; return how many bytes, fewer than
         fit only at the end.
         """
-        self.raw._wanted = memoryview(buffer).nbytes
+        self._below._wanted = memoryview(buffer).nbytes
         return super().readinto(buffer)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._below._reduced(self._size, self.tell())
+
     def __repr__(self) -> str:
-        return f"<firstbyte.File name={self.raw.name!r}>"
+        try:
+            return f"<firstbyte.File name={self._below.name!r}>"
+        except ValueError:
+            # After detach().
+            return "<firstbyte.File>"
 
 
-def wrap(native: _native.LazyFile, buffering: int) -> File | RawFile:
+def wrap(native: _native.LazyFile, buffering: int, opened_by: Opened | None = None) -> File | RawFile:
     """The file object over an open file."""
     if buffering == 0:
-        return RawFile(native)
+        return RawFile(native, opened_by)
     size = _BUFFER if buffering in (-1, 1) else buffering
-    return File(cast(io.RawIOBase, _BlockwiseFile(native)), size)
+    file = File(cast(io.RawIOBase, _BlockwiseFile(native, opened_by)), size)
+    file._size = size
+    return file
+
+
+def reopened(
+    location: str, options: dict[str, Any], identity: tuple[Any, ...], buffering: int, position: int
+) -> File | RawFile:
+    """The file that was pickled, at its position."""
+    client = _native.connect(**options)
+    file = wrap(_native.open_version(client, location, identity), buffering, (client, location))
+    file.seek(position)
+    return file
+
+
+def _pairs(ranges: Iterable[Any]) -> list[tuple[int, int]]:
+    """Ranges as pairs of numbers. Each may be any sequence of two, such as a row of numpy."""
+    pairs = []
+    for item in ranges:
+        # Strings are sequences too.
+        if isinstance(item, (str, bytes)):
+            raise TypeError(f"a range is (offset, length), not {item!r}")
+        offset, length = item
+        pairs.append((operator.index(offset), operator.index(length)))
+    return pairs
+
+
+def _invalid() -> OSError:
+    return OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -203,6 +203,9 @@ class Names(Iterator[str | bytes]):
 class Client:
     """How locations are reached: the options of `firstbyte.open`."""
 
+    @property
+    def options(self) -> dict[str, Any]: ...
+
 def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final
@@ -233,6 +236,8 @@ class LazyFile:
     def version(self) -> str: ...
     @property
     def location(self) -> str: ...
+    @property
+    def identity(self) -> _Identity: ...
 
 @final
 class Writer:
@@ -257,7 +262,11 @@ def read_many(
 # Kind, size in bytes, seconds since 1970, ETag.
 _Facts = tuple[str, int | None, float | None, str | None]
 
+# Size, ETag, version id, date, and the words of a local file's identity.
+_Identity = tuple[int | None, str | None, str | None, str | None, builtins.list[str] | None]
+
 def open(client: Client, location: Location) -> LazyFile: ...
+def open_version(client: Client, location: Location, identity: _Identity) -> LazyFile: ...
 def writer(client: Client, location: Location, exclusive: bool) -> Writer: ...
 def stat(client: Client, location: Location) -> _Facts: ...
 def list(client: Client, location: Location, recursive: bool) -> builtins.list[tuple[str, str, _Facts]]: ...
@@ -275,7 +284,25 @@ def cp(
     recursive: bool,
     checksum: str | None,
     limit_rate: int | str | None,
+    patterns: builtins.list[tuple[bool, str]],
+    progress: Callable[[int, int], object] | None,
 ) -> _Outcome: ...
+def rm(client: Client, location: Location, recursive: bool) -> _Outcome: ...
+def mv(
+    client: Client,
+    source: Location,
+    destination: Location,
+    recursive: bool,
+    progress: Callable[[int, int], object] | None,
+) -> _Outcome: ...
+def check(
+    client: Client,
+    source: Location,
+    destination: Location,
+    content: bool,
+    patterns: builtins.list[tuple[bool, str]],
+) -> tuple[_Outcome, str]: ...
+def presign(client: Client, location: Location, seconds: int, put: bool) -> str: ...
 def sync(
     client: Client,
     source: Location,

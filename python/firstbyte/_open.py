@@ -111,9 +111,12 @@ def open(
         buffering: as for `builtins.open`: bytes of the buffer, 0 for none (bytes that are read),
             -1 for 32 KiB of what is read and 1 MiB of what is written.
         encoding, errors, newline: as for `builtins.open`, for text.
-        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS
-            Lambda), False for none. By default as True, but not for local files, and where it
-            cannot be used there is a warning only.
+        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (without a home and in
+            AWS Lambda `/tmp/firstbyte-UID`), False for none. By default as True, but not for local
+            files, and where it cannot be used there is a warning only.
+        cache_shared: whether the directory is shared with its group, whose members are trusted.
+        cache_store: the store's name in the cache instead of its endpoint, for one store at several
+            addresses.
         cache_size: most bytes the cache may take, as a number or like "10GiB".
         memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
             memory.
@@ -164,11 +167,18 @@ def opened(
         if not binary:
             written.mode = mode
         return cast("WriteFile | TextWriteFile", written)
-    file: Any = _file.wrap(_native.open(client, location), buffering)
+    native = _native.open(client, location)
+    file: Any = _file.wrap(native, buffering, (client, _anywhere(location)))
     if not binary:
         file = io.TextIOWrapper(file, *text, line_buffering=buffering == 1)
         file.mode = mode
     return cast("File | RawFile | io.TextIOWrapper", file)
+
+
+def _anywhere(location: Location) -> str:
+    """The location as it is found from any directory."""
+    text = os.fspath(location)
+    return text if "://" in text else os.path.abspath(text)
 
 
 def _parse(mode: str) -> tuple[str, bool]:

@@ -31,7 +31,9 @@ class ReadOptions(Options, total=False):
     """Options of functions that read through the cache."""
 
     cache: Location | bool | None
+    cache_shared: bool | None
     cache_size: int | str | None
+    cache_store: str | None
     deadline: float | str | None
 
 

@@ -123,13 +123,17 @@ def _tensors(file: RawFile, column: int) -> list[_Tensor]:
         raise damaged("its header does not fit into it")
     text = start[8 : 8 + length]
     text += file.read_at(8 + len(text), length - len(text))
+    # The rules are those of the format's own library (safetensors/src/tensor.rs, `validate`).
     try:
-        header = json.loads(text)
-    except ValueError:
+        header = json.loads(text.decode())
+    except (ValueError, RecursionError):
         raise damaged("its header is not JSON") from None
     if not isinstance(header, dict):
         raise damaged("its header is not a JSON object")
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", None)
+    texts = [*metadata, *metadata.values()] if isinstance(metadata, dict) else []
+    if metadata is not None and not (isinstance(metadata, dict) and all(type(text) is str for text in texts)):
+        raise damaged("its metadata is not a map of texts")
     tensors, room = [], file.size - 8 - length
     for name, facts in header.items():
         try:
@@ -138,14 +142,21 @@ def _tensors(file: RawFile, column: int) -> list[_Tensor]:
             raise damaged(f"tensor {name!r} lacks its type, shape or offsets") from None
         if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in [*shape, begin, end])):
             raise damaged(f"tensor {name!r} has a shape or offsets that are no numbers")
-        if kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise ValueError(f"{file.name}: tensor {name!r} has the type {kind!r}, which is not known here")
         if _TYPES[kind][column] is None:
             raise ValueError(f"{file.name}: tensor {name!r} has the type {kind}, which numpy lacks: use framework='torch'")
         if not begin <= end <= room or end - begin != math.prod(shape) * _TYPES[kind][0]:
             raise damaged(f"tensor {name!r} has another length than its shape, or is outside the file")
         tensors.append(_Tensor(name, kind, shape, 8 + length + begin, end - begin))
-    tensors.sort(key=lambda tensor: tensor.offset)
+    tensors.sort(key=lambda tensor: (tensor.offset, tensor.length))
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.offset != end:
+            raise damaged(f"tensor {tensor.name!r} does not begin where the one before it ends")
+        end += tensor.length
+    if end != file.size:
+        raise damaged("it does not end with its last tensor")
     return tensors
 
 

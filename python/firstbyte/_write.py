@@ -28,7 +28,12 @@ class _Discarded(io.IOBase):
         self.close()
 
     def __del__(self) -> None:
-        if not self.closed:
+        try:
+            is_closed = self.closed
+        except ValueError:
+            # After detach(): it belongs to another.
+            return
+        if not is_closed:
             _warn(self)
             self.discard()
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 __all__ = [
     "File",
     "Layout",
+    "check",
     "cp",
+    "exists",
     "glob",
     "hydrate",
     "iter_batches",
@@ -46,11 +48,15 @@ __all__ = [
     "load_safetensors",
     "ls",
     "merge",
+    "mv",
     "open",
     "plan",
+    "presign",
     "read_many",
     "release",
+    "rm",
     "scandir",
+    "stat",
     "status",
     "sync",
     "walk",
@@ -162,15 +168,21 @@ def _steps(function: Callable[_P, Iterable[_T]], size: int = 1) -> Callable[_P, 
     return call
 
 
+check = _awaitable(firstbyte.check)
 cp = _awaitable(firstbyte.cp)
+exists = _awaitable(firstbyte.exists)
 glob = _awaitable(firstbyte.glob)
 hydrate = _awaitable(firstbyte.hydrate)
 list_arrow = _awaitable(firstbyte.list_arrow)
 ls = _awaitable(firstbyte.ls)
 merge = _awaitable(firstbyte.merge)
+mv = _awaitable(firstbyte.mv)
 plan = _awaitable(firstbyte.plan)
+presign = _awaitable(firstbyte.presign)
 read_many = _awaitable(firstbyte.read_many)
 release = _awaitable(firstbyte.release)
+rm = _awaitable(firstbyte.rm)
+stat = _awaitable(firstbyte.stat)
 status = _awaitable(firstbyte.status)
 sync = _awaitable(firstbyte.sync)
 

@@ -429,11 +429,16 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.makedirs(path, exist_ok=exist_ok)
-        elif path:
-            self._bucket(path.split("/")[0], exist_ok=exist_ok or "/" in path)
+        elif path and "/" not in path:
+            self._bucket(path, exist_ok=exist_ok)
 
     def _bucket(self, bucket: str, exist_ok: bool) -> None:
-        if not self.exists(bucket):
+        try:
+            exists = self.exists(bucket)
+        except PermissionError:
+            # Keys may permit to read and write below a prefix alone.
+            exists = True
+        if not exists:
             raise NotImplementedError(f"{bucket}: buckets are not made here")
         if not exist_ok:
             raise FileExistsError(errno.EEXIST, "exists already", bucket)

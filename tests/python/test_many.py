@@ -4,6 +4,8 @@ import errno
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -206,3 +208,25 @@ def test_the_children_of_a_fork_read_by_themselves(samples, store):
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(inherited, 0)[1]) == 0
     assert len(list(begun)) == COUNT - 1
+
+
+def test_large_objects_keep_to_the_ceiling_one_at_a_time(served):
+    """24 objects of 33 MiB by a ceiling of 32 MiB: one is read at a time."""
+    size = 33 << 20
+    (served.root / "bucket" / "large").mkdir()
+    with open(served.root / "bucket" / "large" / "0", "wb") as file:
+        file.truncate(size)
+    for number in range(1, 24):
+        os.link(served.root / "bucket" / "large" / "0", served.root / "bucket" / "large" / str(number))
+    program = f"""
+import firstbyte, resource
+locations = [f"s3://bucket/large/{{number}}" for number in range(24)]
+small = firstbyte.read_many([(locations[0], 0, 10)] * 40)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+lengths = [len(content) for content in firstbyte.iter_many(locations, memory="32MiB")]
+assert lengths == [{size}] * 24
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    # The one that the caller has, as the caller's, and as it was read; and the next one.
+    assert int(done.stdout) < 4.5 * size, done.stdout

@@ -126,3 +126,36 @@ def test_torch_is_not_imported_unless_it_is_asked_for():
     program = "import sys, firstbyte; list(firstbyte.load_safetensors([])); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def one(begin: int, end: int) -> dict[str, object]:
+    return {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+
+
+REFUSED = {
+    "overlaps": raw({"a": one(0, 6), "b": one(4, 8)}, bytes(8)),
+    "a gap": raw({"a": one(0, 3), "b": one(4, 8)}, bytes(8)),
+    "a gap before the first": raw({"a": one(1, 8)}, bytes(8)),
+    "trailing bytes": raw({"a": one(0, 7)}, bytes(8)),
+    "bytes and no tensor": raw({}, bytes(8)),
+    "deep nesting": raw(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "metadata that is no map of texts": raw({"__metadata__": {"a": 1}, "b": one(0, 1)}, b"x"),
+    "a list": raw([]),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_the_format_refuses_is_refused(place, what):
+    import safetensors
+
+    with pytest.raises(ValueError, match="damaged"):
+        list(firstbyte.load_safetensors(place("damaged", REFUSED[what])))
+    with pytest.raises((safetensors.SafetensorError, ValueError)):
+        safetensors.deserialize(REFUSED[what])
+
+
+def test_what_the_format_takes_is_taken(place):
+    padded = raw(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}   ', b"xy")
+    assert sorted(dict(firstbyte.load_safetensors(place("padded", padded)))) == ["a", "b"]
+    assert dict(firstbyte.load_safetensors(place("empty", raw({})))) == {}
+    assert list(dict(firstbyte.load_safetensors(place("more", raw({"a": {**one(0, 1), "more": 1}}, b"x"))))) == ["a"]

@@ -3,12 +3,16 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_store::Checksum;
-use firstbyte_transfer::{Effect, Engine, Levels, Names, Settings, Shard, Silent, Stop, Summary, Tree};
+use firstbyte_location::Location;
+use firstbyte_store::{Checksum, Error as StoreError};
+use firstbyte_transfer::{
+    Effect, Engine, Levels, Names, Observer, Settings, Shard, Silent, Stop, Summary, Tree,
+};
 
 use crate::copy_rules::{Destination, Source, Wildcards};
+use crate::filter::Filter;
 use crate::manifest::{ShardRun, ShardTarget};
-use crate::{Client, Depth, Result};
+use crate::{Client, Depth, Error, Result};
 
 /// How one copy is done.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +23,8 @@ pub struct Copy {
     pub checksum: Option<Checksum>,
     /// Bytes a second; as the client's options say where none is given.
     pub limit_rate: Option<u64>,
+    /// Names of a tree that are copied.
+    pub filter: Filter,
     /// Ends it from another thread; the same copy resumes from there.
     pub stop: Stop,
 }
@@ -47,12 +53,30 @@ impl Client {
         destination: impl AsRef<OsStr>,
         copy: &Copy,
     ) -> Result<Summary> {
+        self.cp_observed(source, destination, copy, &Silent)
+    }
+
+    /// As [`cp`](Self::cp), and tells `observer` how far it is.
+    ///
+    /// # Errors
+    /// Those of [`cp`](Self::cp).
+    pub fn cp_observed(
+        &self,
+        source: impl AsRef<OsStr>,
+        destination: impl AsRef<OsStr>,
+        copy: &Copy,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
         let (source, destination) = (source.as_ref().to_owned(), destination.as_ref());
         let parsed = Source::parse(&source, copy.depth, Wildcards::Off, self.store())?;
         let target = parsed.target(&Destination::parse(destination, &[source], Wildcards::Off)?)?;
         let engine = self.engine(copy);
         let root = match parsed {
-            Source::Object(source) => return Ok(engine.copy(&source, &target, &Silent)?),
+            Source::Object(source) => {
+                return engine
+                    .copy(&source, &target, observer)
+                    .map_err(|error| self.if_prefix(&source, error));
+            }
             Source::Tree { root, .. } | Source::Glob { base: root, .. } => root,
         };
         let tree = Tree {
@@ -61,11 +85,11 @@ impl Client {
             destination: target,
             beginning: String::new(),
             levels: Levels::All,
-            select: &|_| true,
+            select: &|name| copy.filter.takes(name),
             shard: Shard::default(),
             effect: Effect::Apply,
         };
-        let mut summary = engine.copy_tree(&tree, &Silent)?;
+        let mut summary = engine.copy_tree(&tree, observer)?;
         match summary.ended.take() {
             Some(error) => Err(error.into()),
             None => Ok(summary),
@@ -100,6 +124,15 @@ impl Client {
             Some(error) => Err(error.into()),
             None => Ok(summaries),
         }
+    }
+
+    /// The error of a copy, which says so if its source is a prefix.
+    fn if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
+        let is_missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
+        if is_missing && self.store().has_below(source).is_ok_and(|has| has) {
+            return Error::Directory { location: source.to_string() };
+        }
+        error.into()
     }
 
     fn engine(&self, copy: &Copy) -> Engine {

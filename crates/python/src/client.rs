@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use firstbyte::{Error, Options};
 use firstbyte_location::{Location, units};
-use firstbyte_store::{Keys, Signing};
+use firstbyte_store::{Keys, Sharing, Signing};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -41,8 +41,19 @@ pub(crate) struct Client {
     pub(crate) route: Arc<Route>,
 }
 
+#[pymethods]
+impl Client {
+    /// The options as they were given, with their secrets: for another client like this.
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.route.given.bind(py).copy()
+    }
+}
+
 /// The options of a client, and the key of its engine.
 pub(crate) struct Route {
+    /// The options as they were given, with their secrets.
+    given: Py<PyDict>,
     options: Options,
     cached: Cached,
     key: String,
@@ -58,21 +69,37 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         _ => Cached::Remote,
     };
     let mut keys = GivenKeys::default();
+    let given = PyDict::new(py);
     for (name, value) in options.into_iter().flatten() {
         if value.is_none() {
             continue;
         }
+        given.set_item(&name, &value)?;
         match name.cast::<PyString>()?.to_str()? {
             "cache" => match value.cast::<PyBool>() {
                 Ok(flag) => cached = if flag.is_true() { Cached::All } else { Cached::Nothing },
                 Err(_) => {
-                    cached = Cached::All;
-                    all.reads.cache = Some(value.extract::<PathBuf>()?);
+                    // An empty name counts as none given, as an empty variable does.
+                    let directory = value.extract::<PathBuf>()?;
+                    if !directory.as_os_str().is_empty() {
+                        cached = Cached::All;
+                        all.reads.cache = Some(directory);
+                    }
                 }
             },
+            "cache_shared" if value.is_truthy()? => all.reads.sharing = Sharing::Group,
+            "cache_shared" => all.reads.sharing = Sharing::Private,
+            "cache_store" => all.reads.store_name = Some(value.extract()?),
             "cache_size" => all.reads.cache_size = Some(value.extract::<Size>()?.0),
             "memory" => all.set_memory(value.extract::<Size>()?.0),
-            "deadline" => all.set_deadline(value.extract::<Time>()?.0),
+            "deadline" => {
+                let deadline = value.extract::<Time>()?.0;
+                if deadline.is_zero() {
+                    let line = "deadline: a read takes some time; give more than 0 seconds";
+                    return Err(PyValueError::new_err(line));
+                }
+                all.set_deadline(deadline);
+            }
             "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
             "profile" => all.store.profile = Some(value.extract()?),
             "region" => all.store.region = Some(value.extract()?),
@@ -95,7 +122,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
     let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
-    Ok(Client { route: Arc::new(Route { options: all, cached, key }) })
+    Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, key }) })
 }
 
 /// Credentials given as options.
@@ -174,6 +201,12 @@ impl Route {
                 engine(py, &self.key, self.options.clone()).map_err(|error| failure(py, &error, None))
             }
         }
+    }
+
+    /// Whether there is a cache: what only reads or releases creates none.
+    pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
+        let found = py.detach(|| firstbyte::has_cache(&self.options));
+        found.map_err(|error| failure(py, &error, None))
     }
 
     /// This process's engine for what reads nothing through the cache.

@@ -20,6 +20,7 @@ use pyo3::types::PyList;
 
 use crate::client::{Client, Place, Rate};
 use crate::error::{failure, failure_at};
+use crate::progress::{Progress, observed};
 use crate::wait::interruptible;
 
 /// Copies an object or a tree; what was done.
@@ -32,6 +33,8 @@ pub(crate) fn cp<'py>(
     recursive: bool,
     checksum: Option<&str>,
     limit_rate: Option<Rate>,
+    patterns: Vec<(bool, String)>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome<'py>> {
     let engine = client.route.uncached(py)?;
     let copy = Copy {
@@ -41,11 +44,13 @@ pub(crate) fn cp<'py>(
             .transpose()
             .map_err(|e| PyValueError::new_err(e.to_string()))?,
         limit_rate: limit_rate.map(|rate| rate.0),
+        filter: filter(patterns),
         stop: Stop::default(),
     };
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
     let started = Instant::now();
-    let summary = interruptible(py, || stop.stop(), move || engine.cp(&from, &to, &copy))?;
+    let work = move |observer: &Progress| engine.cp_observed(&from, &to, &copy, observer);
+    let summary = observed(py, progress, || stop.stop(), work)?;
     let summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
@@ -152,7 +157,7 @@ pub(crate) fn copy_many<'py>(
 }
 
 /// The error, with the one of the places as its file name that it is about.
-fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
+pub(crate) fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     let line = error.to_string();
     let places = places.into_iter().filter_map(|place| Location::parse(place.as_os_str()).ok());
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())

@@ -56,7 +56,7 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
     if let Some(advice) = error.advice() {
         line = format!("{line}; {advice}");
     }
-    let code = match error.io().and_then(io::Error::raw_os_error) {
+    let code = match error.number() {
         Some(code) => code,
         None if error.kind() == io::ErrorKind::InvalidInput => return PyValueError::new_err(line),
         None => errno(error.kind()).raw_os_error(),

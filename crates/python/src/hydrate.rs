@@ -2,6 +2,7 @@
 //! command line's receipts and rows.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, UNIX_EPOCH};
 
 use firstbyte::hydrate::cache::{Pin, Status};
@@ -13,7 +14,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::client::{Client, Rate};
 use crate::copy::{Outcome, outcome};
 use crate::error::{failure, failure_at};
-use crate::wait::{self, TICK, interruptible};
+use crate::wait::{self, TICK, abandonable};
 
 /// Brings an object or a tree here and waits for it; what was done.
 #[pyfunction]
@@ -32,7 +33,15 @@ pub(crate) fn hydrate<'py>(
         limit_rate: limit_rate.map(|rate| rate.0),
     };
     let (started, wanted) = (Instant::now(), location.clone());
-    let job = interruptible(py, || (), move || engine.hydrate(&wanted, &how))?;
+    let job = abandonable(py, move |abandoned| {
+        let job = engine.hydrate(&wanted, &how);
+        if let Ok(job) = &job
+            && abandoned.load(Ordering::SeqCst)
+        {
+            job.cancel();
+        }
+        job
+    })?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
     let (receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
     let failed = failed.into_iter();
@@ -67,6 +76,9 @@ pub(crate) fn status<'py>(
     location: Option<PathBuf>,
     recursive: bool,
 ) -> PyResult<Bound<'py, PyList>> {
+    if !client.route.has_cache(py)? {
+        return Ok(PyList::empty(py));
+    }
     let engine = client.route.cached(py)?;
     let found = py.detach(|| match &location {
         Some(location) => engine.status(location, depth(recursive)),
@@ -97,6 +109,9 @@ pub(crate) fn release(
     location: Option<PathBuf>,
     recursive: bool,
 ) -> PyResult<(u64, u64, u64)> {
+    if !client.route.has_cache(py)? {
+        return Ok((0, 0, 0));
+    }
     let engine = client.route.cached(py)?;
     let released = py.detach(|| match &location {
         Some(location) => engine.release(location, depth(recursive)),

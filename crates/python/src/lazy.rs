@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use firstbyte_location::{ByteRange, Location, Version, to_usize};
+use firstbyte_location::{ByteRange, FileIdentity, Location, Version, to_usize};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -14,7 +14,7 @@ use crate::client::{Client, Place, Route};
 use crate::error::failure;
 use crate::fork::Own;
 use crate::target::{Target, bytes_to_fill, check_apart};
-use crate::wait::{self, interruptible};
+use crate::wait::{self, abandonable};
 
 /// One open of one version of an object.
 #[pyclass(frozen, module = "firstbyte._native")]
@@ -35,7 +35,7 @@ pub(crate) fn open(py: Python<'_>, client: &Client, location: Place) -> PyResult
         Some(_) => py.detach(|| engine.open_location(&location)),
         None => {
             let location = location.clone();
-            interruptible(py, || (), move || engine.open_location(&location))?
+            abandonable(py, move |_| engine.open_location(&location))?
         }
     };
     let file = opened.map_err(|error| failure(py, &error, Some(&location)))?;
@@ -47,8 +47,37 @@ pub(crate) fn open(py: Python<'_>, client: &Client, location: Place) -> PyResult
     })
 }
 
+/// A version in types that Python pickles: size, `ETag`, version id, date, and the words of a local
+/// file's identity.
+type Identity = (Option<u64>, Option<String>, Option<String>, Option<String>, Option<[String; 4]>);
+
+/// Opens a version that another file had, without a request.
+#[pyfunction]
+pub(crate) fn open_version(
+    py: Python<'_>,
+    client: &Client,
+    location: Place,
+    identity: Identity,
+) -> PyResult<LazyFile> {
+    let Place(location) = location;
+    let (size, etag, version_id, last_modified, file) = identity;
+    let file = file.as_ref().and_then(FileIdentity::from_words);
+    let version = Version { size, etag, version_id, last_modified, file };
+    let engine = client.route.engine(py, &location)?;
+    let opened = engine.open_version(&location, version.clone());
+    let file = Mutex::new(Some(Own::new(Arc::new(opened))));
+    Ok(LazyFile { route: Arc::clone(&client.route), location, version, file })
+}
+
 #[pymethods]
 impl LazyFile {
+    /// The version, for `open_version`.
+    #[getter]
+    fn identity(&self) -> Identity {
+        let Version { size, etag, version_id, last_modified, file } = self.version.clone();
+        (size, etag, version_id, last_modified, file.map(FileIdentity::to_words))
+    }
+
     /// Up to `length` bytes from `offset` on; fewer only at the end.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file(py)?;

@@ -21,10 +21,12 @@ mod many;
 mod name;
 mod objects;
 mod place;
+mod progress;
 mod reading;
 mod scandir;
 mod shard;
 mod target;
+mod verbs;
 mod wait;
 mod walk;
 mod writer;
@@ -65,7 +67,7 @@ mod _native {
     #[pymodule_export]
     use crate::layout::{Layout, Names};
     #[pymodule_export]
-    use crate::lazy::{LazyFile, open};
+    use crate::lazy::{LazyFile, open, open_version};
     #[pymodule_export]
     use crate::listdir::listdir;
     #[pymodule_export]
@@ -76,6 +78,8 @@ mod _native {
     use crate::scandir::Scandir;
     #[pymodule_export]
     use crate::shard::{cp_shard, hydrate_shard, merge, plan};
+    #[pymodule_export]
+    use crate::verbs::{check, mv, presign, rm};
     #[pymodule_export]
     use crate::wait::{Cancellation, Cancelled};
     #[pymodule_export]

@@ -2,8 +2,10 @@
 //!
 //! Each is one request. Threads read ahead of the caller as long as what waits for it, and what is
 //! under way, stays below the memory ceiling. The length of an object is not known before its
-//! answer, so the largest one so far is assumed. The object that the caller waits for is read
-//! whatever its length. The threads never use Python.
+//! answer, so a request is sent if the largest length so far would fit, and its body is read once
+//! the announced length fits. Objects get their room in the order in which the caller takes them, so
+//! none waits for room that a later one holds; one that is larger than the ceiling is read alone.
+//! The threads never use Python.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,7 +60,7 @@ pub(crate) fn read_many(
         .collect::<PyResult<Vec<_>>>()?;
     let threads = concurrency.min(wanted.len());
     let cancel = Cancel::new();
-    let state = State { next: 0, due: 0, held: 0, largest: ASSUMED, ready: BTreeMap::new(), ended: false };
+    let state = State { largest: ASSUMED, ..State::default() };
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().scoped(&cancel),
@@ -68,6 +70,7 @@ pub(crate) fn read_many(
         state: Mutex::new(state),
         arrived: Condvar::new(),
         room: Condvar::new(),
+        turns: Condvar::new(),
     });
     let objects = Objects { reading: Own::new(Arc::clone(&reading)) };
     for _ in 0..threads {
@@ -132,19 +135,34 @@ struct Reading {
     arrived: Condvar,
     /// Signalled to one thread when there may be room, and passed on by each that has found some.
     room: Condvar,
+    /// Signalled when an object may have its turn to get room.
+    turns: Condvar,
 }
 
+#[derive(Default)]
 struct State {
     /// The first object that no thread has begun.
     next: usize,
+    /// The first object that has no room yet.
+    turn: usize,
     /// The object that the caller gets next.
     due: usize,
-    /// Bytes that wait for the caller or are under way, as far as known.
+    /// Bytes assumed for objects that were begun and have no room yet.
+    assumed: u64,
+    /// Bytes of the objects that have room: under way, or waiting for the caller.
     held: u64,
     /// Length of the largest object so far.
     largest: u64,
-    ready: BTreeMap<usize, Result<Vec<u8>>>,
+    /// What has arrived, each with its room.
+    ready: BTreeMap<usize, (u64, Result<Vec<u8>>)>,
     ended: bool,
+}
+
+/// The bytes that an object under way counts for.
+enum Room {
+    /// Its answer has not come.
+    Assumed(u64),
+    Held(u64),
 }
 
 /// What the caller gets.
@@ -159,16 +177,45 @@ impl Reading {
     /// Reads one object after the other until none is left.
     fn work(&self) {
         while let Some((index, assumed)) = self.begin() {
-            let read = self.read(&self.wanted[index]);
+            let mut room = Room::Assumed(assumed);
+            let read = self.read(index, &mut room);
+            // An object that failed before its answer passes its turn on.
+            let room = self.admit(index, &mut room, 0);
             let mut state = self.lock();
-            let length = read.as_ref().map_or(0, |content| content.len() as u64);
-            state.held = state.held - assumed + length;
-            state.largest = state.largest.max(length);
-            state.ready.insert(index, read);
+            state.ready.insert(index, (room, read));
             if index == state.due {
                 self.arrived.notify_all();
             }
         }
+    }
+
+    /// Waits until an object of this length has room, once it is its turn. Returns its room: what it
+    /// got before, if that was more.
+    fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
+        let mut state = self.lock();
+        let had = match *room {
+            Room::Assumed(_) => 0,
+            Room::Held(bytes) => bytes,
+        };
+        let more = length.saturating_sub(had);
+        let is_first = matches!(room, Room::Assumed(_));
+        let has_room = |state: &State| {
+            let others = state.held - had;
+            others == 0 || others.saturating_add(length) <= self.memory
+        };
+        while is_first && !state.ended && !(state.turn == index && has_room(&state)) {
+            state = self.turns.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Room::Assumed(assumed) = *room {
+            state.assumed -= assumed;
+            state.turn = state.turn.max(index + 1);
+        }
+        state.held += more;
+        state.largest = state.largest.max(length);
+        *room = Room::Held(had + more);
+        self.turns.notify_all();
+        self.room.notify_one();
+        had + more
     }
 
     /// The next object to read, once there is room for it, and the length that is assumed.
@@ -183,8 +230,9 @@ impl Reading {
                 return None;
             };
             let assumed = wanted.range.map_or(state.largest, |range| range.len());
-            if state.next == state.due || state.held.saturating_add(assumed) <= self.memory {
-                state.held += assumed;
+            let all = state.held.saturating_add(state.assumed).saturating_add(assumed);
+            if state.next == state.due || all <= self.memory {
+                state.assumed += assumed;
                 state.next += 1;
                 self.room.notify_one();
                 return Some((state.next - 1, assumed));
@@ -204,9 +252,10 @@ impl Reading {
         if state.ended || index == self.wanted.len() {
             return Taken::Over;
         }
-        let Some(read) = state.ready.remove(&index) else { return Taken::Later };
-        state.held -= read.as_ref().map_or(0, |content| content.len() as u64);
+        let Some((room, read)) = state.ready.remove(&index) else { return Taken::Later };
+        state.held -= room;
         state.due += 1;
+        self.turns.notify_all();
         self.room.notify_one();
         if state.ready.contains_key(&state.due) {
             // For another thread that takes from the same iterator.
@@ -217,17 +266,18 @@ impl Reading {
 
     fn end(&self) {
         self.lock().ended = true;
-        self.arrived.notify_all();
-        self.room.notify_all();
         self.cancel.cancel();
+        self.arrived.notify_all();
+        self.turns.notify_all();
+        self.room.notify_all();
     }
 
     /// Reads one, again if an attempt fails in passing. Each attempt is one answer, so no bytes of
     /// two versions are mixed.
-    fn read(&self, wanted: &Wanted) -> Result<Vec<u8>> {
+    fn read(&self, index: usize, room: &mut Room) -> Result<Vec<u8>> {
         let mut failures = 0;
         loop {
-            match self.attempt(wanted) {
+            match self.attempt(index, room) {
                 Err(error) if error.is_transient() && failures < self.retries => {
                     let pause = PAUSE * 2_u32.pow(failures.min(6));
                     failures += 1;
@@ -241,8 +291,8 @@ impl Reading {
         }
     }
 
-    fn attempt(&self, wanted: &Wanted) -> Result<Vec<u8>> {
-        let Wanted { location, range } = wanted;
+    fn attempt(&self, index: usize, room: &mut Room) -> Result<Vec<u8>> {
+        let Wanted { location, range } = &self.wanted[index];
         if range.is_some_and(|range| range.is_empty()) {
             return Ok(Vec::new());
         }
@@ -250,11 +300,15 @@ impl Reading {
         let mut body = self.store.get(location, &get)?;
         let expected = body.stat().checksum.clone().filter(|_| range.is_none());
         let length = to_usize(body.range().len());
+        self.admit(index, room, length as u64);
         let mut content = Vec::new();
         let mut read = 0;
         while read < length {
             if read == content.len() {
-                content.resize(length.min(read.saturating_add(STEP)), 0);
+                let step = length.min(read.saturating_add(STEP)) - read;
+                // Not twice as much each time.
+                content.reserve_exact(step);
+                content.resize(read + step, 0);
             }
             match body.read(&mut content[read..])? {
                 0 => break,

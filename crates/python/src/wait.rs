@@ -111,6 +111,21 @@ pub(crate) fn interruptible<T: Send + 'static>(
     if !is_watched() {
         return Ok(py.detach(work));
     }
+    let stop = || {
+        stop();
+        GRACE
+    };
+    waited_for(py, work, stop, &mut check)
+}
+
+/// Does `work` on another thread and returns its result. Where `look` fails meanwhile, calls `stop`,
+/// waits for as long as that says, and returns the error.
+fn waited_for<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    stop: impl FnOnce() -> Duration,
+    look: &mut dyn FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T> {
     let (done, mut wait) = sync_channel(1);
     let call = move || {
         // Where the result is not waited for any more, it is dropped here.
@@ -126,15 +141,46 @@ pub(crate) fn interruptible<T: Send + 'static>(
                 Ok(()) => unreachable!("a call that returns has sent its result"),
             },
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(raised) = check(py) {
-                    stop();
-                    let waited = &mut wait;
-                    let _ = py.detach(move || waited.recv_timeout(GRACE));
+                if let Err(raised) = look(py) {
+                    let (grace, waited) = (stop(), &mut wait);
+                    let _ = py.detach(move || waited.recv_timeout(grace));
                     return Err(raised);
                 }
             }
         }
     }
+}
+
+/// As [`interruptible`], of work that leaves nothing to clean up: it is not waited for. `work` is
+/// given a flag that says so.
+pub(crate) fn abandonable<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> PyResult<T> {
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&abandoned);
+    let leave = || {
+        flag.store(true, Ordering::SeqCst);
+        Duration::ZERO
+    };
+    if !is_watched() {
+        return Ok(py.detach(move || work(&abandoned)));
+    }
+    waited_for(py, move || work(&abandoned), leave, &mut check)
+}
+
+/// As [`interruptible`], on any thread, and calls `tick` meanwhile. An error of it ends the call.
+pub(crate) fn ticking<T: Send + 'static>(
+    py: Python<'_>,
+    stop: impl FnOnce(),
+    tick: &mut dyn FnMut(Python<'_>) -> PyResult<()>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let stop = || {
+        stop();
+        GRACE
+    };
+    waited_for(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
 }
 
 /// Calls `read`, a read that asks a function every [`TICK`] whether to go on. Where [`check`] fails

@@ -56,6 +56,8 @@ enum Piece {
 #[pyfunction]
 pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive: bool) -> PyResult<Writer> {
     let Place(location) = location;
+    // At once, not when the first part is sent.
+    firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
@@ -75,18 +77,21 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive
 impl Writer {
     /// Adds bytes to the end.
     fn write(&self, py: Python<'_>, content: &Bound<'_, PyBytes>) -> PyResult<()> {
-        let pieces = match &*self.state() {
-            State::Open(upload) => upload.get().ok_or_else(forked)?.pieces.clone(),
+        let (pieces, stop) = match &*self.state() {
+            State::Open(upload) => {
+                let upload = upload.get().ok_or_else(forked)?;
+                (upload.pieces.clone(), upload.stop.clone())
+            }
             State::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
             State::Broken => return Err(broken()),
         };
         let sent = match pieces.try_send(Piece::Bytes(content.as_bytes().to_vec())) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
-            Err(TrySendError::Full(piece)) => interruptible(py, || (), move || pieces.send(piece).is_ok())
-                .inspect_err(|_| {
-                    self.give_up(py, State::Broken);
-                })?,
+            Err(TrySendError::Full(piece)) => {
+                interruptible(py, || stop.stop(), move || pieces.send(piece).is_ok())
+                    .inspect_err(|_| self.give_up(py, State::Broken))?
+            }
         };
         // A thread that takes nothing more has ended, and says why.
         if sent { Ok(()) } else { self.finish(py, Last::Nothing) }

@@ -43,6 +43,29 @@ pub enum Difference {
     Content(Location, Location),
 }
 
+impl Difference {
+    /// A row for programs.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::json;
+        match self {
+            Self::OnlySource(location) => {
+                json!({ "difference": "only_source", "source": location.to_string() })
+            }
+            Self::OnlyDestination(location) => {
+                json!({ "difference": "only_destination", "destination": location.to_string() })
+            }
+            Self::Size { source, destination } => json!({
+                "difference": "size", "source": source.0.to_string(), "source_size": source.1,
+                "destination": destination.0.to_string(), "destination_size": destination.1,
+            }),
+            Self::Content(one, other) => {
+                json!({ "difference": "content", "source": one.to_string(), "destination": other.to_string() })
+            }
+        }
+    }
+}
+
 /// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
 /// quick. Every method does nothing unless overridden.
 pub trait Observer: Sync {

@@ -123,7 +123,7 @@ impl Observer for Progress {
     fn differs(&self, difference: &Difference) {
         self.row(&match self.rows {
             Rows::Text => text_of(difference),
-            Rows::Json => json_of(difference).to_string(),
+            Rows::Json => difference.to_json().to_string(),
         });
     }
 
@@ -155,24 +155,5 @@ fn text_of(difference: &Difference) -> String {
             format!("size differs             {one} ({length} bytes), {other} ({its} bytes)")
         }
         Difference::Content(one, other) => format!("content differs          {one}, {other}"),
-    }
-}
-
-fn json_of(difference: &Difference) -> serde_json::Value {
-    use serde_json::json;
-    match difference {
-        Difference::OnlySource(location) => {
-            json!({ "difference": "only_source", "source": location.to_string() })
-        }
-        Difference::OnlyDestination(location) => {
-            json!({ "difference": "only_destination", "destination": location.to_string() })
-        }
-        Difference::Size { source, destination } => json!({
-            "difference": "size", "source": source.0.to_string(), "source_size": source.1,
-            "destination": destination.0.to_string(), "destination_size": destination.1,
-        }),
-        Difference::Content(one, other) => {
-            json!({ "difference": "content", "source": one.to_string(), "destination": other.to_string() })
-        }
     }
 }

@@ -157,9 +157,9 @@ impl World {
             self.complete.clear();
             for (object, block) in lost {
                 let identity =
-                    Identity::new(&location(&format!("s3://b/{object}")), &strong(size(), "a")).unwrap();
-                let paths = Paths::new(&dir.join("objects"), &identity.name());
-                if let Ok(data) = File::options().write(true).open(paths.data) {
+                    Identity::new(&location(&format!("s3://b/{object}")), "", &strong(size(), "a")).unwrap();
+                let paths = Paths::new(&identity.name());
+                if let Ok(data) = File::options().write(true).open(dir.join(paths.data)) {
                     let len = BLOCK.min(size() - block * BLOCK) as usize;
                     data.write_all_at(&vec![0; len], block * BLOCK).unwrap();
                 }

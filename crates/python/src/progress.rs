@@ -1,0 +1,53 @@
+//! Reports how far a copy is to a function of the caller, on the caller's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_transfer::Observer;
+use pyo3::prelude::*;
+
+use crate::wait::{interruptible, ticking};
+
+/// Counts the bytes of a run.
+#[derive(Default)]
+pub(crate) struct Progress {
+    expected: AtomicU64,
+    moved: AtomicU64,
+}
+
+impl Observer for Progress {
+    fn expected(&self, _: u64, bytes: u64) {
+        self.expected.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Does `work`, and meanwhile calls `report` with the bytes moved and the bytes known to be moved in
+/// all, several times a second and once at the end. Calls `stop` where it raises an error.
+pub(crate) fn observed<T: Send + 'static>(
+    py: Python<'_>,
+    report: Option<Py<PyAny>>,
+    stop: impl FnOnce(),
+    work: impl FnOnce(&Progress) -> T + Send + 'static,
+) -> PyResult<T> {
+    let progress = Arc::new(Progress::default());
+    let Some(report) = report else {
+        return interruptible(py, stop, move || work(&Progress::default()));
+    };
+    let observer = Arc::clone(&progress);
+    let mut last = None;
+    let mut tell = |py: Python<'_>| {
+        let moved = progress.moved.load(Ordering::Relaxed);
+        let now = (moved, progress.expected.load(Ordering::Relaxed).max(moved));
+        if last.replace(now) == Some(now) {
+            return Ok(());
+        }
+        report.call1(py, now).map(drop)
+    };
+    let done = ticking(py, stop, &mut tell, move || work(&observer))?;
+    tell(py)?;
+    Ok(done)
+}

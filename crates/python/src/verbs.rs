@@ -1,0 +1,283 @@
+//! `rm`, `mv`, `check`, `presign`: as the command line's verbs of these names, without its questions.
+//! Receipts have the fields of the command line's.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::filter::Filter;
+use firstbyte::{Depth, Error, Receipt};
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::{Cancel, Durability, Error as StoreError, Presign, PresignMethod};
+use firstbyte_transfer::{
+    Check, Content, Difference, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer, Over,
+    Removal, Settings, Shard, Silent, Stop, Summary, Tree,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::client::{Client, Place};
+use crate::copy::{Outcome, at_either, filter, located, outcome};
+use crate::error::failure;
+use crate::progress::{Progress, observed};
+use crate::wait::interruptible;
+
+/// An engine of this client that `stop` ends.
+fn engine(py: Python<'_>, client: &Client, stop: &Stop) -> PyResult<Engine> {
+    let client = client.route.uncached(py)?;
+    let settings = Settings { stop: stop.clone(), ..client.copies().clone() };
+    Ok(Engine::new(client.store().clone(), settings))
+}
+
+/// Deletes an object, or with `recursive` everything below a location; what was done.
+#[pyfunction]
+pub(crate) fn rm<'py>(
+    py: Python<'py>,
+    client: &Client,
+    location: Place,
+    recursive: bool,
+) -> PyResult<Outcome<'py>> {
+    let Place(location) = location;
+    let stop = Stop::default();
+    let engine = engine(py, client, &stop)?;
+    let (started, root) = (Instant::now(), location.clone());
+    let removed = interruptible(py, || stop.stop(), move || remove(&engine, &root, recursive))?;
+    let mut summary = removed.map_err(|error| failure(py, &error, Some(&location)))?;
+    if let Some(error) = summary.ended.take() {
+        return Err(failure(py, &error.into(), Some(&location)));
+    }
+    let receipt = Receipt::new("rm", location.to_string(), None);
+    let mut receipt = Receipt { deleted: Some(0), ..receipt };
+    receipt.add(&summary);
+    outcome(py, receipt, started, summary.failures, located(summary.failed))
+}
+
+fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Result<Summary> {
+    let directory = || Error::Directory { location: root.to_string() };
+    let store = engine.store();
+    let (is_one, is_tree) = match root {
+        // A link is deleted itself, whatever it leads to.
+        Location::Local(path) if path.file_name().is_none() => {
+            let why = "rm does not take it; name the directory itself".into();
+            return Err(Error::Operand { operand: root.to_string(), why });
+        }
+        Location::Local(path) => match path.symlink_metadata() {
+            Ok(found) => (!found.is_dir(), found.is_dir()),
+            Err(source) => {
+                return Err(StoreError::Io { location: root.to_string(), source }.into());
+            }
+        },
+        Location::Http(_) => (true, false),
+        Location::Object(object) if object.key.is_empty() => (false, true),
+        Location::Object(_) => {
+            let is_one = match store.stat_object(root) {
+                Ok(_) => true,
+                Err(StoreError::NotFound { .. }) => false,
+                Err(error) => return Err(error.into()),
+            };
+            (is_one, (recursive || !is_one) && store.has_below(root)?)
+        }
+        Location::Sftp(_) => {
+            let kind = store.kind_of_name(root)?;
+            (kind != Kind::Directory, kind == Kind::Directory)
+        }
+    };
+    if is_tree && !recursive {
+        return Err(directory());
+    }
+    if !is_one && !is_tree {
+        return Err(StoreError::NotFound { location: root.to_string() }.into());
+    }
+    let mut summary = Summary::default();
+    if is_tree {
+        let removal = Removal {
+            root: root.clone(),
+            extent: Extent::Whole,
+            beginning: String::new(),
+            levels: Levels::All,
+            select: &|_| true,
+            effect: Effect::Apply,
+        };
+        summary = engine.remove(&removal, &Silent)?;
+    }
+    if is_one {
+        store.delete(root)?;
+        summary.deleted += 1;
+    }
+    Ok(summary)
+}
+
+/// Moves an object, or with `recursive` a tree; what was done.
+#[pyfunction]
+pub(crate) fn mv<'py>(
+    py: Python<'py>,
+    client: &Client,
+    source: PathBuf,
+    destination: PathBuf,
+    recursive: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Outcome<'py>> {
+    let stop = Stop::default();
+    let client = client.route.uncached(py)?;
+    let durability = Durability::Full;
+    let settings = Settings { stop: stop.clone(), durability, ..client.copies().clone() };
+    let engine = Engine::new(client.store().clone(), settings);
+    let started = Instant::now();
+    let (from, to) = (source.clone(), destination.clone());
+    let depth = if recursive { Depth::Tree } else { Depth::Object };
+    let work = move |observer: &Progress| moved(&engine, &from, &to, depth, observer);
+    let summary = observed(py, progress, || stop.stop(), work)?;
+    let mut summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    if let Some(error) = summary.ended.take() {
+        return Err(at_either(py, &error.into(), [&source, &destination]));
+    }
+    let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
+    let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
+    receipt.add(&summary);
+    outcome(py, receipt, started, summary.failures, located(summary.failed))
+}
+
+fn moved(
+    engine: &Engine,
+    source: &PathBuf,
+    destination: &PathBuf,
+    depth: Depth,
+    observer: &dyn Observer,
+) -> firstbyte::Result<Summary> {
+    let texts = [source.as_os_str().to_owned()];
+    let parsed = Source::parse(source.as_os_str(), depth, Wildcards::Off, engine.store())?;
+    let target = parsed.target(&Destination::parse(destination.as_os_str(), &texts, Wildcards::Off)?)?;
+    let (root, extent) = match parsed {
+        Source::Object(location @ Location::Http(_)) => {
+            let why = "what a web server has cannot be moved; use cp".into();
+            return Err(Error::Operand { operand: location.to_string(), why });
+        }
+        Source::Object(location) => {
+            let job = Job { source: location.clone(), destination: target, entry: None, over: Over::File };
+            let mut jobs = std::iter::once(Ok::<_, Failure>(job));
+            let mut summary = engine.move_many(&mut jobs, observer)?;
+            let is_missing = |failure: &Failure| {
+                matches!(failure.error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }))
+            };
+            return match summary.failed.pop() {
+                Some(failed) if is_missing(&failed) && engine.store().has_below(&location)? => {
+                    Err(Error::Directory { location: location.to_string() })
+                }
+                Some(failed) => Err(failed.error.into()),
+                None => Ok(summary),
+            };
+        }
+        Source::Tree { root, name: Some(_) } => (root, Extent::Whole),
+        Source::Tree { root, name: None } | Source::Glob { base: root, .. } => (root, Extent::Contents),
+    };
+    if extent == Extent::Whole && engine.rename(&root, &target)? {
+        return Ok(Summary { objects: 1, ..Summary::default() });
+    }
+    let tree = Tree {
+        source: root,
+        names: Names::Listed,
+        destination: target,
+        beginning: String::new(),
+        levels: Levels::All,
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    };
+    Ok(engine.move_tree(&Move { tree, extent }, observer)?)
+}
+
+/// Keeps what differs.
+#[derive(Default)]
+struct Differences(Mutex<Vec<Difference>>);
+
+impl Observer for Differences {
+    fn differs(&self, difference: &Difference) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(difference.clone());
+    }
+}
+
+/// Compares two places: the receipt, and the differences, as JSON both.
+#[pyfunction]
+pub(crate) fn check<'py>(
+    py: Python<'py>,
+    client: &Client,
+    source: PathBuf,
+    destination: PathBuf,
+    content: bool,
+    patterns: Vec<(bool, String)>,
+) -> PyResult<(Outcome<'py>, String)> {
+    let stop = Stop::default();
+    let engine = engine(py, client, &stop)?;
+    let filter = filter(patterns);
+    let found = Arc::new(Differences::default());
+    let (started, observer) = (Instant::now(), Arc::clone(&found));
+    let (from, to) = (source.clone(), destination.clone());
+    let content = if content { Content::Read } else { Content::Held };
+    let compared = interruptible(
+        py,
+        || stop.stop(),
+        move || compare(&engine, &from, &to, content, &filter, &*observer),
+    )?;
+    let mut summary = compared.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    if let Some(error) = summary.ended.take() {
+        return Err(at_either(py, &error.into(), [&source, &destination]));
+    }
+    let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
+    let receipt = Receipt::new("check", source, Some(destination));
+    let mut receipt = Receipt { differences: Some(0), ..receipt };
+    receipt.add(&summary);
+    let rows = found.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows: Vec<_> = rows.iter().map(Difference::to_json).collect();
+    let text = serde_json::to_string(&rows).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((outcome(py, receipt, started, summary.failures, located(summary.failed))?, text))
+}
+
+fn compare(
+    engine: &Engine,
+    source: &PathBuf,
+    destination: &PathBuf,
+    content: Content,
+    filter: &Filter,
+    observer: &dyn Observer,
+) -> firstbyte::Result<Summary> {
+    let select = |name: &[u8]| filter.takes(name);
+    let to = destination.as_os_str();
+    match Source::parse(source.as_os_str(), Depth::Tree, Wildcards::Off, engine.store())? {
+        Source::Object(source) => {
+            let destination = Source::Object(source.clone()).target(&Destination::of(to, false)?)?;
+            let check = Check { source, destination, select: &select, content };
+            Ok(engine.check_object(&check, observer)?)
+        }
+        Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
+            let destination = Location::parse(to)?;
+            // An empty place differs from one that is not there.
+            engine.store().stat(&destination)?;
+            let check = Check { source, destination, select: &select, content };
+            Ok(engine.check(&check, observer)?)
+        }
+    }
+}
+
+/// A URL by which anyone can read, or with `put` write, one object for some seconds.
+#[pyfunction]
+pub(crate) fn presign(
+    py: Python<'_>,
+    client: &Client,
+    location: Place,
+    seconds: u64,
+    put: bool,
+) -> PyResult<String> {
+    let Place(location) = location;
+    let expires = Duration::from_secs(seconds);
+    if expires.is_zero() || expires > Presign::LONGEST {
+        return Err(PyValueError::new_err("presign: expires should be 1 second to 7 days"));
+    }
+    let method = if put { PresignMethod::Put } else { PresignMethod::Get };
+    let engine = client.route.uncached(py)?;
+    let cancel = Cancel::new();
+    let (store, at) = (engine.store().scoped(&cancel), location.clone());
+    let sign = move || store.presign(&at, &Presign { method, expires });
+    let made = interruptible(py, || cancel.cancel(), sign)?;
+    Ok(made.map_err(|error| failure(py, &error.into(), Some(&location)))?.url)
+}

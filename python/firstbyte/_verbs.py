@@ -1,0 +1,168 @@
+"""`stat`, `exists`, `rm`, `mv`, `check` and `presign`: as the program's verbs of these names."""
+
+from __future__ import annotations
+
+import os
+
+from firstbyte import _native
+from firstbyte._copy import receipt, reporter, rules
+from firstbyte._ls import Entry
+from firstbyte._options import connect
+from firstbyte._path import Location
+from firstbyte._typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
+
+
+def stat(location: Location, **options: Unpack[Options]) -> Entry:
+    """Describe what is at a location, at the cost of one request.
+
+    Args:
+        location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        `Entry`, as `firstbyte.ls` gives it, with `type`, `size`, `mtime` and `etag`.
+
+    Raises:
+        FileNotFoundError: if nothing is there.
+        OSError: as `firstbyte.open` raises it.
+    """
+    text = os.fspath(location)
+    facts = _native.stat(connect("stat", options), location)
+    return Entry(text.rstrip("/").rpartition("/")[2], text, facts)
+
+
+def exists(location: Location, **options: Unpack[Options]) -> bool:
+    """Whether an object, a directory or a prefix is at a location.
+
+    Args:
+        location: as for `stat`.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        bool.
+
+    Raises:
+        OSError: if that cannot be found out, as `firstbyte.open` raises it.
+    """
+    try:
+        _native.stat(connect("exists", options), location)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def rm(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> dict[str, Any]:
+    """Delete an object, or with `recursive` everything below a location. No link is followed.
+
+    Args:
+        location: `s3://BUCKET/KEY`, `file://PATH` or a path.
+        recursive: whether everything below is deleted.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        dict, the receipt, with `deleted` and others, as `firstbyte --json rm` prints it.
+
+    Raises:
+        FileNotFoundError: if nothing is there.
+        IsADirectoryError: if it is a directory, a prefix or a bucket, without `recursive`.
+        PartialError: if some objects failed.
+        OSError: as `firstbyte.open` raises it.
+    """
+    return receipt(_native.rm(connect("rm", options), location, recursive))
+
+
+def mv(
+    source: Location,
+    destination: Location,
+    *,
+    recursive: bool = False,
+    progress: Any = None,
+    **options: Unpack[Options],
+) -> dict[str, Any]:
+    """Move an object, or with `recursive` a tree, between any two locations. A source is deleted
+    when its copy is complete, and only if both are different places.
+
+    Args:
+        source, destination: as for `firstbyte.cp`.
+        recursive: whether directories are moved with everything below them.
+        progress: as for `firstbyte.cp`.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        dict, the receipt, with the fields that `firstbyte --json mv` prints.
+
+    Raises:
+        IsADirectoryError: if the source is a directory or a prefix, without `recursive`.
+        PartialError: if some objects of a tree failed.
+        OSError: as `firstbyte.cp` raises it.
+    """
+    client = connect("mv", options)
+    return receipt(_native.mv(client, source, destination, recursive, reporter(progress)))
+
+
+def check(
+    source: Location,
+    destination: Location,
+    *,
+    content: bool = False,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    **options: Unpack[Options],
+) -> list[dict[str, Any]]:
+    """Compare two places by names, sizes and checksums, without changing either.
+
+    Args:
+        source, destination: objects, or directories, whose contents are compared.
+        content: whether what has no common checksum is read, to compare its content.
+        include: patterns of names that are compared though `exclude` leaves them.
+        exclude: patterns of names that are left out.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        list of dict, a row for each difference, empty if there is none: `difference` ("only_source",
+        "only_destination", "size" or "content"), `source` and `destination` (str), and of sizes
+        `source_size` and `destination_size` (int).
+
+    Raises:
+        FileNotFoundError: if one of the places is not there.
+        PartialError: if some objects could not be compared.
+        OSError: as `firstbyte.open` raises it.
+    """
+    # Slow to import.
+    import json
+
+    client = connect("check", options)
+    outcome, rows = _native.check(client, source, destination, content, rules(include, exclude))
+    receipt(outcome)
+    found: list[dict[str, Any]] = json.loads(rows)
+    return found
+
+
+def presign(location: Location, *, expires: int = 3600, put: bool = False, **options: Unpack[Options]) -> str:
+    """Make a URL by which anyone can read or write one S3 object until it expires. Whether the
+    object exists is not asked.
+
+    Args:
+        location: `s3://BUCKET/KEY`.
+        expires: seconds, at most 7 days.
+        put: whether the URL allows to write the object, instead of reading it.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        str, the URL. It grants what the credentials that signed it may do, and ends with them.
+
+    Raises:
+        ValueError: if `expires` is too short or too long.
+        OSError: if the location is no S3 object, or there are no credentials.
+    """
+    return _native.presign(connect("presign", options), location, expires, put)

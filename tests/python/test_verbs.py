@@ -1,0 +1,175 @@
+"""The verbs that notebooks use: stat, exists, rm, mv, check, presign, and progress of cp."""
+
+import os
+import urllib.request
+
+import pytest
+
+import firstbyte
+from firstbyte.filesystem import FirstbyteFileSystem
+
+
+class Bar:
+    """What tqdm's bar has of what is used."""
+
+    def __init__(self):
+        self.n, self.total, self.refreshed = 0, None, 0
+
+    def update(self, more):
+        self.n += more
+
+    def refresh(self):
+        self.refreshed += 1
+
+
+def test_what_is_there_is_described(place):
+    location = place("v/one", b"content")
+    found = firstbyte.stat(location)
+    assert (found.name, found.location, found.type, found.size) == ("one", location, "file", 7)
+    assert found.is_file() and found.mtime and found.etag
+    assert firstbyte.stat("s3://bucket/v").is_dir() and firstbyte.exists("s3://bucket/v")
+    assert firstbyte.exists(location) and not firstbyte.exists("s3://bucket/v/none")
+    assert not firstbyte.exists("/no/such/file") and firstbyte.exists("/etc")
+    with pytest.raises(FileNotFoundError):
+        firstbyte.stat("s3://bucket/v/none")
+
+
+def test_objects_and_trees_are_deleted(place, tmp_path):
+    for name in ("r/one", "r/two", "r/d/three"):
+        place(name, b"x")
+    with pytest.raises(IsADirectoryError):
+        firstbyte.rm("s3://bucket/r")
+    with pytest.raises(IsADirectoryError):
+        firstbyte.rm("s3://bucket")
+    assert firstbyte.rm("s3://bucket/r/one")["deleted"] == 1
+    with pytest.raises(FileNotFoundError):
+        firstbyte.rm("s3://bucket/r/one")
+    assert firstbyte.rm("s3://bucket/r", recursive=True)["deleted"] == 2
+    assert not firstbyte.exists("s3://bucket/r")
+    (tmp_path / "tree/d").mkdir(parents=True)
+    (tmp_path / "tree/d/x").write_bytes(b"x")
+    (tmp_path / "kept").write_bytes(b"x")
+    os.symlink(tmp_path / "kept", tmp_path / "tree/link")
+    with pytest.raises(IsADirectoryError):
+        firstbyte.rm(tmp_path / "tree")
+    firstbyte.rm(tmp_path / "tree", recursive=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    with pytest.raises(ValueError):
+        firstbyte.rm("/", recursive=True)
+
+
+def test_objects_and_trees_are_moved(place, served, tmp_path):
+    place("m/one", b"content")
+    place("m/d/two", b"content")
+    with pytest.raises(IsADirectoryError):
+        firstbyte.mv("s3://bucket/m", tmp_path / "to")
+    firstbyte.mv("s3://bucket/m/one", tmp_path / "one")
+    assert (tmp_path / "one").read_bytes() == b"content" and not firstbyte.exists("s3://bucket/m/one")
+    bar = Bar()
+    firstbyte.mv("s3://bucket/m/", tmp_path / "tree", recursive=True, progress=bar)
+    assert (tmp_path / "tree/d/two").read_bytes() == b"content" and not firstbyte.exists("s3://bucket/m")
+    assert bar.n == bar.total == 7
+
+
+def test_places_are_compared(place, tmp_path):
+    for name in ("c/same", "c/other", "c/only"):
+        place(name, b"content")
+    (tmp_path / "same").write_bytes(b"content")
+    (tmp_path / "other").write_bytes(b"contents")
+    rows = firstbyte.check("s3://bucket/c", tmp_path)
+    assert sorted(row["difference"] for row in rows) == ["only_source", "size"]
+    assert firstbyte.check("s3://bucket/c/same", tmp_path / "same", content=True) == []
+    assert firstbyte.check("s3://bucket/c", tmp_path, exclude=["o*"]) == []
+
+
+def test_a_presigned_url_is_read_by_anyone(place):
+    location = place("p/one", b"content")
+    with urllib.request.urlopen(firstbyte.presign(location, expires=60)) as answer:
+        assert answer.read() == b"content"
+    with pytest.raises(ValueError):
+        firstbyte.presign(location, expires=0)
+    with pytest.raises(OSError):
+        firstbyte.presign("/local")
+
+
+def test_a_copy_tells_how_far_it_is_and_chooses(place, tmp_path):
+    for name in ("t/a.txt", "t/b.txt", "t/c.log"):
+        place(name, bytes(1 << 20))
+    seen = []
+    firstbyte.cp("s3://bucket/t/", tmp_path / "t", recursive=True, progress=lambda *now: seen.append(now))
+    assert seen[-1] == (3 << 20, 3 << 20) and seen == sorted(seen)
+    firstbyte.cp("s3://bucket/t/", tmp_path / "u", recursive=True, exclude=["*"], include=["*.txt"])
+    assert sorted(os.listdir(tmp_path / "u")) == ["a.txt", "b.txt"]
+    with pytest.raises(IsADirectoryError):
+        firstbyte.cp("s3://bucket/t", tmp_path / "v")
+    with pytest.raises(ValueError, match="recursive"):
+        firstbyte.cp("s3://bucket/t", tmp_path / "v", include=["*"])
+    with pytest.raises(TypeError):
+        firstbyte.cp("s3://bucket/t/a.txt", tmp_path / "v", progress=7)
+
+    def stop(*_):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        firstbyte.cp("s3://bucket/t/", tmp_path / "w", recursive=True, progress=stop)
+
+
+def test_a_bucket_is_no_object(served, tmp_path):
+    fs = FirstbyteFileSystem()
+    for call in [
+        lambda: firstbyte.open("s3://newbucket", "wb").close(),
+        lambda: firstbyte.open("s3://newbucket/", "xb").close(),
+        lambda: fs.touch("newbucket"),
+        lambda: fs.pipe("newbucket", b"x"),
+        lambda: fs.pipe("newbucket", bytes(9 << 20)),
+        lambda: fs.open("newbucket", "wb").close(),
+        lambda: fs.cp_file("bucket/x", "newbucket"),
+    ]:
+        with pytest.raises(OSError) as caught:
+            call()
+        assert isinstance(caught.value, (IsADirectoryError, FileNotFoundError)), caught.value
+    assert not (served.root / "newbucket").exists()
+    fs.makedirs("bucket/a/b", exist_ok=True)
+    fs.makedirs("bucket", exist_ok=True)
+    with pytest.raises(FileExistsError):
+        fs.makedirs("bucket")
+
+
+def test_a_failed_write_leaves_no_directories(tmp_path):
+    with pytest.raises(KeyError):
+        with firstbyte.open(tmp_path / "a/b/file", "wb") as file:
+            file.write(b"x")
+            raise KeyError
+    assert os.listdir(tmp_path) == []
+    with firstbyte.open(tmp_path / "a/b/file", "wb") as file:
+        file.write(b"x")
+    assert (tmp_path / "a/b/file").read_bytes() == b"x"
+
+
+def test_small_things(place, tmp_path):
+    import errno
+    import socket
+
+    import numpy
+
+    location = place("small", bytes(range(100)))
+    with firstbyte.open(location) as file:
+        rows = numpy.array([[0, 3], [10, 2]])
+        assert file.read_ranges(rows) == file.read_ranges([[0, 3], [10, 2]]) == [b"\0\1\2", b"\n\v"]
+        with pytest.raises(TypeError):
+            file.read_ranges(["ab"])
+    with pytest.raises(TypeError, match="several"):
+        firstbyte.read_many(location)
+    with pytest.raises(ValueError, match="deadline"):
+        firstbyte.open(location, deadline=0)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    with pytest.raises(OSError) as caught:
+        firstbyte.open(f"http://127.0.0.1:{port}/x")
+    assert caught.value.errno == errno.ECONNREFUSED and isinstance(caught.value, ConnectionRefusedError)
+    cache = tmp_path / "cache"
+    assert firstbyte.status(cache=cache) == [] and firstbyte.release(cache=cache)["objects"] == 0
+    assert not cache.exists()
+    with firstbyte.open(location, cache="") as file:
+        assert file.read(1) == b"\0"
