@@ -128,7 +128,8 @@ class RawFile(io.RawIOBase):
         """Read into a writable buffer from the position on; return how many bytes, fewer than
         fit only at the end.
         """
-        read = self._native.read_into(self._position, buffer)
+        # Any object with a buffer: one of ctypes has no shape.
+        read = self._native.read_into(self._position, memoryview(buffer).cast("B"))
         self._position += read
         return read
 
@@ -147,6 +148,7 @@ class RawFile(io.RawIOBase):
         position.
         """
         self._check()
+        offset = operator.index(offset)
         if whence == os.SEEK_SET:
             start = 0
         elif whence == os.SEEK_CUR:

@@ -34,6 +34,8 @@ def main() -> int:
     import test.test_io
     import test.test_zipfile
 
+    # Gives the test classes the names that they use.
+    test.test_io.load_tests(unittest.defaultTestLoader, unittest.TestSuite(), None)
     io.open = ours
     test.test_io.CIOTest.open = staticmethod(ours)
     test.test_io.CMiscIOTest.open = staticmethod(ours)
