@@ -7,7 +7,6 @@ use firstbyte_location::shown;
 use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
 
 use crate::error::{Error, Result};
-
 use crate::job::{Tree, as_path, is_unfinished_file};
 use crate::settings::Limits;
 
