@@ -131,7 +131,7 @@ def sync(
 
 
 def reporter(progress: Any) -> Callable[[int, int], object] | None:
-    """The function to call with the bytes moved and the bytes known: of a bar of tqdm, or as given."""
+    """The function to call with the bytes moved and the bytes known: of a tqdm bar, or as given."""
     if progress is None or not hasattr(progress, "update"):
         if progress is not None and not callable(progress):
             raise TypeError("progress should be a function of two numbers, or a bar of tqdm")

@@ -128,13 +128,12 @@ class RawFile(io.RawIOBase):
         """Read into a writable buffer from the position on; return how many bytes, fewer than
         fit only at the end.
         """
-        # Any object with a buffer: one of ctypes has no shape.
-        read = self._native.read_into(self._position, memoryview(buffer).cast("B"))
+        read = self._native.read_into(self._position, _bytes_of(buffer))
         self._position += read
         return read
 
     def read(self, size: int | None = -1, /) -> bytes | None:
-        """Read at most `size` bytes from the position on; to the end where it is negative or None."""
+        """Read at most `size` bytes from the position on; to the end if it is negative or None."""
         return self.readall() if size is None else super().read(size)
 
     def readall(self) -> bytes:
@@ -200,6 +199,14 @@ class RawFile(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
 
 
+def _bytes_of(buffer: Buffer) -> memoryview:
+    """The bytes of any object with a buffer: one of ctypes has no shape."""
+    view = memoryview(buffer)
+    if not view.c_contiguous:
+        raise BufferError("the buffer is not contiguous")
+    return view.cast("B")
+
+
 class _BlockwiseFile(RawFile):
     """Fills the buffer of a `File`: as far as its caller asked, or to the end of a block, which a
     reader at random would have to wait for. Where its caller asked for more than is filled at once,
@@ -209,7 +216,7 @@ class _BlockwiseFile(RawFile):
     _until = 0
 
     def readinto(self, buffer: Buffer, /) -> int:
-        view, position = memoryview(buffer).cast("B"), self._position
+        view, position = _bytes_of(buffer), self._position
         wanted, self._wanted = self._wanted, 0
         if wanted > view.nbytes:
             self._until = position + wanted
@@ -233,7 +240,7 @@ class File(io.BufferedReader):
     Any number of threads may use it; those that read at places of their own use `read_at`.
     """
 
-    raw: RawFile  # pyright: ignore[reportIncompatibleVariableOverride]
+    raw: RawFile  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
     # Bytes of the buffer.
     _size = _BUFFER
 

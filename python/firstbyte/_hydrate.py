@@ -36,10 +36,10 @@ def hydrate(
         recursive: whether everything below is meant.
         pin: whether it stays whatever else needs room, until it is released.
         limit_rate: bytes a second, as a number or like "40MB".
-        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a home and in AWS
-            Lambda `/tmp/firstbyte-UID`).
-        cache_shared, cache_store, cache_size, memory, deadline, endpoint_url, profile, region, anonymous, access_key_id,
-            secret_access_key, session_token: as for `firstbyte.open`.
+        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a home and in
+            AWS Lambda `/tmp/firstbyte-UID`).
+        cache_shared, cache_store, cache_size, memory, deadline, endpoint_url, profile, region,
+            anonymous, access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json hydrate` prints: `objects`,

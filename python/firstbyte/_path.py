@@ -3,7 +3,6 @@ make of theirs.
 """
 
 import os
-import re
 
 # In a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -12,8 +11,8 @@ Location = str | os.PathLike[str]
 
 # What begins a location in a store; everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
-# What begins one in an endpoint that the configuration file names: `s3+lab://`.
-_NAMED = re.compile(r"s3\+[a-z0-9-]+://")
+# The characters of a name in `s3+NAME://`, an endpoint that the configuration file names.
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 # Descriptors are numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
 
@@ -22,7 +21,14 @@ def stored(path: object) -> str | None:
     """`path` if it is a location in a store, else None; for functions that take paths."""
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    return path if isinstance(path, str) and (path.startswith(_STORES) or _NAMED.match(path)) else None
+    return path if isinstance(path, str) and (path.startswith(_STORES) or _is_named(path)) else None
+
+
+def _is_named(path: str) -> bool:
+    """Whether a location begins with `s3+NAME://`. `re` would triple the time of the import."""
+    scheme, separator, _ = path.partition("://")
+    name = scheme.removeprefix("s3+")
+    return bool(separator and name) and name != scheme and _NAME.issuperset(name)
 
 
 def resolve(path: object) -> object:

@@ -128,9 +128,9 @@ def check(
             session_token: as for `firstbyte.open`.
 
     Returns:
-        list of dict, a row for each difference, empty if there is none: `difference` ("only_source",
-        "only_destination", "size" or "content"), `source` and `destination` (str), and of sizes
-        `source_size` and `destination_size` (int).
+        list of dict, a row for each difference, empty if there is none: `difference`
+        ("only_source", "only_destination", "size" or "content"), `source` and `destination` (str),
+        and of sizes `source_size` and `destination_size` (int).
 
     Raises:
         FileNotFoundError: if one of the places is not there.

@@ -29,7 +29,7 @@ def test_the_functions_take_a_named_endpoint(named, tmp_path):
 def test_fsspec_takes_a_named_endpoint(named):
     named.put("dir/a", b"content")
     fs = fsspec.filesystem("firstbyte", target_protocol="s3+lab")
-    assert fs.ls("bucket/dir", detail=False) == ["bucket/dir/a"]
+    assert "bucket/dir/a" in fs.ls("bucket/dir", detail=False)
     with fsspec.open("firstbyte://s3+lab://bucket/dir/a") as file:
         assert file.read() == b"content"
     fs.pipe_file("s3+lab://bucket/dir/b", b"more")

@@ -92,7 +92,7 @@ def test_a_presigned_url_is_read_by_anyone(place):
         firstbyte.presign("/local")
 
 
-def test_a_copy_tells_how_far_it_is_and_chooses(place, tmp_path):
+def test_a_copy_reports_its_progress_and_chooses(place, tmp_path):
     for name in ("t/a.txt", "t/b.txt", "t/c.log"):
         place(name, bytes(1 << 20))
     seen = []

@@ -53,8 +53,8 @@ pub struct Globals {
     /// Agree to pay for requests to requester-pays buckets
     #[arg(long, global = true)]
     pub request_payer: bool,
-    /// Key that S3 objects are encrypted with (SSE-C), for reads and writes: a file with 32 bytes, or
-    /// their base64 or hexadecimal text
+    /// Key that S3 objects are encrypted with (SSE-C), for reads and writes: a file with 32 bytes,
+    /// or their base64 or hexadecimal text
     #[arg(long, global = true, value_name = "FILE", value_parser = CustomerKey::read)]
     pub sse_c_key: Option<CustomerKey>,
     /// Trust the certificates in this PEM file instead of the system's. They may be those of

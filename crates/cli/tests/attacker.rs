@@ -1,6 +1,6 @@
-//! Another local user has prepared the directories that this program uses, where it has no home of its
-//! own or is told to share a cache: links, pipes, modes, foreign owners. Nothing of the victim's is
-//! written or read, as root and as nobody.
+//! Another local user has prepared the directories that this program uses, where it has no home of
+//! its own or shares a cache: links, pipes, modes, foreign owners. Nothing of the
+//! victim's is written or read, as root and as an ordinary user.
 
 use crate::support;
 
@@ -79,8 +79,8 @@ impl Scene {
         .unwrap();
     }
 
-    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory, new
-    /// in `/run`, is not among it.
+    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory,
+    /// new in `/run`, is not among it.
     fn state(&self) -> BTreeMap<PathBuf, (u32, u32, u64, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut waiting = vec![self.world.path("tmp"), self.world.path("private")];
@@ -103,8 +103,8 @@ fn pipe(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
 }
 
-/// Plants in `directory` what a cache, a runtime directory and uploads have, as links to the secret or
-/// to its directory, as pipes, and as second names of the secret.
+/// Plants in `directory` what a cache, a runtime directory and uploads have, as links to the secret
+/// or to its directory, as pipes, and as second names of the secret.
 fn plant(scene: &Scene, directory: &Path) {
     fs::create_dir_all(directory.join("packs")).unwrap();
     fs::write(directory.join("format"), "firstbyte cache 3\n").unwrap();
@@ -152,7 +152,8 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
 ];
 
-/// Runs every verb that has to do with a cache, which may fail, and asserts that nothing has changed.
+/// Runs every verb that has to do with a cache, which may fail, and asserts that nothing has
+/// changed.
 fn nothing_changes(scene: &Scene, what: &str, options: &[&str]) {
     let before = scene.state();
     let verbs: [&[&str]; 6] = [

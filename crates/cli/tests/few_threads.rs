@@ -1,5 +1,5 @@
-//! Limits on processes and memory: a run has fewer threads, or ends with a line. It neither panics nor
-//! waits for ever.
+//! Limits on processes and memory: a run has fewer threads, or ends with a line. It neither panics
+//! nor waits for ever.
 
 use crate::support;
 

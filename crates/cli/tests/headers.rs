@@ -59,7 +59,8 @@ fn each_object_is_named_as_it_ends() {
 
 #[test]
 fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
-    // The portal logs in by Basic authentication; the data host wants the cookie that it sets for the code.
+    // The portal logs in by Basic authentication; the data host wants the cookie that it sets for
+    // the code.
     let portal =
         Scripted::start(|_, head| match head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0") {
             true => {

@@ -437,7 +437,7 @@ fn tagged_s3(content: &'static [u8]) -> Scripted {
 }
 
 #[test]
-fn a_cache_tells_two_stores_apart_whose_objects_have_one_name_and_tag() {
+fn a_cache_keeps_two_stores_apart_whose_objects_have_one_name_and_tag() {
     let mut world = World::new();
     world.set("FIRSTBYTE_NO_SIGN_REQUEST", "1");
     let mut place = Place::new(world);

@@ -1,5 +1,5 @@
-//! Names that are taken literally, skipped or refused: objects that are complete, two sources with one
-//! target, directories in lists, wildcards, and keys that look like our temporary files.
+//! Names that are taken literally, skipped or refused: objects that are complete, two sources with
+//! one target, directories in lists, wildcards, and keys that look like our temporary files.
 
 use crate::support;
 

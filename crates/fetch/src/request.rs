@@ -42,7 +42,7 @@ pub trait Interest {
     }
 
     /// The latest time until which a reader waits. A later one than before is that of a new reader,
-    /// who has tries of his own.
+    /// with tries of its own.
     fn deadline(&self) -> Option<Instant> {
         None
     }

@@ -66,7 +66,7 @@ impl Client {
             }
         };
         if how.keep == Keep::Always {
-            list = wanted::pinned(list, &self.hydrator);
+            list = self.hydrator.pinned(list);
         }
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
     }
@@ -80,7 +80,7 @@ impl Client {
         self.cache()?;
         let mut list = run.wanted()?;
         if keep == Keep::Always {
-            list = wanted::pinned(list, &self.hydrator);
+            list = self.hydrator.pinned(list);
         }
         Ok(self.hydrator.hydrate(list, limit_rate)?)
     }

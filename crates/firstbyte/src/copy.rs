@@ -56,7 +56,7 @@ impl Client {
         self.cp_observed(source, destination, copy, &Silent)
     }
 
-    /// As [`cp`](Self::cp), and tells `observer` how far it is.
+    /// As [`cp`](Self::cp), and reports the progress to `observer`.
     ///
     /// # Errors
     /// Those of [`cp`](Self::cp).

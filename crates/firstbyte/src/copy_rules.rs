@@ -282,8 +282,8 @@ pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
     }
 }
 
-/// Refuses copies of named objects of which two have one target: the last would be all that is left.
-/// Trees with one target are merged.
+/// Refuses copies of named objects of which two have one target: the last would be all that is
+/// left. Trees with one target are merged.
 ///
 /// # Errors
 /// [`Error::Overlap`].

@@ -68,8 +68,8 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
 }
 
-/// The directory of this user in one that all users write to. Whoever opens it checks that it is
-/// this user's: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
+/// The directory of this user in one that all users write to. It is checked to be this user's
+/// when it is opened: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
 #[must_use]
 pub fn own_directory(common: &Path) -> PathBuf {
     common.join(format!("firstbyte-{}", rustix::process::geteuid().as_raw()))

@@ -103,14 +103,17 @@ impl Glob {
     /// # Errors
     /// A pattern in a bucket's name.
     pub fn parse(text: &OsStr, location: &Location) -> Result<Option<(Location, Self)>> {
+        let Some((base, pattern)) = text.to_str().and_then(split_glob) else {
+            return Ok(None);
+        };
         let is_name = match location {
             Location::Local(path) => path.symlink_metadata().is_ok(),
             Location::Http(_) => true,
             Location::Object(_) | Location::Sftp(_) => false,
         };
-        let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
+        if is_name {
             return Ok(None);
-        };
+        }
         if Service::of_text(base).is_some_and(|(_, rest)| rest.is_empty()) {
             return Err(Error::Operand {
                 operand: shown(text).to_string(),

@@ -345,7 +345,8 @@ impl<'a> Receiver<'a> {
                 0 => break,
                 read => done += read,
             }
-            // A whole response begins at the first byte again, and only whole blocks are kept of it.
+            // A whole response begins at the first byte again, and only whole blocks are kept of
+            // it.
             attempt.reached(if is_whole { bytes.start } else { bytes.start + done as u64 });
         }
         check_length(self.fetch, done as u64, bytes)?;

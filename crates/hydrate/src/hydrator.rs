@@ -6,9 +6,10 @@ use firstbyte_location::{Location, Version};
 use firstbyte_store::{Stat, Store};
 
 use crate::background::Job;
-use crate::cache::{Cache, Limits};
+use crate::cache::{Cache, Limits, Pin};
 use crate::limits::MEMORY_SHARE;
 use crate::version::{Engine, Observer};
+use crate::wanted::{Failure, Wanted};
 use crate::workers::WorkerPool;
 use crate::{CounterSnapshot, File, Result, Settings, WantedList};
 
@@ -91,6 +92,30 @@ impl Hydrator {
     #[must_use]
     pub fn cache_for(&self, location: &Location) -> Option<Cache> {
         self.engine.cache_for(location)
+    }
+
+    /// The list, with each object pinned before its first block is fetched, so that it is not
+    /// evicted while the others are fetched.
+    #[must_use]
+    #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
+    pub fn pinned(&self, list: WantedList) -> WantedList {
+        let hydrator = self.clone();
+        Box::new(list.map(move |wanted| {
+            let wanted = wanted?;
+            let Some(cache) = hydrator.cache_for(&wanted.location) else { return Ok(wanted) };
+            let failed = |error| Failure { location: wanted.location.clone(), error };
+            let version = match &wanted.version {
+                Some(version) => version.clone(),
+                None => {
+                    hydrator.store().stat(&wanted.location).map_err(|error| failed(error.into()))?.version
+                }
+            };
+            match cache.packed(&wanted.location, &version) {
+                Some(packed) => packed.pin(Pin::Pinned),
+                None => cache.version(&wanted.location, &version, None).map_err(failed)?.pin(Pin::Pinned),
+            }
+            Ok(Wanted { version: Some(version), ..wanted })
+        }))
     }
 
     /// Counts of the engine's work so far.

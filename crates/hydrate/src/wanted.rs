@@ -3,8 +3,7 @@
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
-use crate::cache::Pin;
-use crate::{Error, Hydrator};
+use crate::Error;
 
 /// An object that could not be fetched.
 #[derive(Clone, Debug)]
@@ -60,28 +59,6 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
             Err(error) => Some(Err(failed(&root, error))),
         })),
     }
-}
-
-/// The list, with each object pinned before its first block is fetched, so that it is not evicted
-/// while the others are fetched.
-#[must_use]
-#[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-pub fn pinned(list: WantedList, hydrator: &Hydrator) -> WantedList {
-    let hydrator = hydrator.clone();
-    Box::new(list.map(move |wanted| {
-        let wanted = wanted?;
-        let Some(cache) = hydrator.cache_for(&wanted.location) else { return Ok(wanted) };
-        let failed = |error| Failure { location: wanted.location.clone(), error };
-        let version = match &wanted.version {
-            Some(version) => version.clone(),
-            None => hydrator.store().stat(&wanted.location).map_err(|error| failed(error.into()))?.version,
-        };
-        match cache.packed(&wanted.location, &version) {
-            Some(packed) => packed.pin(Pin::Pinned),
-            None => cache.version(&wanted.location, &version, None).map_err(failed)?.pin(Pin::Pinned),
-        }
-        Ok(Wanted { version: Some(version), ..wanted })
-    }))
 }
 
 /// The version from a listing, if it identifies the content.

@@ -1,7 +1,7 @@
 //! Calls on paths that may lie below a mount whose daemon is stopped: they would wait for ever.
 //!
-//! Such a call runs in a thread of its own, which is left behind if it does not return in time. Used
-//! by `control` and `mountpoint`.
+//! Such a call runs in a thread of its own, which is left behind if it does not return in time.
+//! Used by `control` and `mountpoint`.
 
 use std::io;
 use std::sync::mpsc;

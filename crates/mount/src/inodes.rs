@@ -280,7 +280,8 @@ impl Inner {
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
         let ino = *self.numbers.get(&identity)?;
         let path = self.paths.find(directory)?;
-        // The kernel keeps the attributes of an inode for ever: with other permissions it is another.
+        // The kernel keeps the attributes of an inode for ever: with other permissions it is
+        // another.
         let same_version = |version: &Version| match self.versions.get(&ino) {
             Some(known) => **known == *version,
             None => false,

@@ -101,7 +101,8 @@ impl Mount {
     /// written yet.
     ///
     /// # Errors
-    /// The directory would hide something, this process cannot mount, or nothing is at the location.
+    /// The directory would hide something, this process cannot mount, or nothing is at the
+    /// location.
     pub fn prepare(
         store: Store,
         location: &Location,

@@ -43,7 +43,7 @@ impl Local {
     }
 
     /// Whether another user can read a file below the mount.
-    fn is_read_by_nobody(&self, name: &str) -> bool {
+    fn is_read_by_a_stranger(&self, name: &str) -> bool {
         Command::new("cat").arg(self.path(name)).uid(NOBODY).gid(NOBODY).output().unwrap().status.success()
     }
 }
@@ -87,16 +87,16 @@ fn other_users_reach_only_what_the_source_shows_them() {
     });
     // Found by a listing, and by name.
     for _ in 0..2 {
-        assert!(local.is_read_by_nobody("open") && local.is_read_by_nobody("theirs"));
-        assert!(!local.is_read_by_nobody("closed") && !local.is_read_by_nobody("private/deep/open"));
+        assert!(local.is_read_by_a_stranger("open") && local.is_read_by_a_stranger("theirs"));
+        assert!(!local.is_read_by_a_stranger("closed") && !local.is_read_by_a_stranger("private/deep/open"));
         assert_eq!(fs::read_dir(local.directory.path()).unwrap().count(), 4);
         assert_eq!(shown(&local.path("theirs")), (0o600, NOBODY, NOBODY));
         assert_eq!(shown(&local.path("private")), (0o700, 0, 0));
     }
     set_mode(&local.source.path().join("open"), 0o600);
     set_mode(&local.source.path().join("private"), 0o755);
-    until("the kernel looks again", || !local.is_read_by_nobody("open"));
-    until("the kernel looks again", || local.is_read_by_nobody("private/deep/open"));
+    until("the kernel looks again", || !local.is_read_by_a_stranger("open"));
+    until("the kernel looks again", || local.is_read_by_a_stranger("private/deep/open"));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_root_that_is_closed_closes_all_below_it() {
         write(source.join("open"), b"x", 0o644);
         set_mode(source, 0o700);
     });
-    assert!(!local.is_read_by_nobody("open"));
+    assert!(!local.is_read_by_a_stranger("open"));
     assert_eq!(fs::read(local.path("open")).unwrap(), b"x");
 }
 

@@ -3,9 +3,9 @@
 //! Each is one request. Threads read ahead of the caller as long as what waits for it, and what is
 //! under way, stays below the memory ceiling. The length of an object is not known before its
 //! answer, so a request is sent if the largest length so far would fit, and its body is read once
-//! the announced length fits. Objects get their room in the order in which the caller takes them, so
-//! none waits for room that a later one holds; one that is larger than the ceiling is read alone.
-//! The threads never use Python.
+//! the announced length fits. Objects get their room in the order in which the caller takes them,
+//! so none waits for room that a later one holds; one that is larger than the ceiling is read
+//! alone. The threads never use Python.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -189,8 +189,8 @@ impl Reading {
         }
     }
 
-    /// Waits until an object of this length has room, once it is its turn. Returns its room: what it
-    /// got before, if that was more.
+    /// Waits until an object of this length has room, once it is its turn. Returns its room: what
+    /// it got before, if that was more.
     fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
         let mut state = self.lock();
         let had = match *room {

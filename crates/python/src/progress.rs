@@ -25,8 +25,8 @@ impl Observer for Progress {
     }
 }
 
-/// Does `work`, and meanwhile calls `report` with the bytes moved and the bytes known to be moved in
-/// all, several times a second and once at the end. Calls `stop` where it raises an error.
+/// Does `work`, and meanwhile calls `report` with the bytes moved and the bytes known to be moved
+/// in all, several times a second and once at the end. Calls `stop` where it raises an error.
 pub(crate) fn observed<T: Send + 'static>(
     py: Python<'_>,
     report: Option<Py<PyAny>>,

@@ -1,5 +1,5 @@
-//! `rm`, `mv`, `check`, `presign`: as the command line's verbs of these names, without its questions.
-//! Receipts have the fields of the command line's.
+//! `rm`, `mv`, `check`, `presign`: as the command line's verbs of these names, without its
+//! questions. Receipts have the fields of the command line's.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -118,8 +118,8 @@ pub(crate) fn interruptible<T: Send + 'static>(
     waited_for(py, work, stop, &mut check)
 }
 
-/// Does `work` on another thread and returns its result. Where `look` fails meanwhile, calls `stop`,
-/// waits for as long as that says, and returns the error.
+/// Does `work` on another thread and returns its result. Where `look` fails meanwhile, calls
+/// `stop`, waits for as long as that says, and returns the error.
 fn waited_for<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,

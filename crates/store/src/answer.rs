@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{ByteRange, Kind, Version};
 
+use crate::dates::{http_date, rfc3339};
 use crate::wire::{Head, Incoming};
 use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, header_text};
 
@@ -263,20 +264,6 @@ pub(crate) fn format_rfc3339(time: SystemTime) -> String {
     };
     // The format has the years 0 to 9999.
     format().unwrap_or_else(|| format_unix(time))
-}
-
-/// Parses an HTTP date (RFC 9110, 5.6.7) in the preferred format.
-pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
-    use time::macros::format_description;
-    let format = format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    time::PrimitiveDateTime::parse(text, format).ok().map(|date| date.assume_utc().into())
-}
-
-/// Parses an RFC 3339 time, the format of S3's XML and of our listings.
-pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
-    time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok().map(Into::into)
 }
 
 #[cfg(test)]

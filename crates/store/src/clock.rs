@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Service;
 
-use crate::answer;
+use crate::dates;
 use crate::wire::Head;
 
 /// Seconds that a clock may differ because dates are whole seconds and answers take time.
@@ -20,7 +20,7 @@ pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 impl Clocks {
     /// Notes the `Date` of an answer that has just come.
     pub(crate) fn learn(&self, service: Service, head: &Head) {
-        let Some(date) = head.get("date").and_then(answer::http_date) else { return };
+        let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
         let noticed = if ahead.abs() <= UNNOTICED { 0 } else { ahead };
         self.lock().insert(service, noticed);

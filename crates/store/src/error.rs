@@ -353,7 +353,7 @@ impl Error {
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { expected, found, .. } if expected.differs_by_tag(found) => {
-                "if nobody replaced it, its servers give different ETags for one file: `firstbyte cat` reads it \
+                "unless it was replaced, its servers give different ETags for one file: `firstbyte cat` reads it \
                  by one request"
             }
             Self::Changed { .. } => "run it again to copy the new version",
@@ -511,8 +511,8 @@ impl fmt::Display for CertificateFault {
     }
 }
 
-/// The facts by which two versions differ. Their texts may be equal: they leave out the inode change
-/// time of a file.
+/// The facts by which two versions differ. Their texts may be equal: they leave out the inode
+/// change time of a file.
 fn difference(expected: &Version, found: &Version) -> String {
     let (one, other) = (expected.to_string(), found.to_string());
     match (expected.file, found.file) {

@@ -13,6 +13,7 @@ mod cancel;
 mod clock;
 mod codes;
 mod conditions;
+mod dates;
 mod error;
 mod google;
 mod header_text;

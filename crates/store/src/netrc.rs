@@ -60,8 +60,8 @@ fn set(entries: &mut [Entry], value: Option<String>, field: fn(&mut Entry) -> &m
     }
 }
 
-/// The words of the file, without comments and macros. A word in quotes may have spaces, `\"`, `\n`,
-/// `\r` and `\t`.
+/// The words of the file, without comments and macros. A word in quotes may have spaces, `\"`,
+/// `\n`, `\r` and `\t`.
 fn words(text: &str) -> VecDeque<String> {
     let mut words = VecDeque::new();
     let mut is_macro = false;

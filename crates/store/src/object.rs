@@ -61,8 +61,8 @@ impl Stat {
         }
     }
 
-    /// The time at which the content was written, by the clock of its store: the inode change time of
-    /// a file. Unlike [`modified`](Self::modified) it is never copied.
+    /// The time at which the content was written, by the clock of its store: the inode change time
+    /// of a file. Unlike [`modified`](Self::modified) it is never copied.
     #[must_use]
     pub fn written(&self) -> Option<SystemTime> {
         match self.version.file {
@@ -70,7 +70,7 @@ impl Stat {
                 let nanos = u64::try_from(file.changed_ns).ok()?;
                 SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_nanos(nanos))
             }
-            None => self.version.last_modified.as_deref().and_then(crate::answer::http_date),
+            None => self.version.last_modified.as_deref().and_then(crate::dates::http_date),
         }
     }
 

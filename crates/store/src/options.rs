@@ -124,8 +124,8 @@ impl CustomerKey {
         Self::parse(&content).ok_or_else(|| format!("{path}: no key; write 32 bytes, or their base64 or hex"))
     }
 
-    /// Parses the content of a key's file: 32 bytes, or their base64 or hexadecimal text. `None` for
-    /// anything else.
+    /// Parses the content of a key's file: 32 bytes, or their base64 or hexadecimal text. `None`
+    /// for anything else.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         if let Ok(bytes) = content.try_into() {

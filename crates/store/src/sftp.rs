@@ -15,8 +15,8 @@ mod ssh;
 mod writing;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
 
@@ -42,16 +42,27 @@ pub(crate) struct Sftp {
     client: Arc<Client>,
     pool: Arc<Pool>,
     received: Arc<AtomicU64>,
+    /// Partial files of writes whose session broke, by destination: the next write removes them.
+    leftovers: Arc<Mutex<HashMap<String, Vec<u8>>>>,
 }
 
 impl Sftp {
     pub(crate) fn new(client: Arc<Client>) -> Self {
-        Self { client, pool: Arc::default(), received: Arc::default() }
+        Self { client, pool: Arc::default(), received: Arc::default(), leftovers: Arc::default() }
     }
 
     /// Returns the access with another clone of its client.
     pub(crate) fn by(&self, client: Arc<Client>) -> Self {
-        Self { client, pool: Arc::clone(&self.pool), received: Arc::clone(&self.received) }
+        Self {
+            client,
+            pool: Arc::clone(&self.pool),
+            received: Arc::clone(&self.received),
+            leftovers: Arc::clone(&self.leftovers),
+        }
+    }
+
+    fn leftovers(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes of files received so far.
@@ -176,11 +187,15 @@ impl Sftp {
         options: &PutOptions,
     ) -> Result<Written> {
         let cancel = self.client.scoped_cancel(&options.sending.cancel);
-        let mut leftover = None;
+        let mut leftover = self.leftovers().remove(&place.to_string());
         let written = self.retrying(&cancel, || {
             let exchange = self.exchange(place, Load::Content, &cancel)?;
             Writing { exchange, place, options }.run(payload, &mut leftover)
-        })?;
+        });
+        if let Some(partial) = leftover {
+            self.leftovers().insert(place.to_string(), partial);
+        }
+        let written = written?;
         self.client.counters.sent.fetch_add(payload.length(), Ordering::Relaxed);
         Ok(written)
     }

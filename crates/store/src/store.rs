@@ -150,8 +150,8 @@ impl Store {
         }
     }
 
-    /// Where requests for a service that speaks the protocol of S3 go, and which setting says so. No
-    /// request.
+    /// Where requests for a service that speaks the protocol of S3 go, and which setting says so.
+    /// No request.
     ///
     /// # Errors
     /// A profile that is missing or cannot be used; a region that is not a valid name; a name that

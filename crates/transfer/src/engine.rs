@@ -162,9 +162,9 @@ impl Engine {
         }
     }
 
-    /// Whether the destination is a complete copy of the source as it is now, as far as the settings
-    /// compare by size and time. The destination is looked at first, since mostly there is none. One
-    /// that cannot be looked at is to be written.
+    /// Whether the destination is a complete copy of the source as it is now, as far as the
+    /// settings compare by size and time. The destination is looked at first, since mostly there is
+    /// none. One that cannot be looked at is to be written.
     ///
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
@@ -181,8 +181,9 @@ impl Engine {
             // The copy says more about its failure than HEAD does.
             Err(_) => Ok(None),
         };
-        let Some(there) = look(destination)? else { return Ok(false) };
+        // First the source: one that is no file is refused without a question to the destination.
         let Some(from) = look(source)? else { return Ok(false) };
+        let Some(there) = look(destination)? else { return Ok(false) };
         Ok(compare::is_copied(&from, &there))
     }
 

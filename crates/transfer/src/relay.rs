@@ -57,8 +57,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
             // A condition that the service refuses is checked here, with each answer.
             Err(StoreError::Unsupported { .. } | StoreError::OwnTagRefused { .. }) => {}
-            // A service that does not copy by itself, or not from this name, gets the bytes. What it
-            // refuses for another reason, it refuses again.
+            // A service that does not copy by itself, or not from this name, gets the bytes. What
+            // it refuses for another reason, it refuses again.
             Err(StoreError::Server { status: 400 | 501, code, .. })
                 if ["InvalidArgument", "InvalidRequest", "NotImplemented"].contains(&code.as_str()) => {}
             Err(error) => return Err(error.into()),

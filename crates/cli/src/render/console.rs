@@ -91,7 +91,8 @@ pub fn say(line: impl Display) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
-/// Passes on the lines of a log, one for each event, without control characters: a name may have any.
+/// Passes on the lines of a log, one for each event, without control characters: a name may have
+/// any.
 pub struct LogLines<W>(pub W);
 
 impl<W: Write> Write for LogLines<W> {

@@ -113,7 +113,7 @@ fn here(
     let mut list: WantedList =
         Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
     if args.pin {
-        list = wanted::pinned(list, &hydrator);
+        list = hydrator.pinned(list);
     }
     let job = hydrator.hydrate(list, args.limit_rate)?;
     let reached = || {

@@ -66,7 +66,8 @@ pub struct MountArgs {
     /// Let other users access the mount, as far as modes and owners permit
     #[arg(long)]
     allow_other: bool,
-    /// Permission bits of all files, such as 555, instead of the source's [default for objects: 444]
+    /// Permission bits of all files, such as 555, instead of the source's [default for objects:
+    /// 444]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     file_mode: Option<u16>,
     /// Permission bits of all directories [default for objects: 555]

@@ -41,8 +41,8 @@ fn daemon(directory: &Path) -> Option<Control> {
 /// Runs it.
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    // A lazy unmount asks the daemon nothing, and others ask the mount itself only if they must: the
-    // daemon may be stopped, or wait for ever.
+    // A lazy unmount asks the daemon nothing, and others ask the mount itself only if they must:
+    // the daemon may be stopped, or wait for ever.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
     let left = firstbyte_mount::unmount(&args.directory, ending)?;

@@ -27,7 +27,6 @@ use super::directory::{Identity, Paths, SHARDS, is_same, maps, shard};
 use super::lock::{LockFile, Mode, WHOLE, Waiting, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
 use super::packs::{Packs, Seen};
-use super::status::Status;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
 use crate::limits::CACHE_SHARE;
@@ -387,15 +386,6 @@ impl Cache {
             }
         }
         Ok(released)
-    }
-
-    /// Releases the version that a status describes.
-    ///
-    /// # Errors
-    /// [`Error::Cache`]: its files cannot be used.
-    pub fn release_found(&self, found: &Status) -> Result<Released> {
-        let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
-        cache.release_version(&found.location, &found.version)
     }
 
     /// Releases one version of a location.

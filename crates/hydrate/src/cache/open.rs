@@ -49,7 +49,8 @@ pub(super) enum IfMissing<'a> {
 
 /// Opens the version at `paths`. `None` if it is missing and is not to be created.
 ///
-/// Room for a new version is made before its map is locked: see [`lock`](super::lock) for the order.
+/// Room for a new version is made before its map is locked: see [`lock`](super::lock) for the
+/// order.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: Paths,

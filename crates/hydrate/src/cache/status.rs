@@ -13,6 +13,7 @@ use firstbyte_store::Opening;
 use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
 use super::directory::{Identity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
+use super::evict::Released;
 use super::packed::Packed;
 use super::packs::{Packs, Seen};
 use super::{Cache, Shared, Timestamp};
@@ -121,6 +122,15 @@ impl Packed {
 }
 
 impl Cache {
+    /// Releases the version that a status describes.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: its files cannot be used.
+    pub fn release_found(&self, found: &Status) -> Result<Released> {
+        let cache = Self { shared: Arc::clone(&self.shared), store: found.store.as_str().into() };
+        cache.release_version(&found.location, &found.version)
+    }
+
     /// All cached versions of a location, in any store.
     ///
     /// # Errors

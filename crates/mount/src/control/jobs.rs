@@ -46,7 +46,7 @@ impl Jobs {
             Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };
         if request.pin {
-            list = wanted::pinned(list, &core.hydrator);
+            list = core.hydrator.pinned(list);
         }
         match core.hydrator.hydrate(list, request.limit_rate) {
             Ok(job) => Response::Begun { job: self.add(job) },

@@ -7,9 +7,9 @@
 //! file counts as such a step, since `cp -r` and `tar` work that way.
 //!
 //! Opened in any other order, each file from the second of a directory on has a few others fetched,
-//! from the first on: twice as many each time that a file was among them, and a few again if one was
-//! not. So a directory that is read whole in any order is soon here, and one of which some files are
-//! read costs each of them a few small ones.
+//! from the first on: twice as many each time that a file was among them, and a few again if one
+//! was not. So a directory that is read whole in any order is soon here, and one of which some
+//! files are read costs each of them a few small ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

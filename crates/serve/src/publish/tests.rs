@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use super::*;
+use crate::reserved::{self, Area};
 use crate::staging::TemporaryFile;
 
 fn put(root: &Root, path: &EntryPath, bytes: &[u8], condition: &Condition) -> Result<Published> {
@@ -101,8 +102,7 @@ fn what_lies_on_another_file_system_is_copied_with_what_is_kept_of_it() {
     let file = TemporaryFile::create(&root, &EntryPath::default()).unwrap();
     file.file().write_all_at(b"content", 0).unwrap();
     crate::etag::stamp(file.file()).unwrap();
-    let tmp =
-        root.open_directory(&EntryPath::default().join(".firstbyte".as_ref()).join("tmp".as_ref())).unwrap();
+    let tmp = reserved::open(&root, &EntryPath::default(), Area::Temporary).unwrap();
     let name = std::fs::read_dir(directory.path().join(".firstbyte/tmp"))
         .unwrap()
         .next()

@@ -6,7 +6,7 @@ use super::xml::{self, Item, Named};
 use super::{Azure, path, protocol};
 use crate::rest::{Call, Page, Query, RestStore as _, directory_entry};
 use crate::wire::Method;
-use crate::{Cancel, PAGE, Result, answer};
+use crate::{Cancel, PAGE, Result, dates};
 
 impl Azure {
     pub(super) fn list_page_of(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
@@ -31,7 +31,7 @@ impl Azure {
             xml::listing(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
         if is_service {
             let bucket = |container: &Named| Entry {
-                modified: container.properties.last_modified.as_deref().and_then(answer::http_date),
+                modified: container.properties.last_modified.as_deref().and_then(dates::http_date),
                 ..directory_entry(format!("{}/", container.name()).into_bytes())
             };
             let entries: Vec<_> = listing.containers.container.iter().map(bucket).collect();
@@ -54,7 +54,7 @@ fn entry(blob: Named) -> Entry {
     let properties = blob.properties;
     Entry {
         size: properties.content_length,
-        modified: properties.last_modified.as_deref().and_then(answer::http_date),
+        modified: properties.last_modified.as_deref().and_then(dates::http_date),
         etag: properties.etag.as_deref().and_then(etag::quoted),
         storage_class: properties.access_tier.filter(|tier| tier != "Hot"),
         ..Entry::named(Vec::new(), Kind::File)

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Google, JSON, credentials, json_path};
 use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
 use crate::wire::Method;
-use crate::{Cancel, PAGE, Result, answer};
+use crate::{Cancel, PAGE, Result, dates};
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -65,7 +65,7 @@ impl Google {
         let entry = |object: Object| {
             let entry = Entry {
                 size: object.size.parse().ok(),
-                modified: answer::rfc3339(&object.updated),
+                modified: dates::rfc3339(&object.updated),
                 storage_class: object.storage_class.filter(|class| class != "STANDARD"),
                 ..Entry::named(Vec::new(), Kind::File)
             };
@@ -85,7 +85,7 @@ impl Google {
         let list: BucketList = serde_json::from_slice(&body)
             .map_err(|error| protocol(&call.place(), format!("no buckets in the response: {error}")))?;
         let entry = |bucket: Bucket| Entry {
-            modified: answer::rfc3339(&bucket.time_created),
+            modified: dates::rfc3339(&bucket.time_created),
             ..directory_entry(format!("{}/", bucket.name).into_bytes())
         };
         let entries: Vec<_> = list.items.into_iter().map(entry).collect();

@@ -15,7 +15,7 @@ use super::page::Page;
 use super::{Call, Http, place, protocol};
 use crate::walk::{Tree, Walk};
 use crate::wire::Method;
-use crate::{Cancel, Error, ListOptions, Result, STACK, answer};
+use crate::{Cancel, Error, ListOptions, Result, STACK, answer, dates};
 
 /// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
 /// million entries.
@@ -197,7 +197,7 @@ impl Http {
 
 fn entry(line: Line) -> Entry {
     let modified = match line.modified {
-        Some(Time::Text(text)) => answer::rfc3339(&text),
+        Some(Time::Text(text)) => dates::rfc3339(&text),
         Some(Time::Seconds(seconds)) => answer::parse_unix(&format!("{seconds:.9}")),
         None => None,
     };

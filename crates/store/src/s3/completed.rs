@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use firstbyte_location::{ByteRange, ObjectLocation, Service};
 
-use crate::{Algorithm, BUFFER, Checksum, Get, Hasher, Metadata, Part, Result, Stat, Written, answer};
+use crate::{Algorithm, BUFFER, Checksum, Get, Hasher, Metadata, Part, Result, Stat, Written, dates};
 
 use super::{S3, protocol};
 
@@ -62,7 +62,7 @@ impl S3 {
 
     /// Whether the object was written since the completion was first sent, by the store's clock.
     fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
-        let written = stat.version.last_modified.as_deref().and_then(answer::http_date);
+        let written = stat.version.last_modified.as_deref().and_then(dates::http_date);
         let clocks = &self.client.clocks;
         written.is_some_and(|date| clocks.is_within(Service::S3, date, lost.began.elapsed()))
     }

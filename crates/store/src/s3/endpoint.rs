@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::dialect::Addressing;
 use super::express;
-use super::settings::{Addressing, ServiceSettings, Variants};
+use super::settings::{ServiceSettings, Variants};
 use crate::wire::Origin;
 use crate::{Error, Result};
 

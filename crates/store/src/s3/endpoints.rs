@@ -13,8 +13,8 @@ use firstbyte_location::EndpointName;
 use serde::Deserialize;
 
 use super::S3;
+use super::dialect::{Addressing, ListVersion, is_region};
 use super::profile::Misuse;
-use super::settings::{Addressing, ListVersion, is_region};
 use crate::wire::{Client, Origin};
 use crate::{Options, Result, Signing};
 

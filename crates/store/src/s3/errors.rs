@@ -9,8 +9,8 @@ use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
 use crate::{Asked, Error, Result};
 
+use super::dialect::is_region;
 use super::operation::Operation;
-use super::settings::is_region;
 use super::{Call, LONGEST_XML, xml};
 
 /// An error response with its body.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::operation::Operation;
 use super::{Call, S3, protocol, xml};
-use crate::{Cancel, Result, answer};
+use crate::{Cancel, Result, dates};
 
 /// Sessions are renewed when less than this is left: longer than the head of a request takes to
 /// arrive.
@@ -83,7 +83,7 @@ impl S3 {
         let created: Created = xml::parse_root("CreateSessionResult", &body)
             .ok_or_else(|| protocol(&call.place(), "no session in the response"))?;
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
-        let stated = expiration.as_deref().and_then(answer::rfc3339);
+        let stated = expiration.as_deref().and_then(dates::rfc3339);
         let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));
         let session =
             Credentials::new(access_key_id, secret_access_key, Some(session_token), expiry, "CreateSession");

@@ -11,6 +11,7 @@ mod completed;
 mod credentials;
 mod customer_key;
 mod delete;
+mod dialect;
 mod endpoint;
 mod endpoints;
 mod environment;
@@ -45,6 +46,7 @@ use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
 use credentials::Identity;
 use customer_key::Reading;
+use dialect::ListVersion;
 use endpoint::Address;
 use endpoints::EndpointSettings;
 pub(crate) use endpoints::NamedServices;
@@ -56,9 +58,9 @@ use names::LearntNames;
 use operation::Operation;
 pub use presign::{Presign, PresignMethod, Presigned};
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
+use settings::Checksums;
 pub use settings::EndpointSource;
 pub(crate) use settings::ca_bundle;
-use settings::{Checksums, ListVersion};
 use sign::Rules;
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.

@@ -12,7 +12,7 @@ use crate::retry::Retry;
 use crate::turns::{Brought, Turns};
 use crate::{
     Algorithm, Cancel, Checksum, Error, Part, Payload, Precondition, PutOptions, Result, Sending,
-    StaleUpload, Upload, Written, answer,
+    StaleUpload, Upload, Written, answer, dates,
 };
 
 use super::completed::LostAnswer;
@@ -202,7 +202,7 @@ impl S3 {
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = form.decode(&pending.key).into_owned();
                 let location = Location::Object(prefix.with_key(key));
-                let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
+                let initiated = pending.initiated.as_deref().and_then(dates::rfc3339);
                 StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
             }));
             let next = page

@@ -82,7 +82,8 @@ impl LearntNames {
                 |form: &NameForm| doubtful.iter().all(|name| plain.contains(form.decode(name).as_ref()));
             possible.iter().copied().filter(fits).collect()
         };
-        // Names that XML cannot have make the page unusable without encoding: then S3's form counts.
+        // Names that XML cannot have make the page unusable without encoding: then S3's form
+        // counts.
         let found = if found.is_empty() { vec![possible[0]] } else { found };
         let first = found[0];
         *self.lock() = found;
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(learn(&keys, |key| encode(key, "%2B", "%20")).0, keys);
         assert_eq!(learn(&keys, |key| encode(key, "+", "%20")).0, keys);
         assert_eq!(learn(&keys, ToOwned::to_owned).0, keys);
-        // Of a service that leaves names alone, a plus alone tells nothing of percent signs.
+        // Of a service that leaves names alone, a plus alone says nothing of percent signs.
         let few = ["a+b", "a%41b"];
         assert_eq!(learn(&few, ToOwned::to_owned), (few.map(str::to_owned).to_vec(), 2));
         assert_eq!(learn(&["plain", "x/y"], ToOwned::to_owned).1, 0);

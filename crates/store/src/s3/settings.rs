@@ -13,8 +13,7 @@ use aws_runtime::env_config::EnvConfigValue;
 use aws_types::origin::Origin as SettingOrigin;
 use aws_types::os_shim_internal::Env;
 
-use serde::Deserialize;
-
+use super::dialect::{Addressing, ListVersion, is_region};
 use super::endpoints::EndpointSettings;
 use super::environment::variable;
 use super::profile::{self, Misuse};
@@ -39,42 +38,6 @@ pub enum EndpointSource {
     Profile,
     /// `url` of a named endpoint.
     Named,
-}
-
-/// The place of the bucket in an address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Addressing {
-    /// In the host name for AWS, in the path for other services.
-    #[default]
-    Auto,
-    /// In the path.
-    Path,
-    /// In the host name, if the bucket can be a part of one.
-    #[serde(rename = "host")]
-    Virtual,
-}
-
-/// The version of the listing request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u8")]
-pub(super) enum ListVersion {
-    /// `ListObjects`, whose pages begin after a key.
-    V1,
-    /// `ListObjectsV2`, whose pages begin at a token.
-    V2,
-}
-
-impl TryFrom<u8> for ListVersion {
-    type Error = &'static str;
-
-    fn try_from(number: u8) -> Result<Self, &'static str> {
-        match number {
-            1 => Ok(Self::V1),
-            2 => Ok(Self::V2),
-            _ => Err("list_version is 1 or 2"),
-        }
-    }
 }
 
 /// Variants of AWS's endpoints.
@@ -309,14 +272,4 @@ fn parse_flag(key: &str, text: &str) -> Result<bool, Misuse> {
         "false" => Ok(false),
         _ => Err(Misuse { what: format!("{key} {text}"), why: "write true or false".to_owned() }),
     }
-}
-
-/// True if a name can be a region. It becomes part of a host name, which it must not redirect to
-/// another host.
-pub(super) fn is_region(name: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=63).contains(&name.len())
-        && name.bytes().all(legal)
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && !name.ends_with('-')
 }

@@ -278,8 +278,8 @@ fn all_pages_are_read_and_odd_keys_are_preserved() {
             ),
         ))
     };
-    // The first page with an escape is looked at without encoding, and the first with a plus too: not
-    // even XML, it tells nothing.
+    // The first page with an escape is looked at without encoding, and the first with a plus too:
+    // not even XML, it says nothing.
     let pages = [page("p/a%2F%2Fb", "t/1"), page("p/a//b", "t/1"), page("p/z%2F", "t2")];
     let last = [page("p/%C3%BC+%2B%01", ""), Step::Keep(whole("", "<not XML"))];
     let server = Server::start(pages.into_iter().chain(last).collect());

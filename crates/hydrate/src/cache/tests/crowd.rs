@@ -96,6 +96,7 @@ fn examining_a_version_does_not_prevent_its_recovery_after_a_restart() {
     cached.pin(Pin::Pinned);
     fill_all(&cached, 1);
     let paths = cached.inner.paths.clone();
+    let map = dir.path().join(&paths.map);
     drop(cached);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -105,8 +106,8 @@ fn examining_a_version_does_not_prevent_its_recovery_after_a_restart() {
             }
         });
         for round in 0..2000 {
-            alone(&paths.map);
-            change(&paths.map, 64, |boot| boot ^ 1);
+            alone(&map);
+            change(&map, 64, |boot| boot ^ 1);
             let cached = seeded(&cache, 1, BLOCK);
             let epoch = cached.inner.map.live().epoch.load(Ordering::Relaxed);
             if epoch != round + 1 {

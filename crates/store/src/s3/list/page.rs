@@ -7,12 +7,12 @@ use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use crate::object::in_listing_order;
 use crate::order::Disorder;
+use crate::s3::dialect::ListVersion;
 use crate::s3::names::{ENCODING, NameForm};
 use crate::s3::operation::Operation;
-use crate::s3::settings::ListVersion;
 use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
-use crate::{Cancel, Error, ListOptions, Marker, Result, answer};
+use crate::{Cancel, Error, ListOptions, Marker, Result, dates};
 
 use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;
@@ -241,7 +241,7 @@ impl S3 {
         let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
             .ok_or_else(|| protocol(&call.place(), "no buckets in the response"))?;
         let entry = |bucket: xml::Bucket| Entry {
-            modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
+            modified: bucket.creation_date.as_deref().and_then(dates::rfc3339),
             ..Entry::named(bucket.name.into_bytes(), Kind::Directory)
         };
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
@@ -267,7 +267,7 @@ fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
 pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
     Entry {
         size: Some(object.size),
-        modified: object.last_modified.as_deref().and_then(answer::rfc3339),
+        modified: object.last_modified.as_deref().and_then(dates::rfc3339),
         etag: object.etag,
         storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
         ..Entry::named(name, Kind::File)
