@@ -46,7 +46,7 @@ fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> Reply {
         return Reply::answer(
             "200 OK",
             &["content-type: application/xml"],
-            listing(keys, &prefix, value("delimiter").is_some()).as_bytes(),
+            listing(keys, &prefix, value("delimiter").is_some(), value("encoding-type").is_some()).as_bytes(),
         );
     }
     let Some(content) = keys.get(&key) else {
@@ -68,7 +68,11 @@ fn answer(keys: &BTreeMap<String, Vec<u8>>, head: &str) -> Reply {
     Reply::answer("206 Partial Content", &[&tag, &range], content)
 }
 
-fn listing(keys: &BTreeMap<String, Vec<u8>>, prefix: &str, grouped: bool) -> String {
+fn listing(keys: &BTreeMap<String, Vec<u8>>, prefix: &str, grouped: bool, url: bool) -> String {
+    let shown = |key: &str| match url {
+        true => encoded(key),
+        false => key.replace('&', "&amp;").replace('<', "&lt;"),
+    };
     let (mut contents, mut prefixes) = (String::new(), BTreeSet::new());
     for (key, content) in keys.iter().filter(|(key, _)| key.starts_with(prefix)) {
         match key[prefix.len()..].find('/').filter(|_| grouped) {
@@ -78,7 +82,7 @@ fn listing(keys: &BTreeMap<String, Vec<u8>>, prefix: &str, grouped: bool) -> Str
             None => write!(
                 contents,
                 "<Contents><Key>{0}</Key><Size>{1}</Size><ETag>\"{key}\"</ETag><LastModified>2026-01-02T03:04:05Z</LastModified></Contents>",
-                encoded(key),
+                shown(key),
                 content.len()
             )
             .unwrap(),
@@ -86,10 +90,11 @@ fn listing(keys: &BTreeMap<String, Vec<u8>>, prefix: &str, grouped: bool) -> Str
     }
     let prefixes: String = prefixes
         .iter()
-        .map(|prefix| format!("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", encoded(prefix)))
+        .map(|prefix| format!("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", shown(prefix)))
         .collect();
+    let encoding = if url { "<EncodingType>url</EncodingType>" } else { "" };
     format!(
-        "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{contents}{prefixes}</ListBucketResult>"
+        "<ListBucketResult>{encoding}<IsTruncated>false</IsTruncated>{contents}{prefixes}</ListBucketResult>"
     )
 }
 
