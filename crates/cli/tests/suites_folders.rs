@@ -49,7 +49,7 @@ const FOLDERS: [&str; 14] = [
     "--set",
     "width=1",
     "--max-time",
-    "5m",
+    "30m",
 ];
 
 #[test]
@@ -104,7 +104,7 @@ const TRANSFERS: [&str; 20] = [
     "--set",
     "upload=9MiB",
     "--max-time",
-    "5m",
+    "30m",
 ];
 
 /// Contenders whose programs are missing are left out; all others succeed.
