@@ -297,6 +297,7 @@ impl Error {
 
     /// A remedy that the user can try, if one is known.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a table: a line of advice for each error")]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::NotFound { location } if location.contains(VERSION) => {
