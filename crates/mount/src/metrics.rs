@@ -61,6 +61,7 @@ fn answer(connection: &TcpStream, core: &FileSystem) -> io::Result<()> {
 }
 
 /// All counters as text.
+#[expect(clippy::too_many_lines, reason = "a table of metrics")]
 fn text(core: &FileSystem) -> String {
     let mut out = String::new();
     let mut add = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {

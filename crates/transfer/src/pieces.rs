@@ -34,6 +34,7 @@ pub(crate) trait Pieces: Send + Sync {
 }
 
 /// A piece of an object that one worker moves.
+#[expect(clippy::large_enum_variant, reason = "made once a request, and never kept in numbers")]
 pub(crate) enum Piece {
     /// The chunk whose answer is open, because the object was opened with it.
     FirstBody(u32, Opened),
@@ -102,6 +103,7 @@ pub(crate) enum Finish {
 }
 
 /// The state of an object once it has been started.
+#[expect(clippy::large_enum_variant, reason = "made once a request, and never kept in numbers")]
 pub(crate) enum Started {
     /// The object was small and is complete.
     Done(Done),
