@@ -1,6 +1,8 @@
 //! `cp`, `sync`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends
 //! each at once; a later run of the same copy resumes.
 
+#![expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
+
 use std::path::PathBuf;
 use std::time::Instant;
 

@@ -138,6 +138,7 @@ pub(crate) fn mv<'py>(
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
+#[expect(clippy::ptr_arg, reason = "the location is parsed from it as it is")]
 fn moved(
     engine: &Engine,
     source: &PathBuf,
@@ -233,6 +234,7 @@ pub(crate) fn check<'py>(
     Ok((outcome(py, receipt, started, summary.failures, located(summary.failed))?, text))
 }
 
+#[expect(clippy::ptr_arg, reason = "the location is parsed from it as it is")]
 fn compare(
     engine: &Engine,
     source: &PathBuf,
