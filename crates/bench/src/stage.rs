@@ -5,10 +5,7 @@
 //! which killed processes left, and unmounts what is mounted below them.
 
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::mounts::Mounts;
@@ -20,9 +17,6 @@ const PREFIX: &str = "firstbyte-bench-";
 const LOCK: &str = ".lock";
 /// The directory of a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Attempts to remove a directory in which something is still created, and the pause between two.
-const REMOVALS: u32 = 50;
-const POLL: Duration = Duration::from_millis(100);
 
 /// One directory per place. Dropping it removes them.
 #[derive(Debug)]
@@ -122,13 +116,7 @@ fn remove(stage: &Path) {
     for mount in mounts.iter().filter(|mount| mount.at.starts_with(stage)) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&mount.at).status();
     }
-    // A program that was ended a moment ago may still create its last file.
-    for _ in 0..REMOVALS {
-        match fs::remove_dir_all(stage) {
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => thread::sleep(POLL),
-            _ => return,
-        }
-    }
+    let _ = fs::remove_dir_all(stage);
 }
 
 #[cfg(test)]

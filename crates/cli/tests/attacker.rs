@@ -23,7 +23,7 @@ const GROUP: u32 = 23_456;
 struct Scene {
     world: World,
     victim: u32,
-    /// What the victim owns and others may not see: a file in a directory of its own.
+    /// A file that the victim owns and others may not see, in a directory of its own.
     secret: PathBuf,
 }
 

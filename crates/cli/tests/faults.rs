@@ -34,7 +34,7 @@ struct Fault {
     answer: Answer,
     /// Reads of each way.
     reads: usize,
-    /// What every way says; empty if the object arrives.
+    /// Text that every way reports; empty if the object arrives.
     says: &'static str,
 }
 

@@ -31,15 +31,14 @@ impl<'a> Attempt<'a> {
     }
 
     /// Begins to track a request, which waits for `wait`. An attempt may make several, one after
-    /// the other. Returns the handle that ends it.
-    pub fn begin(&mut self, wait: Wait) -> Cancel {
+    /// the other.
+    pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {
             before.end(true, Instant::now());
         }
         self.cancel = self.opened.take().unwrap_or_default();
         let (cancel, now) = (self.cancel.clone(), Instant::now());
         self.in_flight = Some(self.tracker.begin(self.slot, wait, cancel, self.cuts, now));
-        self.cancel.clone()
     }
 
     /// The handle that ends the request.

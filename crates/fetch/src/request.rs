@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use firstbyte_pacing::{RETRIES, RequestTracker, backoff};
+use firstbyte_pacing::{RETRIES, RequestTracker};
 use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages};
 
 use crate::attempt::Attempt;
@@ -54,9 +54,9 @@ pub trait Interest {
 /// An event in the life of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was cut for its silence.
+    /// A request was cut for its silence.
     Cut,
-    /// It failed, and is sent again.
+    /// A request failed, and is sent again.
     Retry,
     /// The server requested a lower rate.
     SlowDown,
@@ -89,9 +89,9 @@ impl Failure for StoreError {
 /// The reason for which a request is not sent again.
 #[derive(Debug)]
 pub enum Ended<E> {
-    /// It fails again, or has failed too often.
+    /// The request fails again, or has failed too often.
     Failed(E),
-    /// It is not wanted any more. The last error, unless the last attempt was cut.
+    /// The request is not wanted any more. The last error, unless the last attempt was cut.
     Unwanted(Option<E>),
 }
 
@@ -157,12 +157,7 @@ impl Tries {
         if !self.may_recover(error, interest) {
             return None;
         }
-        self.failures = match error {
-            _ if progressed => 1,
-            // Nothing was sent: the endpoint's failures count, whatever they were for.
-            StoreError::Unresponsive { silences, .. } => self.failures.max(*silences),
-            _ => self.failures + 1,
-        };
+        self.failures = if progressed { 1 } else { error.failures_after(self.failures) };
         if let StoreError::SlowDown { .. } = error {
             interest.count(Event::SlowDown);
         }
@@ -170,11 +165,7 @@ impl Tries {
             return None;
         }
         interest.count(Event::Retry);
-        Some(match error {
-            StoreError::SlowDown { retry_after, .. } => backoff(self.failures, *retry_after),
-            StoreError::Unresponsive { retry_in, .. } => *retry_in,
-            _ => backoff(self.failures, None),
-        })
+        Some(error.pause_after(self.failures))
     }
 
     fn may_recover(&mut self, error: &StoreError, interest: &impl Interest) -> bool {

@@ -56,10 +56,10 @@ impl Client {
         self.cp_observed(source, destination, copy, &Silent)
     }
 
-    /// As [`cp`](Self::cp), and reports the progress to `observer`.
+    /// Copies as [`cp`](Self::cp) does, and reports the progress to `observer`.
     ///
     /// # Errors
-    /// Those of [`cp`](Self::cp).
+    /// The errors of [`cp`](Self::cp).
     pub fn cp_observed(
         &self,
         source: impl AsRef<OsStr>,

@@ -21,7 +21,7 @@ pub enum Error {
         expected: String,
         /// The version that the store has now.
         found: String,
-        /// What to try.
+        /// The remedy to try.
         advice: &'static str,
     },
     /// A thread of this process panicked.
@@ -124,7 +124,7 @@ impl Error {
     /// Whether the cache's disk is full, or its quota reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
-        matches!(self, Self::Cache { source, .. } if is_full(source))
+        matches!(self, Self::Cache { source, .. } if firstbyte_store::is_full(source))
     }
 
     /// For `map_err`: the operation that failed at `path`.
@@ -132,11 +132,6 @@ impl Error {
         let path = path.to_owned();
         move |source| Self::Cache { path, what, source: std::sync::Arc::new(source) }
     }
-}
-
-/// Whether a disk is full, or a quota reached.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl From<firstbyte_store::Error> for Error {

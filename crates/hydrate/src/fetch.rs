@@ -377,7 +377,7 @@ impl<'a> Receiver<'a> {
             fetch.version.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
                 let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
-                // The next attempt goes on behind them.
+                // The next attempt continues after them.
                 let arrived = &mut scratch[..to_usize(done.get())];
                 kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok();
                 received

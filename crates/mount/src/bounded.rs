@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Runs `call`, at most for [`PATIENCE`].
 ///
 /// # Errors
-/// Those of the call; `TimedOut`.
+/// The call's errors; `TimedOut`.
 pub(crate) fn bounded<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

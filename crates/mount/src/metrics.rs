@@ -60,36 +60,52 @@ fn answer(connection: &TcpStream, core: &FileSystem) -> io::Result<()> {
     )
 }
 
-/// All counters as text.
-#[expect(clippy::too_many_lines, reason = "a table of metrics")]
-fn text(core: &FileSystem) -> String {
-    let mut out = String::new();
-    let mut add = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
-        out.push_str(&format!(
+/// The text of all counters, in the format of Prometheus.
+struct Metrics(String);
+
+impl Metrics {
+    fn add(&mut self, name: &str, kind: &str, help: &str, values: Vec<(String, String)>) {
+        self.0.push_str(&format!(
             "# HELP firstbyte_mount_{name} {help}\n# TYPE firstbyte_mount_{name} {kind}\n"
         ));
         for (labels, value) in values {
-            out.push_str(&format!("firstbyte_mount_{name}{labels} {value}\n"));
+            self.0.push_str(&format!("firstbyte_mount_{name}{labels} {value}\n"));
         }
-    };
+    }
+}
+
+/// A value without labels.
+fn one(value: u64) -> Vec<(String, String)> {
+    vec![(String::new(), value.to_string())]
+}
+
+/// All counters as text.
+fn text(core: &FileSystem) -> String {
+    let mut metrics = Metrics(String::new());
+    add_operations(&mut metrics, core);
+    add_requests(&mut metrics, core);
+    metrics.0
+}
+
+/// Adds the counters of the kernel's operations.
+fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
     let operations = &core.operations;
     let each = |value: &dyn Fn(Operation) -> String| {
         Operation::ALL.map(|op| (format!("{{operation=\"{}\"}}", op.word()), value(op))).to_vec()
     };
-    let one = |value: u64| vec![(String::new(), value.to_string())];
-    add(
+    metrics.add(
         "operations_total",
         "counter",
         "Operations the kernel asked for.",
         each(&|op| operations.of(op).done.load(Relaxed).to_string()),
     );
-    add(
+    metrics.add(
         "operation_errors_total",
         "counter",
         "Operations answered with an error.",
         each(&|op| operations.of(op).failed.load(Relaxed).to_string()),
     );
-    add(
+    metrics.add(
         "operation_seconds_total",
         "counter",
         "Time from question to answer.",
@@ -97,32 +113,56 @@ fn text(core: &FileSystem) -> String {
             Duration::from_nanos(operations.of(op).nanoseconds.load(Relaxed)).as_secs_f64().to_string()
         }),
     );
-    add(
+    metrics.add(
         "slow_operations_total",
         "counter",
         "Operations that took more than a second.",
         each(&|op| operations.of(op).slow.load(Relaxed).to_string()),
     );
-    add("read_bytes_total", "counter", "Bytes of reads answered.", one(operations.bytes.load(Relaxed)));
-    add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
-    add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
+    metrics.add(
+        "read_bytes_total",
+        "counter",
+        "Bytes of reads answered.",
+        one(operations.bytes.load(Relaxed)),
+    );
+    metrics.add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
+    metrics.add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
     let (through, handed) = (operations.through.load(Relaxed), operations.handed.load(Relaxed));
-    add("passed_through_opens_total", "counter", "Opens whose reads the kernel does itself.", one(through));
-    add("handed_over_opens_total", "counter", "Opens with which a small file was handed over.", one(handed));
+    metrics.add(
+        "passed_through_opens_total",
+        "counter",
+        "Opens whose reads the kernel does itself.",
+        one(through),
+    );
+    metrics.add(
+        "handed_over_opens_total",
+        "counter",
+        "Opens with which a small file was handed over.",
+        one(handed),
+    );
+}
+
+/// Adds the counters of the store and of the engine.
+fn add_requests(metrics: &mut Metrics, core: &FileSystem) {
     let store = core.source.store().counters();
     let engine = core.hydrator.counters();
-    add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
+    metrics.add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
     // The engine repeats the requests of reads itself.
     let retries = store.retries + engine.retries + engine.cuts;
-    add(
+    metrics.add(
         "store_retries_total",
         "counter",
         "Requests sent again after a failure, or cut because they were silent.",
         one(retries),
     );
-    add("store_received_bytes_total", "counter", "Bytes received from the store.", one(store.received));
+    metrics.add(
+        "store_received_bytes_total",
+        "counter",
+        "Bytes received from the store.",
+        one(store.received),
+    );
     let class = |name: &str, value: u64| (format!("{{class=\"{name}\"}}"), value.to_string());
-    add(
+    metrics.add(
         "fetched_bytes_total",
         "counter",
         "Bytes fetched for readers who wait, ahead of readers, and by hydration.",
@@ -132,8 +172,12 @@ fn text(core: &FileSystem) -> String {
             class("background", engine.background_bytes),
         ],
     );
-    add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
-    add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
-    add("uncached_blocks_total", "counter", "Blocks the cache had no room for.", one(engine.uncached));
-    out
+    metrics.add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
+    metrics.add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
+    metrics.add(
+        "uncached_blocks_total",
+        "counter",
+        "Blocks the cache had no room for.",
+        one(engine.uncached),
+    );
 }

@@ -1,8 +1,6 @@
 //! `cp`, `sync`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends
 //! each at once; a later run of the same copy resumes.
 
-#![expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
-
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -26,6 +24,7 @@ use crate::progress::{Progress, observed};
 use crate::wait::interruptible;
 
 /// Copies an object or a tree; what was done.
+#[expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
 #[pyfunction]
 pub(crate) fn cp<'py>(
     py: Python<'py>,

@@ -1,7 +1,7 @@
 //! `rm`, `mv`, `check`, `presign`: as the command line's verbs of these names, without its
 //! questions. Receipts have the fields of the command line's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -138,11 +138,10 @@ pub(crate) fn mv<'py>(
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
-#[expect(clippy::ptr_arg, reason = "the location is parsed from it as it is")]
 fn moved(
     engine: &Engine,
-    source: &PathBuf,
-    destination: &PathBuf,
+    source: &Path,
+    destination: &Path,
     depth: Depth,
     observer: &dyn Observer,
 ) -> firstbyte::Result<Summary> {
@@ -234,11 +233,10 @@ pub(crate) fn check<'py>(
     Ok((outcome(py, receipt, started, summary.failures, located(summary.failed))?, text))
 }
 
-#[expect(clippy::ptr_arg, reason = "the location is parsed from it as it is")]
 fn compare(
     engine: &Engine,
-    source: &PathBuf,
-    destination: &PathBuf,
+    source: &Path,
+    destination: &Path,
     content: Content,
     filter: &Filter,
     observer: &dyn Observer,

@@ -1,5 +1,7 @@
 //! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
 
+mod advice;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use firstbyte_location::{ChecksumError, Service, Version};
 
 use crate::codes::{self, Meaning};
+
+pub use advice::io_advice;
 
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
@@ -295,89 +299,17 @@ impl Error {
         }
     }
 
-    /// A remedy that the user can try, if one is known.
+    /// Whether a file system is full, or a quota reached.
     #[must_use]
-    #[expect(clippy::too_many_lines, reason = "a table: a line of advice for each error")]
-    pub fn advice(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::NotFound { location } if location.contains(VERSION) => {
-                "`firstbyte ls --versions` shows the versions that there are"
-            }
-            Self::NotFound { location } if is_bucket(location) => match service_of(location) {
-                Some(Service::Google) => {
-                    "there is no such bucket; `firstbyte ls gs://` shows those of this project"
-                }
-                Some(Service::Azure) => {
-                    "there is no such container; `firstbyte ls az://` shows those of this account"
-                }
-                Some(Service::NamedS3(_)) => {
-                    "there is no such bucket; `firstbyte ls s3+NAME://` shows those of the endpoint"
-                }
-                _ => "there is no such bucket; `firstbyte ls s3://` shows those of this account",
-            },
-            Self::NotFound { location } if in_object_store(location).is_some() => {
-                "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
-            }
-            Self::NotFound { location } if location.starts_with(SFTP) => {
-                "check the spelling: `firstbyte ls` of its directory shows the names"
-            }
-            Self::NotFound { location } if location.starts_with("http") => "check the address",
-            Self::NotFound { .. } => "check the spelling",
-            Self::Server { code, .. } if means_another_region(code) => {
-                "give the bucket's region with --region"
-            }
-            Self::Denied { detail, request, .. } => request.advice(detail),
-            Self::Credentials { location, .. } if location.starts_with("gs://") => {
-                "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or use \
-                 --no-sign-request for a public bucket"
-            }
-            Self::Credentials { location, .. } if location.starts_with("az://") => {
-                "set AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING"
-            }
-            Self::Credentials { location, .. } if location.starts_with(SFTP) => {
-                "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
-            }
-            Self::Credentials { location, .. }
-                if matches!(service_of(location), Some(Service::NamedS3(_))) =>
-            {
-                "name a profile with keys in the endpoint's table of config.toml, or write sign = false there"
-            }
-            Self::Credentials { .. } => {
-                "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
-            }
-            Self::CredentialsTimedOut { .. } => {
-                "check the address, the network and the proxy variables, or allow a longer wait with \
-                 --read-timeout"
-            }
-            Self::Disordered { .. } => {
-                "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
-            }
-            Self::Archived { .. } => "restore it first: aws s3api restore-object",
-            Self::Changed { expected, found, .. } if expected.differs_by_tag(found) => {
-                "unless it was replaced, its servers give different ETags for one file: `firstbyte cat` reads it \
-                 by one request"
-            }
-            Self::Changed { .. } => "run it again to copy the new version",
-            Self::OwnTagRefused { .. } => "the store cannot copy it by itself: copy it to a local file first",
-            Self::FalseLength { .. } => "cp and cat read it to its end",
-            Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
-            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
-                "check the host and the port, and that ssh and sftp reach it"
-            }
-            Self::Unreachable { .. } => {
-                "check host and port (for S3 --endpoint-url), and the proxy variables"
-            }
-            Self::Certificate { fault, .. } => fault.advice(),
-            Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
-            Self::TimedOut { .. } => "check the network, or allow a longer wait with --read-timeout",
-            Self::Unresponsive { .. } => {
-                "check the network; requests continue when the endpoint responds again"
-            }
-            Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
-            Self::Io { source, .. } => return io_advice(source.kind()),
-            _ => return None,
-        })
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
+}
+
+/// Whether a disk is full, or a quota reached.
+#[must_use]
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The change between two versions, in words.
@@ -388,22 +320,6 @@ fn change(expected: &Version, found: &Version) -> String {
         }
         _ => format!("changed while it was read{}", difference(expected, found)),
     }
-}
-
-/// What to try after a failed operation of the operating system on a path, if something is known.
-#[must_use]
-pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        io::ErrorKind::NotFound => "check the spelling",
-        io::ErrorKind::NotADirectory => {
-            "a part of this path is a file, or a `/` stands behind one; check the spelling"
-        }
-        io::ErrorKind::IsADirectory => "name a file",
-        io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
-        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
-        io::ErrorKind::StorageFull => "free some space and run it again to resume",
-        _ => return None,
-    })
 }
 
 /// How a request that was denied showed who asks.

@@ -1,9 +1,9 @@
 //! The backend for files on mounted file systems: versions are file identities; writes go to a
 //! temporary file, which is renamed.
 //!
-//! [`name`] checks file names, [`beneath`] resolves names below a directory, [`partial`] writes
-//! files atomically, [`mod@stat`] makes versions of files, and [`backend`] has the operations of a
-//! store.
+//! [`name`] checks file names, [`beneath`] works on names below a directory, which [`resolve`]
+//! opens without links, [`partial`] writes files atomically, [`mod@stat`] makes versions of files,
+//! and [`backend`] has the operations of a store.
 //!
 //! Assumes that a rename within a directory is atomic, and that a file with the same device, inode,
 //! size, mtime and ctime has the same content. Reads follow symbolic links, like `cp -L`; a loop is
@@ -16,6 +16,7 @@ mod name;
 mod optional;
 mod partial;
 mod private;
+mod resolve;
 mod stat;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
-//! Retries after transient failures of one operation: control calls and listings. A delay requested
-//! by the server takes precedence over the usual pauses.
+//! Retries after transient failures of one operation: control calls and listings; and the pauses of
+//! all retries. A delay requested by the server takes precedence over the usual pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use firstbyte_pacing::backoff;
 
@@ -28,22 +29,35 @@ impl<'a> Retry<'a> {
         if !error.is_transient() || (silent && options.outages == Outages::FailFast) {
             return Err(error);
         }
-        // A request that was not sent does not count as an attempt; the failures of the endpoint
-        // count instead.
-        self.tries = match &error {
-            Error::Unresponsive { silences, .. } => self.tries.max(*silences),
-            _ => self.tries + 1,
-        };
+        self.tries = error.failures_after(self.tries);
         if self.tries > self.client.retries {
             return Err(error);
         }
-        let wait = match &error {
-            Error::SlowDown { retry_after, .. } => backoff(self.tries, *retry_after),
-            Error::Unresponsive { retry_in, .. } => *retry_in,
-            _ => backoff(self.tries, None),
-        };
+        let wait = error.pause_after(self.tries);
         tracing::debug!(%error, ?wait, "trying again");
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.cancel.sleep(wait)
+    }
+}
+
+impl Error {
+    /// Failures in a row with this one, after `before` others. A request that was not sent is no
+    /// failure of its own: those of the endpoint count instead.
+    #[must_use]
+    pub fn failures_after(&self, before: u32) -> u32 {
+        match self {
+            Self::Unresponsive { silences, .. } => before.max(*silences),
+            _ => before + 1,
+        }
+    }
+
+    /// The pause before the next attempt, after so many failures in a row.
+    #[must_use]
+    pub fn pause_after(&self, failures: u32) -> Duration {
+        match self {
+            Self::SlowDown { retry_after, .. } => backoff(failures, *retry_after),
+            Self::Unresponsive { retry_in, .. } => *retry_in,
+            _ => backoff(failures, None),
+        }
     }
 }

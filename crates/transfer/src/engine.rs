@@ -163,8 +163,8 @@ impl Engine {
     }
 
     /// Whether the destination is a complete copy of the source as it is now, as far as the
-    /// settings compare by size and time. The destination is looked at first, since mostly there is
-    /// none. One that cannot be looked at is to be written.
+    /// settings compare by size and time. A local one is looked at first: that costs no request,
+    /// and mostly spares the other. One that cannot be looked at is to be written.
     ///
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
@@ -181,9 +181,11 @@ impl Engine {
             // The copy says more about its failure than HEAD does.
             Err(_) => Ok(None),
         };
-        // First the source: one that is no file is refused without a question to the destination.
-        let Some(from) = look(source)? else { return Ok(false) };
-        let Some(there) = look(destination)? else { return Ok(false) };
+        let is_upload = source.as_local().is_some();
+        let (first, second) = if is_upload { (source, destination) } else { (destination, source) };
+        let Some(first) = look(first)? else { return Ok(false) };
+        let Some(second) = look(second)? else { return Ok(false) };
+        let (from, there) = if is_upload { (first, second) } else { (second, first) };
         Ok(compare::is_copied(&from, &there))
     }
 

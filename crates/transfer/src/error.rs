@@ -1,12 +1,11 @@
 //! Errors of transfers: those of the stores, and other reasons for which a run ends or an object
 //! fails.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Location, Version, shown};
-use firstbyte_store::Error as StoreError;
+use firstbyte_store::{Error as StoreError, is_full};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -125,10 +124,11 @@ impl Error {
 
     /// Whether a file system has no room left: no other object would fit either.
     pub(crate) fn is_full(&self) -> bool {
-        let (Self::Store(StoreError::Io { source, .. }) | Self::Io { source, .. }) = self else {
-            return false;
-        };
-        matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        match self {
+            Self::Store(error) => error.is_full_disk(),
+            Self::Io { source, .. } => is_full(source),
+            _ => false,
+        }
     }
 
     /// Whether it concerns two places rather than one object.

@@ -34,10 +34,9 @@ pub(crate) trait Pieces: Send + Sync {
 }
 
 /// A piece of an object that one worker moves.
-#[expect(clippy::large_enum_variant, reason = "made once a request, and never kept in numbers")]
 pub(crate) enum Piece {
     /// The chunk whose answer is open, because the object was opened with it.
-    FirstBody(u32, Opened),
+    FirstBody(u32, Box<Opened>),
     /// Neighbouring chunks of a download, or parts of an upload.
     Chunks(Range<u32>),
     /// The checksum of the whole, which ranged answers do not carry.
@@ -103,7 +102,6 @@ pub(crate) enum Finish {
 }
 
 /// The state of an object once it has been started.
-#[expect(clippy::large_enum_variant, reason = "made once a request, and never kept in numbers")]
 pub(crate) enum Started {
     /// The object was small and is complete.
     Done(Done),

@@ -22,7 +22,6 @@ use super::usage::{block_cost, subtract};
 use super::verified_runs::Run;
 use super::{Exempt, evict};
 use crate::BLOCK;
-use crate::error::is_full;
 
 /// Bytes read back and compared at once: both buffers fit the innermost processor cache.
 const PIECE: usize = 16 << 10;
@@ -57,11 +56,11 @@ impl Cached {
             })
         };
         match write() {
-            Err(error) if is_full_disk(&error) && evict::free_disk(&inner.shared, BLOCK, exempt) => {
+            Err(error) if error.is_full_disk() && evict::free_disk(&inner.shared, BLOCK, exempt) => {
                 write().unwrap_or(Stored::NoRoom)
             }
             Err(error) => {
-                if !is_full_disk(&error) {
+                if !error.is_full_disk() {
                     tracing::warn!("cannot cache a block: {error}");
                 }
                 Stored::NoRoom
@@ -96,10 +95,6 @@ impl Cached {
             Ok(buffer)
         })
     }
-}
-
-fn is_full_disk(error: &StoreError) -> bool {
-    matches!(error, StoreError::Io { source, .. } if is_full(source))
 }
 
 impl OpenVersion {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{Checksum, Hasher, Location, Strength, Version, to_usize};
+use firstbyte_store::is_full;
 
 use super::cached::Pin;
 use super::directory::Identity;
@@ -13,7 +14,6 @@ use super::fill::Stored;
 use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
 use super::verify::{Report, Verified};
 use super::{Cache, Exempt, Shared, evict};
-use crate::error::is_full;
 use crate::{BLOCK, Error};
 
 thread_local! {

@@ -95,15 +95,19 @@ impl Stated {
         self.values.iter().map(|(algorithm, _)| *algorithm).chain(self.named.iter().copied())
     }
 
+    /// The algorithms needed to check the content.
+    fn compared(&self) -> impl Iterator<Item = Algorithm> {
+        self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
+    }
+
     /// Computes the checksums needed to check the content, and CRC-64/NVME.
     pub(crate) fn checksums(&self) -> Checksums {
-        let hash = self.hash.as_ref().map(|_| Algorithm::Sha256);
-        Checksums::of(self.algorithms().chain(hash).chain([Algorithm::Crc64Nvme]))
+        Checksums::of(self.compared().chain([Algorithm::Crc64Nvme]))
     }
 
     /// Computes the checksums needed to check the content, and no others.
     pub(crate) fn checksums_to_compare(&self) -> Checksums {
-        Checksums::of(self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256)))
+        Checksums::of(self.compared())
     }
 
     /// Checks the whole content of a body that is not stored.

@@ -241,7 +241,7 @@ fn refused(name: &str) -> S3Error {
         ),
         "x-amz-storage-class" => s3_error!(InvalidStorageClass, "the only storage class is STANDARD"),
         "x-amz-expected-bucket-owner" | "x-amz-source-expected-bucket-owner" => {
-            s3_error!(AccessDenied, "the owner of every bucket is {OWNER}, not who is expected")
+            s3_error!(AccessDenied, "the owner of every bucket is {OWNER}, not the expected one")
         }
         "x-amz-metadata-directive" | "x-amz-tagging-directive" => {
             s3_error!(InvalidArgument, "{name} must be COPY or REPLACE")

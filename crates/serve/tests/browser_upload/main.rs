@@ -317,7 +317,7 @@ fn two_files_of_one_name_size_and_time_are_not_mixed() {
         assert_eq!(put(to, &id, number, part(&other, number)).status, 201, "part {number}");
         assert_eq!(put(to, &id, number, part(&other, number)).status, 200, "part {number} is held now");
     }
-    // Meanwhile the first goes on in another tab.
+    // Meanwhile the first continues in another tab.
     assert_eq!(put(to, &id, 1, part(&one, 1)).status, 201);
     let sums: Vec<_> = (0..3).map(|number| sum(part(&other, number))).collect();
     let body = json!({ "existing": "refuse", "crc32c": sums }).to_string();

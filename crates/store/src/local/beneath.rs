@@ -16,11 +16,12 @@ use std::time::SystemTime;
 
 use firstbyte_listing::Time;
 use firstbyte_location::{FileIdentity, Kind, Version, shown};
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::io_error;
 use super::optional::{Improvement, attempt, is_refusal};
+use super::resolve::{LOOKUP, open_beneath};
 use crate::{Error, Result};
 
 /// Permission bits that a copy keeps. The others (set-user-ID, set-group-ID, sticky) grant rights
@@ -28,8 +29,6 @@ use crate::{Error, Result};
 pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
-/// Opens a directory for lookups only.
-pub(super) const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Opens a directory to list it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -360,21 +359,15 @@ impl Beneath {
         if name.as_os_str().is_empty() {
             return Ok(Arc::clone(root));
         }
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let opened = match rustix::fs::openat2(root, name, LOOKUP, Mode::empty(), resolve) {
-            Err(Errno::NOENT) if missing == Missing::Refuse => Err(Errno::NOENT),
-            // Old kernels lack the call, sandboxes refuse it, and it may fail during a concurrent
-            // rename.
-            Err(error) if matches!(error, Errno::NOENT | Errno::AGAIN) || is_refusal(error) => {
-                self.descend(root, name, missing)
-            }
+        let opened = match open_beneath(root, name, LOOKUP, Mode::empty()) {
+            Err(Errno::NOENT) if missing == Missing::Create => self.descend(root, name),
             other => other,
         };
         opened.map(Arc::new)
     }
 
     /// Opens the components of a name one after the other, and creates missing ones.
-    fn descend(&self, root: &OwnedFd, name: &Path, missing: Missing) -> std::result::Result<OwnedFd, Errno> {
+    fn descend(&self, root: &OwnedFd, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let mut directory = rustix::fs::openat(root, ".", LOOKUP, Mode::empty())?;
         let mut reached = PathBuf::new();
         for part in name {
@@ -383,7 +376,7 @@ impl Beneath {
             }
             reached.push(part);
             directory = match rustix::fs::openat(&directory, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty()) {
-                Err(Errno::NOENT) if missing == Missing::Create => self.make(&directory, part, &reached)?,
+                Err(Errno::NOENT) => self.make(&directory, part, &reached)?,
                 other => other?,
             };
         }

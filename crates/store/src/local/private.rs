@@ -13,12 +13,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::beneath::{LOOKUP, READ, is_dots, readable, stat_at};
-use super::is_refusal;
+use super::beneath::{READ, is_dots, readable, stat_at};
+use super::resolve::{LOOKUP, open_beneath};
 
 /// Links followed in one path, as the kernel has it (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
@@ -264,27 +264,7 @@ impl PrivateDirectory {
 
     /// Opens a name beneath the directory, without links.
     fn resolve(&self, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match rustix::fs::openat2(&self.directory, name, flags, mode, resolve) {
-            // Old kernels lack the call, and sandboxes refuse it.
-            Err(error) if error == Errno::AGAIN || is_refusal(error) => {
-                self.resolve_by_parts(name, flags, mode)
-            }
-            other => other,
-        }
-    }
-
-    fn resolve_by_parts(&self, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let mut at = rustix::fs::openat(&self.directory, ".", LOOKUP, Mode::empty())?;
-        let mut parts = name.iter().peekable();
-        while let Some(part) = parts.next() {
-            if part == ".." || part == "/" {
-                return Err(Errno::INVAL);
-            }
-            let flags = if parts.peek().is_some() { LOOKUP } else { flags };
-            at = rustix::fs::openat(&at, part, flags | OFlags::NOFOLLOW, mode)?;
-        }
-        Ok(at)
+        open_beneath(&self.directory, name, flags, mode)
     }
 }
 

@@ -224,7 +224,7 @@ impl Pieces for Download {
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()> {
         match piece {
             Piece::Checksum => self.ask_checksum(requester),
-            Piece::FirstBody(index, opened) => self.fetch(requester, index..index + 1, Some(opened)),
+            Piece::FirstBody(index, opened) => self.fetch(requester, index..index + 1, Some(*opened)),
             Piece::Chunks(mut chunks)
                 if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 =>
             {

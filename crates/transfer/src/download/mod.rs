@@ -130,7 +130,7 @@ fn split(
         audits: AtomicU32::new(0),
     };
     download.follow()?;
-    let first = own.map(|index| Piece::FirstBody(index, opened));
+    let first = own.map(|index| Piece::FirstBody(index, Box::new(opened)));
     Ok(Started::Split { object: Arc::new(download), pending, first })
 }
 

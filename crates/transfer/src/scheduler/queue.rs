@@ -51,7 +51,6 @@ pub(super) struct Open {
 }
 
 /// The next task of a worker.
-#[expect(clippy::large_enum_variant, reason = "made once a request, and never kept in numbers")]
 pub(super) enum Task {
     Start(Box<Job>),
     Move(Claimed),

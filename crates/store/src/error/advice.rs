@@ -1,0 +1,117 @@
+//! Remedies that users can try, by error. Read by the edges, which print one behind the error.
+
+use std::io;
+
+use firstbyte_location::Service;
+
+use super::{Error, SFTP, VERSION, in_object_store, is_bucket, means_another_region, service_of};
+
+impl Error {
+    /// A remedy that the user can try, if one is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NotFound { location } => not_found(location),
+            Self::Server { code, .. } if means_another_region(code) => {
+                "give the bucket's region with --region"
+            }
+            Self::Denied { detail, request, .. } => request.advice(detail),
+            Self::Credentials { location, .. } => no_credentials(location),
+            Self::CredentialsTimedOut { .. } => {
+                "check the address, the network and the proxy variables, or allow a longer wait with \
+                 --read-timeout"
+            }
+            Self::Disordered { .. } => {
+                "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
+            }
+            Self::Archived { .. } => "restore it first: aws s3api restore-object",
+            Self::Changed { expected, found, .. } if expected.differs_by_tag(found) => {
+                "unless it was replaced, its servers give different ETags for one file: `firstbyte cat` reads it \
+                 by one request"
+            }
+            Self::Changed { .. } => "run it again to copy the new version",
+            Self::OwnTagRefused { .. } => "the store cannot copy it by itself: copy it to a local file first",
+            Self::FalseLength { .. } => "cp and cat read it to its end",
+            Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
+            Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
+                "check the host and the port, and that ssh and sftp reach it"
+            }
+            Self::Unreachable { .. } => {
+                "check host and port (for S3 --endpoint-url), and the proxy variables"
+            }
+            Self::Certificate { fault, .. } => fault.advice(),
+            Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
+            Self::TimedOut { .. } => "check the network, or allow a longer wait with --read-timeout",
+            Self::Unresponsive { .. } => {
+                "check the network; requests continue when the endpoint responds again"
+            }
+            Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
+            Self::Io { source, .. } => return io_advice(source.kind()),
+            _ => return None,
+        })
+    }
+}
+
+/// Advice for a name that is not there.
+fn not_found(location: &str) -> &'static str {
+    let service = service_of(location);
+    match service {
+        _ if location.contains(VERSION) => "`firstbyte ls --versions` shows the versions that there are",
+        Some(Service::Google) if is_bucket(location) => {
+            "there is no such bucket; `firstbyte ls gs://` shows those of this project"
+        }
+        Some(Service::Azure) if is_bucket(location) => {
+            "there is no such container; `firstbyte ls az://` shows those of this account"
+        }
+        Some(Service::NamedS3(_)) if is_bucket(location) => {
+            "there is no such bucket; `firstbyte ls s3+NAME://` shows those of the endpoint"
+        }
+        _ if is_bucket(location) => {
+            "there is no such bucket; `firstbyte ls s3://` shows those of this account"
+        }
+        _ if in_object_store(location).is_some() => {
+            "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
+        }
+        _ if location.starts_with(SFTP) => {
+            "check the spelling: `firstbyte ls` of its directory shows the names"
+        }
+        _ if location.starts_with("http") => "check the address",
+        _ => "check the spelling",
+    }
+}
+
+/// Advice where nothing identifies the user.
+fn no_credentials(location: &str) -> &'static str {
+    match service_of(location) {
+        Some(Service::Google) => {
+            "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or use \
+             --no-sign-request for a public bucket"
+        }
+        Some(Service::Azure) => {
+            "set AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING"
+        }
+        Some(Service::NamedS3(_)) => {
+            "name a profile with keys in the endpoint's table of config.toml, or write sign = false there"
+        }
+        _ if location.starts_with(SFTP) => {
+            "ssh must log in without a question: load the key into an agent, or name it in ~/.ssh/config"
+        }
+        _ => "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket",
+    }
+}
+
+/// What to try after a failed operation of the operating system on a path, if something is known.
+#[must_use]
+pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::NotFound => "check the spelling",
+        io::ErrorKind::NotADirectory => {
+            "a part of this path is a file, or a `/` stands behind one; check the spelling"
+        }
+        io::ErrorKind::IsADirectory => "name a file",
+        io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
+        io::ErrorKind::StorageFull => "free some space and run it again to resume",
+        _ => return None,
+    })
+}
