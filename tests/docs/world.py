@@ -1,5 +1,5 @@
-"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, emulators
-of Google's and Azure's stores, a web server, a host with SSH, and files of the names that the
+"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a versitygw
+with the bucket `cold`, emulators of Google's and Azure's stores, a web server, a host with SSH, and files of the names that the
 examples use.
 
 It has a network namespace of its own, so that the ports that the documents name are free. Before
@@ -25,6 +25,7 @@ from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, answers, until
 
 KEY = "minioadmin"
 MINIO = "http://127.0.0.1:9000"
+VERSITYGW = "127.0.0.1:7070"
 GOOGLE = "127.0.0.1:4443"
 AZURE = "127.0.0.1:10000"
 # Not a port that a document names.
@@ -89,6 +90,11 @@ def site() -> dict[str, bytes]:
     return {name: content(name, 3000) for name in ("data.tar", "old/data.tar", "dir/a", "dir/b/c", "file")}
 
 
+def endpoints() -> str:
+    """The user's config.toml: the two named endpoints of the examples, both with the one key."""
+    return f'[endpoint.lab]\nurl = "{MINIO}"\n[endpoint.archive]\nurl = "http://{VERSITYGW}"\n'
+
+
 def write(root: Path, given: dict[str, bytes]) -> None:
     """Makes files and the directories above them."""
     for name, body in given.items():
@@ -144,9 +150,12 @@ class World:
         shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
 
     def start_servers(self) -> None:
-        """MinIO with the bucket, the emulators, the web servers, the host with SSH."""
+        """MinIO with the bucket, versitygw, the emulators, the web servers, the host with SSH."""
         minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
         self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
+        (self.root / "versitygw/cold").mkdir(parents=True)
+        gateway = ["versitygw", "--quiet", "--access", KEY, "--secret", KEY, "--port", VERSITYGW, "posix"]
+        self.start(VERSITYGW, [*gateway, self.root / "versitygw"])
         google = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", "4443", "-public-host", GOOGLE]
         self.start(GOOGLE, ["fake-gcs-server", *google])
         azurite = ROOT / ".venv" / "azurite" / "node_modules" / ".bin" / "azurite-blob"
@@ -218,6 +227,8 @@ class World:
         for name in ["home", "remote", *mounts, "top/backup", "tmp"]:
             (self.root / name).mkdir(parents=True, exist_ok=True)
         write(self.root / "remote/run-42", results())
+        write(self.home, {".config/firstbyte/config.toml": endpoints().encode()})
+        shutil.rmtree(self.root / "versitygw/cold/run-42", ignore_errors=True)
         for bucket in self.s3.list_buckets()["Buckets"]:
             if bucket["Name"] != "versioned":
                 self.reset_bucket(bucket["Name"])
