@@ -42,10 +42,12 @@ test: ## everything; T=hydrate, T=sync or T=test_open: the tests of a crate or o
 	@scripts/need.sh build check mounts servers clients python deploy
 	@python3 scripts/check.py $(if $(T),only "$(T)",full)
 
-docs: build ## docs/options.md, and the man pages in target/man1, from the command line's own definition
+docs: build ## docs/options.md and the man pages in target/man1 from the command line's own definition; the pictures
 	"$(FIRSTBYTE)" manual > "$(CARGO_TARGET_DIR)/options.md"
 	mv "$(CARGO_TARGET_DIR)/options.md" docs/options.md
 	"$(FIRSTBYTE)" manual --man "$(CARGO_TARGET_DIR)/man1"
+	"$(FIRSTBYTE)" demo > "$(CARGO_TARGET_DIR)/demo.txt"
+	python3 scripts/pictures.py "$(CARGO_TARGET_DIR)/demo.txt"
 
 bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." measures these again; writes docs/benchmarks.md
 	@scripts/need.sh servers peers

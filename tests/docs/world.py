@@ -1,6 +1,6 @@
-"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a versitygw
-with the bucket `cold`, emulators of Google's and Azure's stores, a web server, a host with SSH, and files of the names that the
-examples use.
+"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a
+versitygw with the bucket `cold`, emulators of Google's and Azure's stores, a web server, a host
+with SSH, and files of the names that the examples use.
 
 It has a network namespace of its own, so that the ports that the documents name are free. Before
 each script everything is as at first, and after it nothing that it started runs.

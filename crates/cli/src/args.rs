@@ -11,6 +11,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::globals::Globals;
+use crate::help;
 use crate::render::console;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
@@ -21,9 +22,22 @@ use crate::verbs::{
     unmount::UnmountArgs,
 };
 
+/// Commands to begin with.
+macro_rules! examples {
+    () => {
+        "\
+Examples:
+  firstbyte cp s3://bucket/big.bam .             # kill it at any point, run it again: it resumes
+  firstbyte sync results/ s3://bucket/results    # only what changed
+  firstbyte mount s3://bucket/data /mnt/data     # read in place, kept in a cache
+  firstbyte serve data                           # HTTP and S3 on one port
+  firstbyte demo                                 # the story on this machine, in at most 90 s"
+    };
+}
+
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
 #[derive(Parser)]
-#[command(name = "firstbyte", version, max_term_width = 110, after_help = AFTER_HELP)]
+#[command(name = "firstbyte", version, max_term_width = 110, after_help = EXAMPLES, after_long_help = AFTER_HELP)]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -31,7 +45,8 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-const AFTER_HELP: &str = "\
+const AFTER_HELP: &str = concat!(
+    "\
 Locations: PATH, file://PATH, s3://BUCKET/KEY, s3+NAME://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY,
 http(s)://HOST/PATH, sftp://HOST/PATH. `-` is standard input or output. ~/.config/firstbyte/config.toml has
 the endpoint of each NAME.
@@ -40,12 +55,13 @@ overwrite or let others in (--delete, --write, ...) are not: they have to be wri
 Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit. Times: 500ms, 30s, 5m, 2h.
 Credentials, region and endpoint come from all the usual places of AWS, Google and Azure.
 Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrupted.
+Global options: firstbyte help options.
 
-  firstbyte cp s3://bucket/big.bam .             # kill it at any point, run it again: it resumes
-  firstbyte sync results/ s3://bucket/results    # only what changed
-  firstbyte mount s3://bucket/data /mnt/data     # read in place, kept in a cache
-  firstbyte serve data                           # HTTP and S3 on one port
-  firstbyte demo                                 # the story on this machine, in at most 90 s";
+",
+    examples!()
+);
+
+const EXAMPLES: &str = examples!();
 
 /// The verbs.
 #[derive(Subcommand)]
@@ -80,6 +96,9 @@ pub enum Verb {
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Manual(ManualArgs),
+    /// Show the options of every verb
+    #[command(hide = true)]
+    Options,
 }
 
 impl Cli {
@@ -94,8 +113,9 @@ impl Cli {
             Ok(cli)
         });
         parsed.unwrap_or_else(|error| {
-            if let Some(line) = other_programs_verb(&error).or_else(|| missing(&error)) {
-                console::say(line);
+            let line = other_programs_verb(&error).or_else(|| other_programs_option(&error));
+            if let Some(line) = line.or_else(|| missing(&error)) {
+                console::error(line);
                 std::process::exit(error.exit_code());
             }
             let text = error.render();
@@ -108,7 +128,7 @@ impl Cli {
             let shown =
                 if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
             let printed = console::print_bytes(shown.as_bytes());
-            printed.unwrap_or_else(|error| console::say(format_args!("firstbyte: {error}")));
+            printed.unwrap_or_else(|error| console::error(error));
             std::process::exit(error.exit_code());
         })
     }
@@ -155,9 +175,53 @@ fn other_programs_verb(error: &clap::Error) -> Option<String> {
     }
     let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else { return None };
     let (verb, _) = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()))?;
-    Some(format!(
-        "firstbyte: {typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
-    ))
+    Some(format!("{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"))
+}
+
+/// Options of other programs, and ours: shown with its value where it has one.
+const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
+    ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
+    ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
+    ("--compare checksum", &["--checksum", "--check-content"]),
+    ("--concurrency N", &["--transfers", "--checkers", "--numworkers", "--jobs", "--parallel", "--workers"]),
+    ("--delete", &["--delete-after", "--delete-before", "--delete-during", "--delete-excluded"]),
+    ("--dry-run", &["--dryrun"]),
+    ("--endpoint-url URL", &["--endpoint", "--s3-endpoint", "--host"]),
+    ("--limit-rate RATE", &["--bwlimit", "--max-bandwidth", "--rate"]),
+    ("--listen ADDRESS:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
+    ("--max-depth N", &["--maxdepth"]),
+    ("--no-clobber", &["--ignore-existing", "--skip-existing"]),
+    ("--progress never", &["--no-progress"]),
+    ("--quiet", &["--only-show-errors", "--silent"]),
+    ("--recursive", &["-R", "--recurse", "--all-objects"]),
+];
+
+/// The line for an option by a name that it has in another program, if the verb has ours.
+fn other_programs_option(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let ContextValue::String(typed) = error.get(ContextKind::InvalidArg)? else { return None };
+    let typed = typed.split('=').next().unwrap_or(typed);
+    let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
+    let verb = verb_of(error)?;
+    let mut grammar = command();
+    grammar.build();
+    let long = ours.split(' ').next()?.strip_prefix("--")?;
+    let mut verbs = verb.split(' ');
+    let found = verbs.try_fold(&grammar, |above, name| above.find_subcommand(name))?;
+    found.get_arguments().any(|arg| arg.get_long() == Some(long)).then(|| {
+        format!("{typed}: {verb} has no such option; it is called {ours} (see firstbyte {verb} --help)")
+    })
+}
+
+/// The verb in the usage of an error: `cp`, `layout shard`.
+fn verb_of(error: &clap::Error) -> Option<String> {
+    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
+    let usage = usage.to_string();
+    let words = usage.trim_start_matches("Usage: ").split_whitespace();
+    let verb = words.skip(1).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    Some(verb.collect::<Vec<_>>().join(" "))
 }
 
 /// The line for operands, options or a verb's own verb that are not given.
@@ -168,15 +232,11 @@ fn missing(error: &clap::Error) -> Option<String> {
         _ => return None,
     };
     let ContextValue::Strings(missing) = error.get(kind)? else { return None };
-    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
-    let usage = usage.to_string();
-    let words = usage.trim_start_matches("Usage: ").split_whitespace();
-    let verb = words.skip(1).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
-    let verb = verb.collect::<Vec<_>>().join(" ");
+    let verb = verb_of(error)?;
     let what =
         missing.iter().filter(|name| *name != "help").map(String::as_str).collect::<Vec<_>>().join(join);
     let one_of = if kind == ContextKind::ValidSubcommand { "one of " } else { "" };
-    Some(format!("firstbyte: {verb} needs {one_of}{what}; see firstbyte {verb} --help"))
+    Some(format!("{verb} needs {one_of}{what}; see firstbyte {verb} --help"))
 }
 
 /// Options that destroy, or let others: a variable that is set for all runs must not arm them.
@@ -186,7 +246,7 @@ const WITHOUT_VARIABLE: [&str; 8] =
 /// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so
 /// that no option can be without.
 pub fn command() -> Command {
-    with_variables(Cli::command())
+    help::arranged(with_variables(Cli::command()))
 }
 
 fn with_variables(command: Command) -> Command {

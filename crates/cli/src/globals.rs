@@ -158,6 +158,11 @@ impl Globals {
         Store::new(self.options().store)
     }
 
+    /// Whether each object is named on standard error when it is complete.
+    pub fn names_objects(&self) -> bool {
+        self.verbose == 1 && self.log_file.is_none()
+    }
+
     /// Whether progress is drawn on the terminal that standard error is.
     pub fn draws_progress(&self) -> bool {
         self.progress != ProgressMode::Never && !self.quiet && std::io::stderr().is_terminal()

@@ -8,6 +8,7 @@
 mod args;
 mod globals;
 mod heap;
+mod help;
 mod render;
 mod signals;
 mod title;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use firstbyte_location::shown;
+use firstbyte_transfer::OBJECTS;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -26,8 +28,8 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
-    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, sync, tree,
-    unmount,
+    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, suggest, sync,
+    tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -42,7 +44,10 @@ fn main() -> ExitCode {
     begin_log(&cli)
         .and_then(|()| run(&cli))
         .unwrap_or_else(|error| {
-            console::say(format_args!("firstbyte: {error}"));
+            let suggestion =
+                error.missing.as_deref().and_then(|missing| suggest::instead_of(missing, &cli.globals));
+            let error = suggestion.into_iter().fold(error, Error::advise);
+            console::error(&error);
             error.exit
         })
         .into()
@@ -86,6 +91,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => completions::run(args, &mut args::command()),
         Verb::Manual(args) => manual::run(args, args::command()),
+        Verb::Options => console::print(help::global_options()).map(|()| Exit::Done),
     }
 }
 
@@ -98,6 +104,11 @@ fn begin_log(cli: &Cli) -> Result<()> {
         (0, None) => return Ok(()),
         (0 | 1, _) => warnings.with_target("firstbyte", LevelFilter::INFO),
         _ => Targets::new().with_default(LevelFilter::DEBUG),
+    };
+    // Named by the verb itself.
+    let levels = match cli.globals.names_objects() {
+        true => levels.with_target(OBJECTS, LevelFilter::WARN),
+        false => levels,
     };
     // s3s logs every refused request as an error; the access log has those.
     let levels = levels.with_target("s3s", LevelFilter::OFF);

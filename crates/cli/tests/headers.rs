@@ -46,7 +46,9 @@ fn each_object_is_named_as_it_ends() {
     let world = World::new();
     (0..3).for_each(|number| drop(world.write(&format!("tree/{number}"), b"x")));
     let ran = world.run(&["-v", "cp", "-r", "tree/", "out"]).ok();
-    assert!((0..3).all(|number| ran.stderr.contains(&format!("tree/{number}"))), "{ran:?}");
+    let line = |number| format!("copied tree/{number} -> out/{number}  1 B\n");
+    assert!((0..3).all(|number| ran.stderr.contains(&line(number))), "{ran:?}");
+    assert_eq!(ran.stderr.lines().count(), 3, "{ran:?}");
     assert!(!ran.stderr.contains("aws_config"), "{ran:?}");
     let ran = world.run(&["--log-file", "log", "cp", "-r", "tree/", "again"]).ok();
     assert_eq!(ran.stderr, "");

@@ -246,7 +246,7 @@ fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(rows(&ran).iter().any(|row| row["name"] == "a/b/deep.txt"));
     let (line, receipt) = ran.stderr.trim_end().rsplit_once('\n').unwrap();
-    assert!(line.starts_with("firstbyte: ") && line.contains("tree/closed"), "{line}");
+    assert!(line.starts_with("error: ") && line.contains("tree/closed"), "{line}");
     let receipt: Value = serde_json::from_str(receipt).unwrap();
     assert!(receipt["failed"][0]["location"].as_str().unwrap().ends_with("tree/closed"), "{receipt}");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();

@@ -90,6 +90,43 @@ fn verbs_as_other_programs_call_them() {
 }
 
 #[test]
+fn options_as_other_programs_call_them() {
+    let world = World::new();
+    for (line, ours) in [
+        ("serve . --port 8080", "--listen ADDRESS:PORT"),
+        ("cp -R a b", "--recursive"),
+        ("cp a b --dryrun", "--dry-run"),
+        ("sync a b --bwlimit=1M", "--limit-rate RATE"),
+        ("cp a b --transfers 4", "--concurrency N"),
+        ("mount s3://bucket /mnt --cache-dir x", "--cache DIR"),
+        ("sync a b --delete-after", "--delete"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        world.run(&words).fails(2, &[words[0], ours, "--help"]);
+    }
+    // Another verb's option is not suggested.
+    let unknown = world.run(&["stat", "a", "--delete-after"]);
+    assert!(unknown.code == Some(2) && !unknown.stderr.contains("is called"), "{unknown:?}");
+}
+
+#[test]
+fn names_with_a_slip_are_suggested() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    check(
+        &world,
+        &[
+            ("cp s3://bukcet/dir/a out", 1, &["did you mean s3://bucket/?"]),
+            ("cp s3://bucket/d* .", 1, &["s3://bucket/d*: only a prefix matches", "add -r"]),
+            ("rm s3://bucket/*", 1, &["only a prefix matches"]),
+            ("stat s3://bucket/dirx", 1, &["did you mean s3://bucket/dir/?"]),
+            ("stat s3://bucket/dir/quite-another", 1, &["not found", "check the spelling"]),
+            ("cat fiel", 1, &["fiel: not found", "did you mean file?"]),
+        ],
+    );
+}
+
+#[test]
 fn what_is_not_given_or_not_there_is_named() {
     let s3 = S3::ours();
     let world = planted(&s3);
@@ -101,7 +138,7 @@ fn what_is_not_given_or_not_there_is_named() {
             ("check file", 2, &["check needs <DST>"]),
             ("advise", 2, &["advise needs one of", "init"]),
             ("check s3://bucket/dir nowhere", 1, &["nowhere: not found"]),
-            ("bench run nowhere", 1, &["firstbyte: nowhere: not found"]),
+            ("bench run nowhere", 1, &["error: nowhere: not found"]),
             ("bench report nowhere", 1, &["nowhere", "check the spelling"]),
             ("run nowhere", 1, &["nowhere", "check the spelling"]),
             ("cp file /proc/x", 1, &["/proc/x: no file can be created"]),

@@ -153,7 +153,7 @@ fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
 
 /// Why a run failed, without what differs from run to run: locations, times, addresses.
 fn reasons(stderr: &str) -> BTreeSet<String> {
-    let lines = stderr.lines().filter_map(|line| line.strip_prefix("firstbyte: "));
+    let lines = stderr.lines().filter_map(|line| line.strip_prefix("error: "));
     let reasons = lines.filter(|line| !line.contains(" failed:") && !line.ends_with("failed"));
     let reasons: BTreeSet<String> = reasons.map(reason).filter(|reason| !reason.is_empty()).collect();
     if reasons.is_empty() { stderr.lines().last().map(str::to_owned).into_iter().collect() } else { reasons }
@@ -255,7 +255,7 @@ fn check(case: &Case) -> Outcome {
         (_, Some(0)) => Outcome::Wrong(format!("no difference found: {other:?}")),
         (Some(0), _) => Outcome::Refused(reasons(&other.stderr)),
         // A failure has a line on standard error, a difference a row on standard output.
-        (_, _) if equal.stderr.contains("firstbyte: ") => Outcome::Refused(reasons(&equal.stderr)),
+        (_, _) if equal.stderr.contains("error: ") => Outcome::Refused(reasons(&equal.stderr)),
         // The listing states other lengths than the files have, and that is what is reported.
         (_, _) if !String::from_utf8_lossy(&equal.stdout).contains("only in") => {
             Outcome::Refused(["size differs".to_owned()].into())

@@ -100,11 +100,11 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
     let failed = &ran.receipt()["failed"][0];
     assert_eq!(failed["location"], "d\\xff\\\\");
     assert!(failed["error"].as_str().unwrap().starts_with("d\\xff\\\\: is a directory"), "{failed}");
-    ran.fails(2, &["firstbyte: d\\xff\\\\: is a directory"]);
+    ran.fails(2, &["error: d\\xff\\\\: is a directory"]);
     let ran = copy("d\x1b\u{202e}".as_bytes());
     assert_eq!(ran.receipt()["failed"][0]["location"], "d\x1b\u{202e}");
     assert!(!acts(&String::from_utf8(ran.stdout.clone()).unwrap()), "{ran:?}");
-    ran.fails(2, &["firstbyte: d\\x1b\\xe2\\x80\\xae: is a directory"]);
+    ran.fails(2, &["error: d\\x1b\\xe2\\x80\\xae: is a directory"]);
 }
 
 #[test]

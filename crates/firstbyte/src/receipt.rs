@@ -1,5 +1,5 @@
-//! The receipt: the summary of a verb's work, as one JSON object for programs or one line for
-//! people. The command line, the functions, Python and Ray return the same fields.
+//! The receipt: the summary of a verb's work, as one JSON object. The command line,
+//! the functions, Python and Ray return the same fields.
 //!
 //! Field names and units are part of the contract of the command line. A field that applies to the
 //! verb is present, even if it is zero.
@@ -13,7 +13,6 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::ShardReceipt;
-use crate::size::{human, whole};
 
 /// The extent to which content was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -160,36 +159,6 @@ impl Receipt {
         self.peak_memory_bytes = peak_memory();
         self.cpu_seconds = cpu_seconds();
     }
-
-    /// The one line people get.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let mut line = format!("{} in {:.2} s", human(self.bytes), self.seconds);
-        if self.bytes > 0 {
-            line.push_str(&format!(" ({}/s)", human(whole(self.bytes_per_second))));
-        }
-        line.push_str(&format!(", {} object{}", self.objects, if self.objects == 1 { "" } else { "s" }));
-        let counts = [
-            (self.skipped, "skipped"),
-            (self.deleted.unwrap_or(0), "deleted"),
-            (self.left_out.unwrap_or(0), "left out"),
-            (self.differences.unwrap_or(0), "different"),
-            (self.failed.len() as u64, "failed"),
-        ];
-        for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-            line.push_str(&format!(", {count} {what}"));
-        }
-        if self.resumed_bytes > 0 {
-            line.push_str(&format!(", {} resumed", human(self.resumed_bytes)));
-        }
-        match self.verified {
-            Some(Verified::Full) => line.push_str(", verified: full"),
-            Some(Verified::Length) => line.push_str(", verified: length"),
-            None => {}
-        }
-        line.extend(self.bound_by.as_ref().map(|bound| format!(", bound by: {bound}")));
-        line
-    }
 }
 
 /// The version, marked where it is too weak to tell every change.
@@ -243,17 +212,5 @@ mod tests {
         receipt.finish(Instant::now());
         assert!(receipt.peak_memory_bytes > 100_000, "{}", receipt.peak_memory_bytes);
         assert!(receipt.cpu_seconds > 0.0 && receipt.bytes_per_second > 0.0);
-    }
-
-    #[test]
-    fn people_get_one_line_that_names_only_what_happened() {
-        let receipt = Receipt {
-            bytes: 1 << 30,
-            objects: 1,
-            seconds: 2.0,
-            verified: Some(Verified::Full),
-            ..Receipt::default()
-        };
-        assert_eq!(receipt.line(), "1.00 GiB in 2.00 s (0 B/s), 1 object, verified: full");
     }
 }

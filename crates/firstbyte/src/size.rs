@@ -1,7 +1,5 @@
 //! Formats sizes for people: `1.50 KiB`. Parsing is in `location::units`.
 
-use std::fmt::Write as _;
-
 /// The largest whole number of bytes that is not above `value`, which is a size or a rate: not
 /// below 0.
 #[must_use]
@@ -18,20 +16,28 @@ pub fn whole(value: f64) -> u64 {
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn human(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        _ => scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]),
     }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
+}
+
+/// A rate for people, from bytes per second: three digits and a decimal unit, as networks and
+/// disks are sold.
+#[must_use]
+pub fn human_rate(bytes_per_second: f64) -> String {
+    scaled(bytes_per_second, 1000.0, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"])
+}
+
+/// Three digits and the largest unit that leaves one before the point.
+fn scaled(mut value: f64, step: f64, units: [&str; 6]) -> String {
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= step;
         unit += 1;
     }
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(out, "{value:.digits$} {}", UNITS[unit]);
-    out
+    format!("{value:.digits$} {}", units[unit])
 }
 
 #[cfg(test)]
@@ -44,5 +50,8 @@ mod tests {
         assert_eq!(human(1536), "1.50 KiB");
         assert_eq!(human(1 << 30), "1.00 GiB");
         assert_eq!(human(1000 << 20), "0.98 GiB");
+        assert_eq!(human_rate(1.014e9), "1.01 GB/s");
+        assert_eq!(human_rate(28_500_000.0), "28.5 MB/s");
+        assert_eq!(human_rate(999_900.0), "1.00 MB/s");
     }
 }

@@ -52,6 +52,6 @@ pub use firstbyte_store::Over;
 pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Shard, Tree, is_unfinished};
 pub use plan::Plan;
 pub use remove::Removal;
-pub use report::{Action, Bottleneck, Difference, Observer, Silent, Summary, Verified};
+pub use report::{Action, Bottleneck, Difference, OBJECTS, Observer, Silent, Summary, Verified};
 pub use settings::{Compare, Concurrency, ContentTypes, Hedging, Keep, Limits, Settings};
 pub use stop::Stop;

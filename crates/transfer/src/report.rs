@@ -66,6 +66,9 @@ impl Difference {
     }
 }
 
+/// Log target of the event for each complete object.
+pub const OBJECTS: &str = "firstbyte_transfer::objects";
+
 /// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
 /// quick. Every method does nothing unless overridden.
 pub trait Observer: Sync {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use firstbyte::size::{human, whole};
+use firstbyte::size::{human, human_rate, whole};
 use firstbyte_location::{Escaped, Location};
 
 use crate::globals::{Globals, ProgressMode};
@@ -269,9 +269,7 @@ impl Facts {
         if self.of_objects > 0 {
             parts.push((5, bytes));
         }
-        parts.extend(
-            self.rate.filter(|_| self.of_objects > 0).map(|rate| (2, format!("{}/s", human(whole(rate))))),
-        );
+        parts.extend(self.rate.filter(|_| self.of_objects > 0).map(|rate| (2, human_rate(rate))));
         if self.of_objects > 1 {
             parts.push((1, format!("{} of {} objects", self.objects, self.of_objects)));
         }
@@ -336,9 +334,9 @@ mod tests {
     #[test]
     fn a_line_has_what_fits() {
         let line = |width| facts().line(width);
-        let all = "[==        ]  25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  19 s left";
+        let all = "[==        ]  25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 objects  19 s left";
         assert_eq!(line(200), all);
-        assert_eq!(line(78), "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  19 s left");
+        assert_eq!(line(78), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 objects  19 s left");
         assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
         assert_eq!(line(20), "1.27 GiB of 5.08 GiB");
         assert_eq!(line(10), "1.27 Gi...");
@@ -347,9 +345,9 @@ mod tests {
     #[test]
     fn nothing_is_said_of_the_end_before_it_is_known() {
         let listing = Facts { listing: true, ..facts() };
-        assert_eq!(listing.line(200), "1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  listing");
+        assert_eq!(listing.line(200), "1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 objects  listing");
         let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
-        assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
+        assert_eq!(unknown.line(200), "1.27 GiB  220 MB/s");
         let stalled = Facts { rate: Some(0.0), ..facts() };
         assert!(!stalled.line(200).contains("left"));
     }

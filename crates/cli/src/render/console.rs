@@ -91,6 +91,16 @@ pub fn say(line: impl Display) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
+/// Says an error on standard error, in the one form that all have.
+pub fn error(line: impl Display) {
+    say(format_args!("error: {line}"));
+}
+
+/// Says on standard error a fact that changes no exit code.
+pub fn note(line: impl Display) {
+    say(format_args!("note: {line}"));
+}
+
 /// Passes on the lines of a log, one for each event, without control characters: a name may have
 /// any.
 pub struct LogLines<W>(pub W);
@@ -174,7 +184,7 @@ impl StandardError {
         let Some(mut lines) = lock(until) else { return };
         let until = if lines.stuck { Instant::now() } else { until };
         if lines.dropped > 0 {
-            let note = format!("firstbyte: {} lines were not taken by standard error\n", lines.dropped);
+            let note = format!("note: {} lines were not taken by standard error\n", lines.dropped);
             if write_error(note.as_bytes(), until) {
                 lines.dropped = 0;
             }

@@ -38,6 +38,8 @@ pub struct Error {
     pub message: String,
     /// The remedy, if one is known.
     pub advice: Option<String>,
+    /// The location that does not exist, if that is the cause.
+    pub missing: Option<String>,
 }
 
 /// The result type of the verbs.
@@ -46,17 +48,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A failure without special advice.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into(), advice: None }
+        Self { exit: Exit::Failed, message: message.into(), advice: None, missing: None }
     }
 
     /// A command line that cannot be meant.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into(), advice: None }
+        Self { exit: Exit::Usage, message: message.into(), advice: None, missing: None }
     }
 
     /// The end by a signal.
     pub fn interrupted() -> Self {
-        Self { exit: Exit::Interrupted, message: "interrupted".into(), advice: None }
+        Self { exit: Exit::Interrupted, message: "interrupted".into(), advice: None, missing: None }
     }
 
     /// Adds what to try.
@@ -81,7 +83,11 @@ impl Error {
             Transfer::Invalid { .. } | Transfer::Store(firstbyte_store::Error::Options { .. }) => Exit::Usage,
             _ => Exit::Failed,
         };
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+        let missing = match error {
+            Transfer::Store(cause) => missing(cause),
+            _ => None,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing }
     }
 
     /// Puts the place in front of the message, unless the message names it.
@@ -97,8 +103,34 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
-        f.write_str(&one_line(&line))
+        f.write_str(&without_numbers(&one_line(&line)))
     }
+}
+
+/// The location that a store does not have.
+fn missing(error: &firstbyte_store::Error) -> Option<String> {
+    match error {
+        firstbyte_store::Error::NotFound { location } => Some(location.clone()),
+        _ => None,
+    }
+}
+
+/// The text without the numbers that Rust adds to errors of the system, ` (os error 2)`.
+fn without_numbers(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        shown.push_str(before);
+        let digits = after.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        match digits.strip_prefix(')') {
+            Some(after) => rest = after,
+            _ => {
+                shown.push_str(" (os error ");
+                rest = after;
+            }
+        }
+    }
+    shown + rest
 }
 
 impl From<firstbyte_store::Error> for Error {
@@ -109,7 +141,8 @@ impl From<firstbyte_store::Error> for Error {
             Store::Options { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+        let missing = missing(&error);
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing }
     }
 }
 
@@ -134,7 +167,11 @@ impl From<firstbyte_hydrate::Error> for Error {
             }
             _ => Exit::Failed,
         };
-        Self { exit, advice: advice.map(str::to_owned), message: error.to_string() }
+        let missing = match &error {
+            firstbyte_hydrate::Error::Store(cause) => missing(cause),
+            _ => None,
+        };
+        Self { exit, advice: advice.map(str::to_owned), message: error.to_string(), missing }
     }
 }
 
@@ -179,6 +216,13 @@ mod tests {
             error.to_string(),
             "s3://b/k: server answered 500: line one\\x0aline two\\x1b[2J; try later"
         );
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        let error = Error::failed(format!("a: {missing}: b (os error x)"));
+        assert_eq!(error.to_string(), "a: No such file or directory: b (os error x)");
     }
 
     #[test]

@@ -7,4 +7,5 @@ pub mod error;
 pub mod json;
 pub mod progress;
 pub mod report;
+mod result_line;
 pub mod rows;

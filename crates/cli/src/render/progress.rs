@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use firstbyte::size::human;
 use firstbyte_location::Location;
 use firstbyte_transfer::{Action, Difference, Failure, Observer, Stop};
 
@@ -18,11 +19,27 @@ pub struct Progress {
     rows: Rows,
     /// What is done to an object: `copy` or `move`.
     deed: &'static str,
+    planned: Mutex<Planned>,
+    /// Names each object that is complete.
+    names_objects: bool,
     failures: Failures,
     /// Ends the run whose rows cannot be printed.
     stop: Option<Stop>,
     /// The reason for which rows cannot be written.
     broken: Mutex<Option<io::Error>>,
+}
+
+/// Sums of a dry run.
+#[derive(Clone, Debug, Default)]
+pub struct Planned {
+    /// Objects that would be copied or moved.
+    pub objects: u64,
+    /// Objects among them whose length is not known.
+    pub unmeasured: u64,
+    /// The length of the others together.
+    pub bytes: u64,
+    /// Objects that would be deleted.
+    pub deletions: u64,
 }
 
 /// The place where a failed object is reported.
@@ -48,6 +65,8 @@ impl Progress {
             bar: Bar::new(globals),
             rows: if globals.json { Rows::Json } else { Rows::Text },
             deed: "copy",
+            planned: Mutex::default(),
+            names_objects: globals.names_objects(),
             failures,
             stop: None,
             broken: Mutex::default(),
@@ -64,6 +83,12 @@ impl Progress {
     pub fn moving(mut self) -> Self {
         self.deed = "move";
         self
+    }
+
+    /// Sums of the dry run; `None` if nothing was planned.
+    pub fn dry_run(&self) -> Option<Planned> {
+        let planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (planned.objects + planned.deletions > 0).then_some(planned)
     }
 
     /// Ends the bar. Returns the reason for which rows could not be printed, if any.
@@ -103,8 +128,16 @@ impl Observer for Progress {
         self.bar.iter().for_each(|bar| bar.started(source, bytes));
     }
 
-    fn finished(&self, source: &Location, _destination: &Location, _bytes: u64) {
+    fn finished(&self, source: &Location, destination: &Location, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.finished(source));
+        if self.names_objects {
+            let done = if self.deed == "move" { "moved" } else { "copied" };
+            let line = format!("{done} {source} -> {destination}  {}", human(bytes));
+            match &self.bar {
+                Some(bar) => bar.suspend(|| console::say(line)),
+                None => console::say(line),
+            }
+        }
     }
 
     fn failed(&self, failure: &Failure) {
@@ -113,10 +146,10 @@ impl Observer for Progress {
             return;
         }
         let error = Error::from_transfer(&failure.error);
-        let line = format!("firstbyte: {}", error.about(&failure.location));
+        let line = error.about(&failure.location);
         match &self.bar {
-            Some(bar) => bar.suspend(|| console::say(line)),
-            None => console::say(line),
+            Some(bar) => bar.suspend(|| console::error(line)),
+            None => console::error(line),
         }
     }
 
@@ -129,6 +162,7 @@ impl Observer for Progress {
 
     fn planned(&self, action: &Action) {
         let deed = self.deed;
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner).add(action);
         let row = match (self.rows, action) {
             (Rows::Text, Action::Copy { source, destination, .. }) => {
                 format!("would {deed} {source} to {destination}")
@@ -143,6 +177,19 @@ impl Observer for Progress {
             }
         };
         self.row(&row);
+    }
+}
+
+impl Planned {
+    fn add(&mut self, action: &Action) {
+        match action {
+            Action::Copy { size, .. } => {
+                self.objects += 1;
+                self.bytes += size.unwrap_or(0);
+                self.unmeasured += u64::from(size.is_none());
+            }
+            Action::Delete { .. } => self.deletions += 1,
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::Progress;
+use crate::render::progress::{Planned, Progress};
+use crate::render::result_line::result_line;
 use crate::render::{console, json};
 
 /// The destination of the data, which decides where the receipt is printed.
@@ -30,6 +31,8 @@ pub struct Report {
     started: Instant,
     failures: u64,
     left_out: LeftOut,
+    /// Sums of a dry run.
+    planned: Option<Planned>,
     ended: Option<Error>,
     /// The reader of the results has left: there is nothing to tell, and nothing has failed.
     unread: bool,
@@ -54,6 +57,7 @@ impl Report {
             started: Instant::now(),
             failures: 0,
             left_out: LeftOut::default(),
+            planned: None,
             ended: None,
             unread: false,
             kept: None,
@@ -106,8 +110,9 @@ impl Report {
         self.unread = true;
     }
 
-    /// Takes in what became of the rows that `progress` has printed, which is over now.
+    /// Ends `progress`, and takes over its sums of a dry run and the error of its rows.
     pub fn output(&mut self, progress: Progress) {
+        self.planned = progress.dry_run();
         match progress.into_broken() {
             None => {}
             Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.unread(),
@@ -169,17 +174,15 @@ impl Report {
         if !globals.quiet
             && let Some(line) = self.left_out.line()
         {
-            console::say(format_args!("firstbyte: {line}"));
+            console::note(line);
         }
         if !globals.quiet {
-            firstbyte_store::refused_calls()
-                .iter()
-                .for_each(|line| console::say(format_args!("firstbyte: {line}")));
+            firstbyte_store::refused_calls().iter().for_each(console::note);
         }
         if globals.json {
             self.print(&json::line(&self.receipt), output)?;
         } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {
-            self.print(&self.receipt.line(), output)?;
+            self.print(&result_line(&self.receipt, self.planned.as_ref()), output)?;
         }
         match self.ended {
             Some(error) => Err(error),

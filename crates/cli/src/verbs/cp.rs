@@ -30,6 +30,7 @@ use super::cat::is_closed_pipe;
 use super::input::Input;
 use super::policy::Policy;
 use super::shard_copy;
+use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -428,10 +429,12 @@ impl Copy<'_> {
         let run = self.engine.copy_tree(&tree, progress);
         let nothing = run.as_ref().is_ok_and(|run| run.failures == 0 && run.ended.is_none());
         report.add(run);
-        if nothing && !matched.load(Ordering::Relaxed) {
-            return Err(no_match(report));
+        match glob {
+            Some(glob) if nothing && !matched.load(Ordering::Relaxed) => {
+                Err(no_match(&report.receipt().source, root, glob, depth, self.engine.store()))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The jobs that the policy wants, and what became of the others.
@@ -471,11 +474,6 @@ impl Copy<'_> {
         }
         report.add(Ok(Summary::default()));
     }
-}
-
-fn no_match(report: &mut Report) -> Error {
-    Error::failed(format!("{}: no name matches", report.receipt().source))
-        .advise("*, ?, [ and { are wildcards; with --no-glob they are ordinary characters")
 }
 
 /// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program

@@ -29,11 +29,8 @@ impl Args for FilterArgs {
         };
         let file = |id, help| option(id, help).value_name("FILE");
         command
-            .arg(option("include", "Take names that match, though an earlier --exclude leaves them"))
-            .arg(option(
-                "exclude",
-                "Leave names that match; of several patterns the last that matches decides",
-            ))
+            .arg(option("include", "Include matching names, even if an earlier --exclude matched"))
+            .arg(option("exclude", "Exclude matching names. The last pattern that matches a name decides"))
             .arg(file(
                 "include-from",
                 "As --include, with a pattern on each line of FILE; # begins a comment",
@@ -47,7 +44,7 @@ impl Args for FilterArgs {
                     .short('0')
                     .long("null")
                     .action(ArgAction::SetTrue)
-                    .help("Lists (--include-from and others) have a zero byte instead of each line feed"),
+                    .help("Input lists are NUL-separated, as from `find -print0`"),
             )
     }
 

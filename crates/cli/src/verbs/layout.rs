@@ -22,7 +22,7 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::utf8_name;
 
-/// Convert a directory of very many files to a layout of small directories, and back
+/// Convert a directory of very many files to small directories, and back
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -71,7 +71,7 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
 fn failed(failures: &[Failure]) -> Vec<Failed> {
     let named = |failure: &Failure| {
         let error = Error::failed(failure.error.to_string()).to_string();
-        console::say(format_args!("firstbyte: {error}"));
+        console::error(&error);
         Failed { location: place(&failure.path), error }
     };
     failures.iter().map(named).collect()
@@ -118,7 +118,7 @@ impl From<layout::Error> for Error {
             Layout::Scheme { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing: None }
     }
 }
 

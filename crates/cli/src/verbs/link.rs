@@ -20,7 +20,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Emulate a slow, far, shared or faulty network in front of a server or a directory
+/// Emulate a slow, far or faulty network or file system
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

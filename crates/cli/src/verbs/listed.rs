@@ -61,7 +61,7 @@ impl<'a> Failures<'a> {
     /// One more.
     pub fn add(&self, location: String, error: Error) {
         let error = error.about(&location).to_string();
-        self.counter.print(&format!("firstbyte: {error}"));
+        self.counter.print(&format!("error: {error}"));
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.push(Failed { location, error });
     }
@@ -122,7 +122,7 @@ pub fn end(
         console::say(json::line(&receipt));
     }
     let last = roots.pop();
-    roots.iter().for_each(|(_, error)| console::say(format_args!("firstbyte: {error}")));
+    roots.iter().for_each(|(_, error)| console::error(error));
     match last {
         Some((_, error)) if all_roots => Err(error),
         Some((_, error)) => Err(Error { exit: Exit::Partial, ..error }),

@@ -36,6 +36,7 @@ mod shard_copy;
 mod sharding;
 pub mod stat;
 pub mod status;
+pub mod suggest;
 pub mod sync;
 pub mod tree;
 pub mod unmount;

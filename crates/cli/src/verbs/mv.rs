@@ -17,6 +17,7 @@ use firstbyte_transfer::{
 
 use super::policy::Movement;
 use super::rm::{refuse_special, refuse_unnamed};
+use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
@@ -231,7 +232,7 @@ impl Mv<'_> {
             takes
         };
         let tree = Tree {
-            source: root,
+            source: root.clone(),
             names: Names::Listed,
             destination: target,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
@@ -241,10 +242,11 @@ impl Mv<'_> {
             effect: movement.effect(),
         };
         report.add(self.engine.move_tree(&Move { tree, extent }, progress));
-        if !report.has_ended() && !matched.load(Ordering::Relaxed) {
-            return Err(Error::failed(format!("{}: no name matches", report.receipt().source))
-                .advise("*, ?, [ and { are wildcards; with --no-glob they are ordinary characters"));
+        match glob {
+            Some(glob) if !report.has_ended() && !matched.load(Ordering::Relaxed) => {
+                Err(no_match(&report.receipt().source, &root, glob, depth, self.engine.store()))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }

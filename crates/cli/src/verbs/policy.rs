@@ -62,7 +62,7 @@ pub struct Movement {
     /// Show what would be copied and deleted, without copying or deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Take names of at most N parts; 1 takes what lies in SRC itself
+    /// Descend at most N levels (1: only entries directly in SRC)
     #[arg(long, value_name = "N")]
     max_depth: Option<NonZeroUsize>,
     /// Take objects of at least this size

@@ -13,7 +13,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::stop_on_signal;
 
-/// Print a URL by which anyone can read or write one object until it expires
+/// Print an expiring URL that lets anyone read or write one object
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     let method = if args.put { PresignMethod::Put } else { PresignMethod::Get };
     let made = store.presign(&location, &Presign { method, expires: args.expires })?;
     if made.ends_early {
-        console::say("firstbyte: the credentials end before the URL expires, and the URL with them");
+        console::note("the credentials end before the URL expires, and the URL with them");
     }
     if globals.json {
         let method = if args.put { "PUT" } else { "GET" };

@@ -9,7 +9,7 @@ use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
 use crate::render::{console, json};
 
-/// What many workers did together
+/// Merge workers' receipts: done, missing or changed objects
 #[derive(Args)]
 pub struct ReceiptsArgs {
     #[command(subcommand)]

@@ -47,15 +47,12 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
             report.receipt().bytes = released.bytes;
             if released.versions == 0 && !globals.quiet {
                 let what = super::joined(&args.operands);
-                console::say(format_args!(
-                    "firstbyte: {what}: nothing of it was in the cache; firstbyte status shows what is"
+                console::note(format_args!(
+                    "{what}: nothing of it was in the cache; firstbyte status shows what is"
                 ));
             }
             if released.busy > 0 && !globals.quiet {
-                console::say(format_args!(
-                    "firstbyte: {} in use by the kernel, released in part",
-                    released.busy
-                ));
+                console::note(format_args!("{} in use by the kernel, released in part", released.busy));
             }
         }
         Err(error) => report.fail(error),

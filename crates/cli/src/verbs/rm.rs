@@ -14,6 +14,7 @@ use firstbyte_store::{Error as StoreError, Links, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Extent, Failure, Levels, Observer as _, Removal, Summary};
 
 use super::filter::FilterArgs;
+use super::suggest::no_match;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -193,11 +194,12 @@ impl Rm<'_> {
             return Err(Error::failed(format!("{root}: nothing was deleted")));
         }
         report.add(self.engine.remove(&removal, progress));
-        if !matched.load(Ordering::Relaxed) && !self.args.yes {
-            return Err(Error::failed(format!("{}: no name matches", report.receipt().source))
-                .advise("*, ?, [ and { are wildcards; write [?] for the character ?"));
+        match glob {
+            Some(glob) if !matched.load(Ordering::Relaxed) && !self.args.yes => {
+                Err(no_match(&report.receipt().source, root, glob, depth, self.store()))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn delete_one(&self, location: &Location, progress: &Progress) -> Summary {
@@ -232,7 +234,7 @@ impl Rm<'_> {
         if taken.take(MANY).count() < MANY {
             return Ok(true);
         }
-        console::say(format_args!("firstbyte: delete {MANY} names or more below {}? [y/N]", removal.root));
+        console::say(format_args!("delete {MANY} names or more below {}? [y/N]", removal.root));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| Error::io("standard input", &error))?;

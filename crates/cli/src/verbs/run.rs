@@ -189,7 +189,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
-        console::say(format_args!("firstbyte: {}", Error::failed(format!("{location}: {error}"))));
+        console::error(Error::failed(format!("{location}: {error}")));
         self.outcome().failed.push(Failed { location, error });
     }
 

@@ -57,7 +57,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     }
     let (count, all) = (failed.len(), locations.len());
     let Some(last) = failed.pop() else { return Ok(Exit::Done) };
-    failed.iter().for_each(|error| console::say(format_args!("firstbyte: {error}")));
+    failed.iter().for_each(|error| console::error(error));
     Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
 }
 

@@ -17,7 +17,7 @@ use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// Copy what is missing or changed below SRC to the same names below DST
+/// Copy missing and changed objects below SRC to DST
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -167,7 +167,7 @@ impl Drawing<'_> {
 
     fn failed(&mut self, location: &Location, error: Error) {
         let error = error.about(&location.to_string());
-        console::say(format_args!("firstbyte: {error}"));
+        console::error(&error);
         self.report.item_failed(Failed { location: location.to_string(), error: error.to_string() });
     }
 }

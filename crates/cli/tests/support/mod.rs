@@ -222,7 +222,7 @@ impl Ran {
         assert_eq!(self.code, Some(code), "{self:?}");
         let lines: Vec<&str> = self.stderr.lines().collect();
         assert_eq!(lines.len(), 1, "one clear line: {self:?}");
-        assert!(lines[0].starts_with("firstbyte: "), "{self:?}");
+        assert!(lines[0].starts_with("error: "), "{self:?}");
         for fact in facts {
             assert!(
                 lines[0].to_lowercase().contains(&fact.to_lowercase()),

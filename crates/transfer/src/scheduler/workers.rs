@@ -18,7 +18,7 @@ use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
 use crate::job::Job;
 use crate::pieces::{Finish, Pending, Pieces, Started};
-use crate::report::Done;
+use crate::report::{Done, OBJECTS};
 use crate::request::Requester;
 use crate::sources::Sources;
 use crate::{download, relay, spool, upload};
@@ -247,7 +247,7 @@ impl Scheduler<'_> {
     }
 
     fn counted(&self, job: &Job, done: Done) {
-        tracing::info!(source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
+        tracing::info!(target: OBJECTS, source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue();
         if let (Batch::Many | Batch::Tree, Some(path)) =

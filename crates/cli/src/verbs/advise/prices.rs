@@ -190,7 +190,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     let imported = read_offer(&args.file, region)?;
     let count = imported.catalogue.prices().count();
     for line in &imported.skipped {
-        console::say(format_args!("firstbyte: not taken: {line}"));
+        console::note(format_args!("not taken: {line}"));
     }
     if count == 0 {
         let place = region.map(|region| format!(" in {region}")).unwrap_or_default();

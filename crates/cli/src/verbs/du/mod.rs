@@ -23,7 +23,7 @@ use crate::render::rows::{Column, Counter, Direction, Holds, Page, Printer, Sche
 use local::Links;
 use totals::{Sums, Totals};
 
-/// Sum up what is in a directory or below a prefix: bytes, files, name. Local files count with the
+/// Sum up a directory or prefix: bytes, files, name. Local files count with the
 /// disk space that they take
 #[derive(Args)]
 #[command(
@@ -49,7 +49,7 @@ pub struct DuArgs {
     apparent_size: bool,
     #[command(flatten)]
     output: OutputArgs,
-    /// End lines with a zero byte instead of a line feed
+    /// Separate lines by NUL instead of line feeds
     #[arg(short = '0', long)]
     null: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub struct CheckArgs {
     /// Repair what can be repaired without losing data
     #[arg(long)]
     mend: bool,
-    /// End each line with a zero byte instead of a line feed, since names may contain line feeds
+    /// Separate lines by NUL instead of line feeds, since names may contain those
     #[arg(short = '0', long)]
     null: bool,
 }

@@ -29,7 +29,7 @@ pub struct PathArgs {
     /// moved by the time you open it, run the command again
     #[arg(long, conflicts_with_all = ["hash", "levels", "width", "leaf"])]
     find: bool,
-    /// End each path with a zero byte instead of a line end
+    /// Separate paths by NUL instead of line feeds
     #[arg(short = '0', long)]
     null: bool,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
             missing += 1;
             let place = args.target.directory.join(name);
             let error = Error::failed(format!("{}: no such file", shown(&place)));
-            console::say(format_args!("firstbyte: {error}"));
+            console::error(error);
             continue;
         };
         if globals.json {

@@ -29,8 +29,8 @@ use crate::render::rows::{
     Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sizes, Sort, Style, Value,
 };
 
-/// List the names in a directory or below a prefix, including those that begin with a dot. The
-/// order is arbitrary unless --sort is given
+/// List a directory or prefix, including names that begin with a dot. Sorted by name on a
+/// terminal; elsewhere the order is arbitrary unless --sort is given
 #[derive(Args)]
 #[command(
     disable_help_flag = true,
@@ -71,7 +71,7 @@ pub struct LsArgs {
     /// List every version of objects in S3, also of deleted ones
     #[arg(long, conflicts_with = "depth")]
     versions: bool,
-    /// End names with a zero byte instead of a line feed
+    /// Separate names by NUL instead of line feeds
     #[arg(short = '0', long)]
     null: bool,
     #[command(flatten)]
@@ -239,8 +239,13 @@ impl LsArgs {
         match (self.by_time, self.by_size) {
             (true, _) => Some(Sort::Mtime),
             (_, true) => Some(Sort::Size),
-            _ => self.output.sort,
+            _ => self.output.sort.or_else(|| self.is_read_by_people().then_some(Sort::Name)),
         }
+    }
+
+    /// True for one level on a terminal, which is sorted as other programs sort it.
+    fn is_read_by_people(&self) -> bool {
+        !self.recursive && self.output.format.is_none() && std::io::stdout().is_terminal()
     }
 
     fn columns(&self) -> Columns {

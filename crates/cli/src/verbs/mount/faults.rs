@@ -6,7 +6,7 @@ use std::mem::zeroed;
 use std::ptr::null_mut;
 
 /// The line in the log.
-const LINE: &[u8] = b"firstbyte: ended by SIGBUS: a file of the cache was truncated by another program, \
+const LINE: &[u8] = b"error: ended by SIGBUS: a file of the cache was truncated by another program, \
     or its disk failed; unmount and mount again\n";
 
 /// Logs SIGBUS from here on. The signal then ends the process as it would without this.

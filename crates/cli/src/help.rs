@@ -1,0 +1,137 @@
+//! The help of the program: verbs in groups, and the global options in one place instead of below
+//! each verb. [`args`](crate::args) adds it to the grammar.
+
+use std::fmt::Write as _;
+
+use clap::builder::StyledStr;
+use clap::{Arg, Args, Command};
+
+use crate::globals::Globals;
+
+/// Headings, and the verbs below each. The short help has the first group alone.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Core", &["cp", "sync", "mv", "rm", "ls", "mount", "hydrate"]),
+    ("Look", &["cat", "stat", "tree", "du", "check"]),
+    ("Mounts and cache", &["unmount", "release", "status"]),
+    ("Serve and share", &["serve", "presign", "mb", "rb"]),
+    ("Many files, many machines", &["plan", "receipts", "run", "layout"]),
+    ("Measure and predict", &["bench", "advise", "link", "demo", "doctor", "completions"]),
+];
+
+/// Columns of the names of verbs.
+const NAME: usize = 11;
+/// Columns that a terminal of eighty leaves for the rest.
+const ABOUT: usize = 80 - 2 - NAME - 2;
+
+const PROGRAM: &str = "\
+{about}
+
+{usage-heading} {usage}{after-help}
+";
+
+const VERB: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+{all-args}{after-help}
+
+Global options: firstbyte help options
+";
+
+const MORE: &str = "\
+All verbs: firstbyte help. One verb: firstbyte help cp. Global options: firstbyte help options.";
+
+/// Puts the help into the grammar.
+pub fn arranged(command: Command) -> Command {
+    let text = |help: Option<&StyledStr>| help.map(ToString::to_string).unwrap_or_default();
+    let short = format!("{}\n\n{MORE}\n\n{}", group(&command, &GROUPS[0]), text(command.get_after_help()));
+    let long = format!("{}\n\n{}", all(&command), text(command.get_after_long_help()));
+    let options = global_options();
+    command
+        .help_template(PROGRAM)
+        .after_help(short)
+        .after_long_help(long)
+        .mut_args(|arg| if arg.is_global_set() { hidden(arg) } else { arg })
+        .mut_subcommands(arranged_verb)
+        .mut_subcommand("options", |verb| verb.help_template("{before-help}").before_help(options))
+}
+
+fn arranged_verb(verb: Command) -> Command {
+    match verb.has_subcommands() {
+        true => verb.mut_subcommands(arranged_verb),
+        false => verb.help_template(VERB),
+    }
+}
+
+/// An option that help leaves out; completions and manual pages have it.
+fn hidden(arg: Arg) -> Arg {
+    arg.hide_short_help(true).hide_long_help(true)
+}
+
+/// The help of the global options.
+pub fn global_options() -> String {
+    let command = Globals::augment_args(Command::new("firstbyte").disable_help_flag(true));
+    let help = command.max_term_width(110).help_template("{options}").render_long_help();
+    format!("Options of every verb. They may stand before the verb or behind it.\n\n{help}")
+}
+
+fn all(command: &Command) -> String {
+    GROUPS.iter().map(|named| group(command, named)).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A heading, and a line for each verb below it.
+fn group(command: &Command, (heading, verbs): &(&str, &[&str])) -> String {
+    let mut text = format!("{heading}:");
+    for name in *verbs {
+        let about = command.find_subcommand(name).and_then(Command::get_about);
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n  {name:NAME$}  {}", first_clause(&about));
+    }
+    text
+}
+
+/// The beginning of a sentence that a line has room for.
+fn first_clause(text: &str) -> &str {
+    let text = [". ", "; ", ": "].iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
+    match text.chars().count() > ABOUT {
+        true => text.rsplit_once(", ").map_or(text, |(first, _)| first),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::args::command;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group() {
+        let command = command();
+        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name);
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
+        let unique: BTreeSet<&str> = grouped.iter().copied().collect();
+        assert_eq!(unique, verbs.collect());
+        assert_eq!(unique.len(), grouped.len());
+    }
+
+    #[test]
+    fn lines_of_verbs_fit_eighty_columns() {
+        let long = all(&command());
+        let wide: Vec<&str> = long.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
+    fn global_options_are_shown_once() {
+        let mut command = command();
+        let verb = command.find_subcommand_mut("cp").unwrap().render_long_help().to_string();
+        assert!(!verb.contains("--no-sign-request") && verb.contains("firstbyte help options"), "{verb}");
+        assert!(!command.render_long_help().to_string().contains("--no-sign-request"));
+        assert!(global_options().contains("--no-sign-request"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The last line of a verb that transfers: a sentence from the receipt that says what the verb did.
+//! [`report`](super::report) prints it unless the receipt itself is asked for.
+
+use firstbyte::receipt::{Receipt, Verified};
+use firstbyte::size::{human, human_rate};
+
+use crate::render::progress::Planned;
+
+/// The line of a run, or of a dry run.
+pub fn result_line(receipt: &Receipt, planned: Option<&Planned>) -> String {
+    if let Some(planned) = planned {
+        return planned_line(receipt, planned);
+    }
+    match &*receipt.verb {
+        "mb" => format!("made {}", receipt.source),
+        "rb" => format!("removed {}", receipt.source),
+        "rm" => format!("deleted {}", objects(receipt.deleted.unwrap_or(0))),
+        "release" => format!("released {} of {}", human(receipt.bytes), objects(receipt.objects)),
+        "check" => check_line(receipt),
+        "cp" if receipt.destination.is_none() => {
+            format!("aborted {}", counted(receipt.deleted.unwrap_or(0), "upload", "uploads"))
+        }
+        _ => transfer_line(receipt),
+    }
+}
+
+/// `copied 500 MiB in 0.52 s (1.01 GB/s), verified`.
+fn transfer_line(receipt: &Receipt) -> String {
+    let failed = receipt.failed.len() as u64;
+    let mut parts = Vec::new();
+    if receipt.objects > 0 || receipt.bytes > 0 {
+        let what = match (receipt.objects, receipt.bytes) {
+            (count, 0) => objects(count),
+            (1, bytes) => human(bytes),
+            (count, bytes) => format!("{}, {}", objects(count), human(bytes)),
+        };
+        let rate = (receipt.bytes > 0).then(|| format!(" ({})", human_rate(receipt.bytes_per_second)));
+        let (verb, seconds) = (participle(&receipt.verb), receipt.seconds);
+        parts.push(format!("{verb} {what} in {seconds:.2} s{}", rate.unwrap_or_default()));
+    }
+    if receipt.skipped > 0 {
+        parts.push(match parts.is_empty() {
+            true => format!("up to date: {}", objects(receipt.skipped)),
+            false => format!("{} up to date", grouped(receipt.skipped)),
+        });
+    }
+    let counts = [(receipt.deleted, "deleted"), (receipt.left_out, "left out"), (Some(failed), "failed")];
+    for (count, what) in counts {
+        parts.extend(count.filter(|count| *count > 0).map(|count| format!("{} {what}", grouped(count))));
+    }
+    if parts.is_empty() {
+        return "nothing to do: no object found".into();
+    }
+    if receipt.resumed_bytes > 0 {
+        parts.push(format!("{} resumed", human(receipt.resumed_bytes)));
+    }
+    parts.extend(receipt.verified.map(|verified| match verified {
+        Verified::Full => "verified".into(),
+        Verified::Length => "length verified".into(),
+    }));
+    parts.extend(receipt.bound_by.as_ref().map(|bound| format!("bound by {bound}")));
+    parts.join(", ")
+}
+
+/// `2,001 objects are the same (by size; --content compares bytes)`.
+fn check_line(receipt: &Receipt) -> String {
+    let (same, different) = (receipt.objects, receipt.differences.unwrap_or(0));
+    let proof = match receipt.verified {
+        Some(Verified::Full) => " (by checksum)",
+        Some(Verified::Length) => " (by size; --content compares bytes)",
+        None => "",
+    };
+    let verb = if same == 1 { "is" } else { "are" };
+    let mut line = format!("{} {verb} the same{proof}", objects(same));
+    if different > 0 {
+        line = format!("{}; {line}", counted(different, "difference", "differences"));
+    }
+    match receipt.failed.len() as u64 {
+        0 => line,
+        failed => format!("{line}; {} could not be compared", objects(failed)),
+    }
+}
+
+/// `to copy: 3 objects, 293 KiB; to delete: 1 object`. Rows begin with `would`, sums do not.
+fn planned_line(receipt: &Receipt, planned: &Planned) -> String {
+    let deed = if receipt.verb == "mv" { "move" } else { "copy" };
+    let mut parts = Vec::new();
+    if planned.objects > 0 {
+        let bytes = (planned.unmeasured == 0).then(|| format!(", {}", human(planned.bytes)));
+        parts.push(format!("to {deed}: {}{}", objects(planned.objects), bytes.unwrap_or_default()));
+    }
+    if planned.deletions > 0 {
+        parts.push(format!("to delete: {}", objects(planned.deletions)));
+    }
+    parts.join("; ")
+}
+
+fn participle(verb: &str) -> &'static str {
+    match verb {
+        "mv" => "moved",
+        "hydrate" => "hydrated",
+        _ => "copied",
+    }
+}
+
+fn objects(count: u64) -> String {
+    counted(count, "object", "objects")
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
+/// A count with a comma between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt(verb: &'static str, change: impl FnOnce(&mut Receipt)) -> Receipt {
+        let mut receipt = Receipt::new(verb, "s3://lab".into(), Some("there".into()));
+        receipt.seconds = 0.52;
+        change(&mut receipt);
+        receipt
+    }
+
+    #[test]
+    fn each_verb_says_what_it_did() {
+        let line = |verb, change: fn(&mut Receipt)| result_line(&receipt(verb, change), None);
+        assert_eq!(line("mb", |it| it.objects = 1), "made s3://lab");
+        assert_eq!(line("rb", |it| it.deleted = Some(1)), "removed s3://lab");
+        assert_eq!(line("rm", |it| it.deleted = Some(10)), "deleted 10 objects");
+        let released = |it: &mut Receipt| (it.objects, it.bytes) = (2001, 562 << 20);
+        assert_eq!(line("release", released), "released 562 MiB of 2,001 objects");
+        let same = |it: &mut Receipt| (it.objects, it.verified) = (2001, Some(Verified::Length));
+        assert_eq!(line("check", same), "2,001 objects are the same (by size; --content compares bytes)");
+        let aborted = |it: &mut Receipt| (it.destination, it.deleted) = (None, Some(1));
+        assert_eq!(line("cp", aborted), "aborted 1 upload");
+    }
+
+    #[test]
+    fn a_transfer_names_only_what_happened() {
+        let line = |verb, change: fn(&mut Receipt)| result_line(&receipt(verb, change), None);
+        let one = |it: &mut Receipt| {
+            (it.objects, it.bytes, it.bytes_per_second) = (1, 500 << 20, 1.01e9);
+            it.verified = Some(Verified::Full);
+        };
+        assert_eq!(line("cp", one), "copied 500 MiB in 0.52 s (1.01 GB/s), verified");
+        let resumed = |it: &mut Receipt| {
+            (it.objects, it.bytes, it.skipped, it.deleted) = (2, 3 << 20, 1999, Some(4));
+            (it.bytes_per_second, it.resumed_bytes) = (6e6, 1 << 20);
+            it.bound_by = Some("link".into());
+        };
+        assert_eq!(
+            line("sync", resumed),
+            "copied 2 objects, 3.00 MiB in 0.52 s (6.00 MB/s), 1,999 up to date, 4 deleted, 1.00 MiB resumed, bound by link"
+        );
+        assert_eq!(line("sync", |it| it.skipped = 2001), "up to date: 2,001 objects");
+        assert_eq!(line("sync", |_| {}), "nothing to do: no object found");
+        assert_eq!(line("mv", |it| it.objects = 1), "moved 1 object in 0.52 s");
+    }
+
+    #[test]
+    fn a_dry_run_sums_up_what_it_would_do() {
+        let sync = receipt("sync", |_| {});
+        let planned = Planned { objects: 3, unmeasured: 0, bytes: 300_000, deletions: 1 };
+        assert_eq!(result_line(&sync, Some(&planned)), "to copy: 3 objects, 293 KiB; to delete: 1 object");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        let grouped_all: Vec<String> = [0, 999, 1000, 1_234_567].into_iter().map(grouped).collect();
+        assert_eq!(grouped_all, ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Suggests the name that was meant where one is not found: of a bucket, an object, a prefix, a
+//! file; and `-r` where a pattern matches directories alone. Called after a verb has failed, so
+//! only a wrong name costs the requests: one or two pages of a listing.
+
+use std::ffi::OsStr;
+
+use firstbyte::Depth;
+use firstbyte::operand::Glob;
+use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
+use firstbyte_store::{ListOptions, Store};
+
+use crate::globals::Globals;
+use crate::render::error::Error;
+
+/// Names that are suggested at most.
+const SUGGESTED: usize = 3;
+/// Entries of a directory that are looked at.
+const LISTED: usize = 10_000;
+/// Names that the given one begins are suggested only if it has so many characters.
+const LEAST_BEGINNING: usize = 3;
+
+/// The advice for a location that is not there, if similar names are.
+pub fn instead_of(missing: &str, globals: &Globals) -> Option<String> {
+    let location = Location::parse(OsStr::new(missing)).ok()?;
+    let store = globals.store().ok()?;
+    let found = first_missing(location, &store).and_then(|missing| similar(&missing, &store))?;
+    Some(format!("did you mean {}?", found.join(" or ")))
+}
+
+/// The error for a pattern that no name matches. Directories and prefixes that it matches are
+/// counted: with -r they would have been taken.
+pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store: &Store) -> Error {
+    let wildcards = "*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters";
+    let options = ListOptions { beginning: glob.beginning(0), ..ListOptions::default() };
+    let entries = match depth {
+        Depth::Object if glob.levels == Some(1) => store.list(root, &options).ok(),
+        _ => None,
+    };
+    let is_match = |entry: &Entry| entry.kind == Kind::Directory && glob.takes(&entry.name, depth);
+    let directories = entries.into_iter().flatten().take(LISTED).filter_map(Result::ok).filter(is_match);
+    let kind = if matches!(root, Location::Local(_)) {
+        ("directory", "directories")
+    } else {
+        ("prefix", "prefixes")
+    };
+    match directories.count() {
+        0 => Error::failed(format!("{source}: no name matches")).advise(wildcards),
+        1 => Error::failed(format!("{source}: only a {} matches", kind.0)).advise("add -r"),
+        count => Error::failed(format!("{source}: only {count} {} match", kind.1)).advise("add -r"),
+    }
+}
+
+/// The highest part of the name that is not there: its bucket, a directory, or itself.
+fn first_missing(location: Location, store: &Store) -> Option<Location> {
+    let Location::Object(object) = &location else {
+        let mut missing = location;
+        while let Some(parent) = directory_of(&missing).filter(|parent| store.stat(parent).is_err()) {
+            missing = parent;
+        }
+        return Some(missing);
+    };
+    let bucket = Location::Object(object.with_key(""));
+    Some(if store.stat(&bucket).is_ok() { location } else { bucket })
+}
+
+/// The most similar names beside a missing one: begun by it, or with the fewest slips.
+fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
+    let (directory, name) = match missing {
+        Location::Object(object) if object.key.is_empty() => {
+            let service = ObjectLocation { bucket: String::new(), ..object.clone() };
+            (Location::Object(service), object.bucket.clone())
+        }
+        _ => (directory_of(missing)?, String::from_utf8(missing.last_component()?).ok()?),
+    };
+    let is_beginning = name.chars().count() >= LEAST_BEGINNING;
+    let mut names = names_in(&directory, String::new(), store);
+    if is_beginning && directory.parent().is_some() {
+        names.extend(names_in(&directory, name.clone(), store));
+    }
+    let slips = |other: &str| match is_beginning && other.starts_with(&name) {
+        true => 0,
+        false => strsim::damerau_levenshtein(&name, other.trim_end_matches('/')),
+    };
+    let mut found: Vec<(usize, String)> = names.into_iter().map(|other| (slips(&other), other)).collect();
+    found.retain(|(slips, other)| *slips <= slips_allowed(&name) && *other != name);
+    found.sort_unstable();
+    found.dedup();
+    let least = found.first().map(|(slips, _)| *slips);
+    found.retain(|(slips, _)| Some(*slips) == least);
+    found.truncate(SUGGESTED);
+    let shown =
+        |name: String| directory.join(name.as_bytes()).to_string().trim_start_matches("./").to_owned();
+    (!found.is_empty()).then(|| found.into_iter().map(|(_, name)| shown(name)).collect())
+}
+
+/// The parent, `.` of a name alone.
+fn directory_of(location: &Location) -> Option<Location> {
+    Some(match location.parent()? {
+        Location::Local(path) if path.as_os_str().is_empty() => Location::Local(".".into()),
+        parent => parent,
+    })
+}
+
+/// The first names in a directory that begin so, directories with a `/` behind.
+fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<String> {
+    let options = ListOptions { beginning, ..ListOptions::default() };
+    let entries = match directory {
+        Location::Object(_) => store.list_page(directory, &options).map(|page| page.entries),
+        _ => store.list(directory, &options).map(|all| all.take(LISTED).filter_map(Result::ok).collect()),
+    };
+    let is_service = matches!(directory, Location::Object(object) if object.bucket.is_empty());
+    let name = |entry: Entry| {
+        let end = if entry.kind == Kind::Directory && !is_service { "/" } else { "" };
+        Some(String::from_utf8(entry.name).ok()? + end)
+    };
+    entries.unwrap_or_default().into_iter().filter_map(name).collect()
+}
+
+/// Fewer in shorter names, to which everything would be similar.
+fn slips_allowed(name: &str) -> usize {
+    match name.chars().count() {
+        0..4 => 0,
+        4..10 => 1,
+        10..20 => 2,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_names_may_have_more_slips() {
+        let allowed = ["run", "bukcet", "run-2026-01", &"x".repeat(40)].map(slips_allowed);
+        assert_eq!(allowed, [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,90 @@
+"""The pictures of README: a terminal after `firstbyte demo`, and a chart of published rows.
+
+    pictures.py DEMO.txt    writes docs/demo.svg and docs/compared.svg
+
+The chart's figures are those of docs/benchmarks.md. Both follow the reader's light or dark scheme.
+"""
+
+import re
+import sys
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+STYLE = """<style>
+text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328; white-space: pre }
+.back { fill: #f6f8fa; stroke: #d1d9e0 } .faint { fill: #59636e } .ours { fill: #0969da } .peer { fill: #9da7b1 }
+@media (prefers-color-scheme: dark) {
+text { fill: #f0f6fc } .back { fill: #151b23; stroke: #3d444d } .faint { fill: #9198a1 }
+.ours { fill: #4493f8 } .peer { fill: #656c76 } }
+</style>"""
+
+# Of a monospaced letter of 13 pixels.
+LETTER, LINE, MARGIN = 7.83, 18, 16
+
+# Headings of rows in docs/benchmarks.md, what the chart calls them, and the column.
+ROWS = [
+    ("1 GiB from MinIO", "1 GiB down, s", 1),
+    ("1 GiB to MinIO", "1 GiB up, s", 1),
+    ("1,000 objects of 10 to 100 KB from MinIO to tmpfs", "1,000 small files down, s", 1),
+    ("1,000 files of 10 to 100 KB to MinIO", "1,000 small files up, s", 1),
+    ("1 GiB from MinIO", "memory for 1 GiB down, MB", 5),
+]
+CONTENDERS = ["firstbyte", "s5cmd", "aws-cli"]
+
+
+def svg(width: float, height: float, title: str, body: list[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'
+    )
+    back = f'<rect class="back" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1:.0f}" rx="8"/>'
+    return "\n".join([head, STYLE, back, *body, "</svg>\n"])
+
+
+def terminal(command: str, output: str) -> str:
+    """A terminal after a command."""
+    lines = [f"$ {command}", *output.rstrip("\n").split("\n")]
+    width = max(map(len, lines)) * LETTER + 2 * MARGIN
+    body = [
+        f'<text x="{MARGIN}" y="{MARGIN + 12 + number * LINE}"{" class=" + chr(34) + "faint" + chr(34) if number == 0 else ""}>'
+        f"{escape(line)}</text>"
+        for number, line in enumerate(lines)
+    ]
+    return svg(width, len(lines) * LINE + 2 * MARGIN, f"Output of {command}", body)
+
+
+def figures(page: str, heading: str, column: int) -> dict[str, float]:
+    """A column of the table below a heading of docs/benchmarks.md, by contender."""
+    section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    number = re.compile(r"[\d.]+")
+    return {row[0]: float(number.match(row[column])[0]) for row in rows if row[0] in CONTENDERS}
+
+
+def chart(page: str) -> str:
+    """Bars of each row, in relation to the longest of the row."""
+    body, y = [], MARGIN + 12
+    names, bars, width = MARGIN + 16, MARGIN + 110, 620
+    for heading, title, column in ROWS:
+        values = figures(page, heading, column)
+        body.append(f'<text x="{MARGIN}" y="{y}">{escape(title)}</text>')
+        for name in CONTENDERS:
+            y += LINE
+            length = (width - bars - 90) * values[name] / max(values.values())
+            kind = "ours" if name == "firstbyte" else "peer"
+            body.append(f'<text class="faint" x="{names}" y="{y}">{name}</text>')
+            body.append(f'<rect class="{kind}" x="{bars}" y="{y - 11}" width="{max(length, 1):.0f}" height="12" rx="2"/>')
+            body.append(f'<text x="{bars + length + 8:.0f}" y="{y}">{values[name]:g}</text>')
+        y += LINE * 1.5
+    return svg(width, y - 4, "firstbyte, s5cmd and aws-cli against MinIO on loopback; shorter is better", body)
+
+
+def main() -> None:
+    (DOCS / "demo.svg").write_text(terminal("firstbyte demo", Path(sys.argv[1]).read_text()))
+    (DOCS / "compared.svg").write_text(chart((DOCS / "benchmarks.md").read_text()))
+
+
+if __name__ == "__main__":
+    main()
