@@ -175,7 +175,7 @@ impl Quirk {
             Self::HeadDenied => ("head-denied", "HEAD of an object is answered 403"),
             Self::NoRanges => ("no-ranges", "a range is answered by the whole object"),
             Self::WrongRanges => ("wrong-ranges", "a range is answered by another range"),
-            Self::ShortRanges => ("short-ranges", "a range is answered by its first 1,000 bytes"),
+            Self::ShortRanges => ("short-ranges", "a range is answered by its first 10,000 bytes"),
             Self::ShortBodies => ("short-bodies", "the first body of each object ends in the middle"),
             Self::CutBodies => ("cut-bodies", "every body ends after 10,000 bytes"),
             Self::Slow => ("slow", "bodies come in pieces, with pauses"),

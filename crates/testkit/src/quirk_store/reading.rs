@@ -13,7 +13,7 @@ use crate::{Quirk, Reply};
 /// Bytes of a body that a server sends that ends every body early.
 const CUT: usize = 10_000;
 /// Bytes of a body that a server sends that answers a range by a shorter one.
-const SHORT: usize = 1000;
+const SHORT: usize = 10_000;
 
 impl State {
     pub(super) fn read(&mut self, request: &Request) -> Reply {
