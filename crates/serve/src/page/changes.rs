@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use super::entries::{Directory, Error};
 use super::protocol::{Answer, Refusal, blocking, json_response, read_json, writable};
-use crate::auth::Access;
-use crate::request::Request;
-use crate::response::Response;
-use crate::site::Site;
+use crate::access::keys::Access;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::state::ServerState;
 
 /// Longest JSON body read: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
@@ -58,16 +58,16 @@ struct Restoration {
 }
 
 /// Answers one request of the protocol; `what` is its last component.
-pub(super) async fn answer(site: &Site, access: &Access, request: Request, what: &str) -> Response {
-    dispatch(site, access, request, what).await.unwrap_or_else(Refusal::into_response)
+pub(super) async fn answer(state: &ServerState, access: &Access, request: Request, what: &str) -> Response {
+    dispatch(state, access, request, what).await.unwrap_or_else(Refusal::into_response)
 }
 
-async fn dispatch(site: &Site, access: &Access, mut request: Request, what: &str) -> Answer {
-    let path = writable(site, access, &request)?;
+async fn dispatch(state: &ServerState, access: &Access, mut request: Request, what: &str) -> Answer {
+    let path = writable(state, access, &request)?;
     if request.method != Method::POST {
         return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "request", "changes are POST requests".into()));
     }
-    let directory = Directory { root: site.root.clone(), buckets: site.config.buckets.clone(), path };
+    let directory = Directory { root: state.root.clone(), buckets: state.config.buckets.clone(), path };
     let body = &mut request.body;
     let done = match what {
         "folder" => {

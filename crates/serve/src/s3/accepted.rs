@@ -9,7 +9,7 @@ use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Extensions, HeaderMap, HeaderName};
 use s3s::dto::{CopySource, Range, Timestamp, TimestampFormat};
 
-use crate::etag::{http_date, parse_http_date};
+use crate::http::date::{http_date, parse_http_date};
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 

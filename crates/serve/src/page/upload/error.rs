@@ -5,9 +5,9 @@ use std::io;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use crate::publish;
-use crate::s3::metadata::NotKept;
-use crate::uploads;
+use crate::object::metadata::NotKept;
+use crate::object::publish;
+use crate::object::uploads;
 
 /// The kernel's errors for a path that would leave the served directory.
 const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
