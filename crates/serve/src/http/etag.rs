@@ -29,7 +29,8 @@ pub(crate) struct Identity {
     pub(crate) size: u64,
     /// Time of the last modification, nanoseconds since 1970.
     pub(crate) modified: i128,
-    changed: i128,
+    /// Time of the last change of content, name or attributes, nanoseconds since 1970.
+    pub(crate) changed: i128,
 }
 
 impl From<&Metadata> for Identity {

@@ -104,7 +104,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     let minor_version = parsed.version.unwrap_or(1);
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes())
         .map_err(|_| HeadError::Malformed("the method"))?;
-    let (path, query) = split_target(parsed.path.unwrap_or_default())?;
+    let Target { authority, path, query } = Target::parse(parsed.path.unwrap_or_default())?;
     let mut map = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes())
@@ -115,6 +115,10 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     }
     if map.get_all(HOST).iter().count() > 1 || (minor_version == 1 && !map.contains_key(HOST)) {
         return Err(HeadError::Malformed("there must be exactly one Host header"));
+    }
+    if let Some(authority) = authority {
+        // RFC 9112, section 3.2.2: it counts, whatever Host says.
+        map.insert(HOST, authority);
     }
     let framing = framing(&map, minor_version)?;
     let persistence = persistence(&map, minor_version);
@@ -140,23 +144,37 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
 }
 
-/// Splits a request target into path and query; the absolute form, meant for proxies, loses its
-/// authority.
-fn split_target(target: &str) -> Result<(String, String), HeadError> {
-    let target = match target.split_once("://") {
-        Some((scheme, rest))
-            if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") =>
-        {
-            rest.find('/').map_or("/", |at| &rest[at..])
+/// The parts of a request target.
+struct Target {
+    /// The host of the absolute form, which is meant for proxies.
+    authority: Option<HeaderValue>,
+    path: String,
+    query: String,
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Self, HeadError> {
+        let absolute = text.split_once("://").filter(|(scheme, _)| {
+            scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+        });
+        let (authority, target) = match absolute {
+            Some((_, rest)) => {
+                let (authority, target) =
+                    rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+                let authority = HeaderValue::from_str(authority).ok().filter(|_| !authority.contains('@'));
+                (Some(authority.ok_or(HeadError::Malformed("the target's host"))?), target)
+            }
+            None => (None, text),
+        };
+        let is_empty = absolute.is_some() && !target.starts_with('/');
+        if !target.starts_with('/') && target != "*" && !is_empty {
+            return Err(HeadError::Malformed("the target must start with `/`"));
         }
-        _ => target,
-    };
-    if !target.starts_with('/') && target != "*" {
-        return Err(HeadError::Malformed("the target must start with `/`"));
+        let target = target.split('#').next().unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let path = if is_empty { "/" } else { path };
+        Ok(Self { authority, path: path.to_owned(), query: query.to_owned() })
     }
-    let target = target.split('#').next().unwrap_or_default();
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    Ok((path.to_owned(), query.to_owned()))
 }
 
 fn framing(headers: &HeaderMap, minor_version: u8) -> Result<Framing, HeadError> {
@@ -253,6 +271,19 @@ mod tests {
             head("GET http://h:1/p?q HTTP/1.1\r\nHost: h\r\nConnection: x, Close\r\n\r\n").unwrap().unwrap();
         assert_eq!((absolute.path.as_str(), absolute.query.as_str()), ("/p", "q"));
         assert_eq!(absolute.persistence, Persistence::Close);
+    }
+
+    #[test]
+    fn the_host_of_an_absolute_target_counts_whatever_the_header_says() {
+        for (target, path, query) in
+            [("http://a:1/p?q", "/p", "q"), ("HTTP://a:1", "/", ""), ("https://a:1?q", "/", "q")]
+        {
+            let head = head(&format!("GET {target} HTTP/1.1\r\nHost: b\r\n\r\n")).unwrap().unwrap();
+            assert_eq!((head.path.as_str(), head.query.as_str()), (path, query), "{target}");
+            assert_eq!(head.headers[HOST], "a:1", "{target}");
+        }
+        assert!(head("GET http://user@a/ HTTP/1.1\r\nHost: b\r\n\r\n").is_err());
+        assert!(head("GET ftp://a/ HTTP/1.1\r\nHost: b\r\n\r\n").is_err());
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 
@@ -22,13 +23,22 @@ pub(crate) fn too_many_attempts(wait: Duration) -> Response {
     Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
-/// Why a request for another host is refused, and what to do.
-pub(crate) const UNKNOWN_HOST: &str = "this server has no such host name: ask it by an address or as localhost, or start \
-    it with --host-style NAME; clients that put the bucket into the host name need that too, or path-style addressing";
+/// The reason for which a request for `host` is refused, and the remedy.
+pub(crate) fn unknown_host_line(host: &str) -> String {
+    // It comes from outside: only a name is repeated.
+    let name = host.split(':').next().unwrap_or_default();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let name = if !name.is_empty() && name.bytes().all(is_name) { name } else { "NAME" };
+    format!(
+        "this server is not called {name}: if clients or a proxy in front call it so, start it with --host-style \
+         {name}, without the bucket if one stands in front of it; otherwise ask by an address or as localhost, with \
+         path-style addressing"
+    )
+}
 
 /// 403: the host is not the server's.
-pub(crate) fn unknown_host() -> Response {
-    Response::text(StatusCode::FORBIDDEN, UNKNOWN_HOST)
+pub(crate) fn unknown_host(host: &str) -> Response {
+    Response::text(StatusCode::FORBIDDEN, unknown_host_line(host))
 }
 
 /// 403: the key does not reach so far.
@@ -54,9 +64,7 @@ pub(crate) fn failure(error: &io::Error) -> Response {
         io::ErrorKind::AlreadyExists => (StatusCode::PRECONDITION_FAILED, "the file is there already"),
         io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a directory has this name"),
         io::ErrorKind::DirectoryNotEmpty => (StatusCode::CONFLICT, "the directory is not empty"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full")
-        }
+        _ if is_full(error) => (StatusCode::INSUFFICIENT_STORAGE, "the disk is full"),
         io::ErrorKind::TimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming"),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             (StatusCode::BAD_REQUEST, "the request's body is cut short or malformed")

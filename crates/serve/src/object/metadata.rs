@@ -2,7 +2,8 @@
 //! attribute of its file.
 //!
 //! The attribute contains the file's size and modification time. After another program changes the
-//! file, they differ and the attribute is ignored, so a checksum is never reported for other bytes.
+//! file, they differ and the attribute is ignored. If only the change time is later, checksums are
+//! ignored ([`change_time`]). So a checksum is never reported for other bytes.
 //! A directory's attribute, of a key that ends in `/`, holds whatever entries come and go.
 //! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
 //! file system has no extended attributes, content types, checksums and part boundaries are not
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::http::etag::{self, Identity};
+use crate::object::change_time;
 use crate::object::checksum::{Values, header};
 use crate::object::part_checksums::{ChecksumKind, PartChecksums, shown};
 
@@ -123,28 +125,43 @@ impl NotKept {
     }
 }
 
+/// The attribute: metadata, and the version of the file that it is of.
 #[derive(Serialize, Deserialize)]
 struct Bound {
     size: u64,
     modified: i128,
+    /// See [`change_time`]; none for a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_by: Option<i128>,
     object: ObjectMetadata,
+}
+
+impl Bound {
+    /// The attribute of `file`, if it has one.
+    fn read(file: &File) -> Option<Self> {
+        let mut value = vec![0; 4096];
+        let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        if read == Err(Errno::RANGE) {
+            value.resize(LONGEST, 0);
+            read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        }
+        serde_json::from_slice(&value[..read.ok()?]).ok()
+    }
 }
 
 impl ObjectMetadata {
     /// The metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
-        let mut value = vec![0; 4096];
-        let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
-        if read == Err(rustix::io::Errno::RANGE) {
-            value.resize(LONGEST, 0);
-            read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
-        }
         // Most files have none: nothing else is asked of them.
-        let Ok(length) = read else { return Self::default() };
+        let Some(bound) = Bound::read(file) else { return Self::default() };
         let Ok(metadata) = file.metadata() else { return Self::default() };
-        match serde_json::from_slice::<Bound>(&value[..length]) {
-            Ok(bound) if (bound.size, bound.modified) == binding(&metadata) => {
+        match bound {
+            bound if (bound.size, bound.modified) == binding(&metadata) => {
                 let mut object = bound.object;
+                let identity = Identity::from(&metadata);
+                if bound.changed_by.is_some_and(|bound| !change_time::is_as_published(&identity, bound)) {
+                    object.forget_checksums();
+                }
                 if !object.parts.are_of(bound.size) {
                     object.parts = Parts::default();
                 }
@@ -152,6 +169,13 @@ impl ObjectMetadata {
             }
             _ => Self::default(),
         }
+    }
+
+    /// Leaves out the checksums. The request that completed the upload stays: it answers when that
+    /// is repeated after a restart, which forgets late publications.
+    fn forget_checksums(&mut self) {
+        self.checksums = Values::default();
+        (self.composite, self.part_checksums) = (None, None);
     }
 
     /// It as the headers S3 answers with, beside the content type. Checksums are of the whole
@@ -276,8 +300,10 @@ impl ObjectMetadata {
     }
 
     fn set_attribute(&self, file: &File) -> io::Result<()> {
-        let (size, modified) = binding(&file.metadata()?);
-        let bound = Bound { size, modified, object: self.clone() };
+        let metadata = file.metadata()?;
+        let (size, modified) = binding(&metadata);
+        let changed_by = metadata.is_file().then(|| change_time::bound(&Identity::from(&metadata)));
+        let bound = Bound { size, modified, changed_by, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
         let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
         set.or_else(|error| self.without_attribute(error, value.len()))
@@ -322,6 +348,13 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
     }
     let identity = Identity::from(metadata);
     (identity.size, identity.modified)
+}
+
+/// Notes that `file`, of the version `identity`, has its final name.
+pub(crate) fn published(file: &File, identity: &Identity) {
+    if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
+        change_time::published(identity, bound);
+    }
 }
 
 /// Gives the copy `to` of the file `from` its modification time and what is kept with it.

@@ -1,6 +1,7 @@
 //! Files of the served directory as objects: their names, versions, metadata and checksums, and how
 //! they are staged, assembled, published and deleted. Shared by all APIs; knows none of them.
 
+pub(crate) mod change_time;
 pub(crate) mod checksum;
 pub(crate) mod content_type;
 pub(crate) mod copying;

@@ -17,8 +17,9 @@ use rustix::io::Errno;
 use crate::http::condition::{Condition, Unmet};
 use crate::http::etag::Identity;
 use crate::object::copying::copy_range;
+use crate::object::metadata;
 use crate::object::root::Root;
-use crate::object::staging::{PartNote, TemporaryFile};
+use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
 /// How often a change is tried again after the directory that it needs was removed meanwhile.
@@ -97,7 +98,7 @@ pub(crate) fn publish(
         let (from, file) = (finished.name, finished.file);
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
-            Ok(()) => Identity::from(&file.metadata()?),
+            Ok(()) => named(file)?,
             Err(Errno::EXIST) => return Err(Unmet::Different.into()),
             Err(Errno::XDEV) => {
                 let note = PartNote::create(root, base, &to.parent())?;
@@ -229,6 +230,18 @@ pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Cond
     }
 }
 
+/// Removes the entry `path`, whatever it is, with all that it holds. Blocking.
+///
+/// # Errors
+/// `NotFound` where there is none, `CrossesDevices` where another file system is mounted in it.
+pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(staging::remove_tree(&parent, name)?)
+}
+
 /// Moves the entry `path`, whatever it is, to the name `new` in the open directory `to`. Blocking.
 ///
 /// # Errors
@@ -327,10 +340,11 @@ fn copy_across(
     let copy = || -> Result<Identity> {
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
-        crate::object::metadata::carry_over(finished.file, &file)?;
+        metadata::carry_over(finished.file, &file)?;
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
-            done => Ok(done.map(|()| file.metadata().map(|metadata| Identity::from(&metadata)))??),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(named(&file)?),
         }
     };
     let done = copy();
@@ -340,6 +354,13 @@ fn copy_across(
         rustix::fs::unlinkat(finished.directory, finished.name, AtFlags::empty())?;
     }
     done
+}
+
+/// The version of `file`, which has just got its final name.
+fn named(file: &File) -> io::Result<Identity> {
+    let identity = Identity::from(&file.metadata()?);
+    metadata::published(file, &identity);
+    Ok(identity)
 }
 
 /// Gives `file` the group of a directory that hands its group on (set-group-ID), as a file made

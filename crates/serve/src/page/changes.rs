@@ -5,10 +5,12 @@
 //! | --- | --- | --- |
 //! | `changes/folder?path=` | `{name}` | `{}` |
 //! | `changes/rename?path=` | `{entry, name}` | `{}` |
-//! | `changes/delete?path=` | `{entries: []}` | `{done: [], failed: []}` |
+//! | `changes/delete?path=` | `{entries: [], forever}` | `{done: [], failed: []}` |
 //! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
 //!
-//! What is done is `{entry, id}`, and what failed has `message` beside the entry or the id.
+//! An entry that is done is `{entry, id}`, without an id if it was deleted for ever. One that
+//! failed has `error` and `message` beside it. The trash needs some room: after the error `space`
+//! only `forever` can delete on this full disk.
 //!
 //! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
 
@@ -50,6 +52,8 @@ struct Renaming {
 #[derive(Deserialize)]
 struct Deletion {
     entries: Vec<String>,
+    #[serde(default)]
+    forever: bool,
 }
 
 #[derive(Deserialize)]
@@ -81,9 +85,11 @@ async fn dispatch(state: &ServerState, access: &Access, mut request: Request, wh
             json!({})
         }
         "delete" => {
-            let Deletion { entries } = read_json(body, LONGEST_JSON).await?;
-            let delete =
-                move |entry: &str| directory.delete(entry).map(|id| json!({ "entry": entry, "id": id }));
+            let Deletion { entries, forever } = read_json(body, LONGEST_JSON).await?;
+            let delete = move |entry: &str| match forever {
+                true => directory.delete_forever(entry).map(|()| json!({ "entry": entry })),
+                false => directory.delete(entry).map(|id| json!({ "entry": entry, "id": id })),
+            };
             blocking(move || Ok::<_, Error>(each(&entries, "entry", delete))).await?
         }
         "restore" => {

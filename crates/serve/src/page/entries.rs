@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::fs::RenameFlags;
 
@@ -72,9 +73,7 @@ impl Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "denied")
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    (StatusCode::INSUFFICIENT_STORAGE, "space")
-                }
+                _ if is_full(cause) => (StatusCode::INSUFFICIENT_STORAGE, "space"),
                 io::ErrorKind::InvalidInput => (StatusCode::CONFLICT, "directory"),
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
             },
@@ -123,6 +122,13 @@ impl Directory {
         let entry = self.existing(entry)?;
         let name = entry.name().unwrap_or_default().as_bytes();
         trash::put(&self.root, &self.bucket(), &entry).map_err(|error| Error::of(name, error))
+    }
+
+    /// Removes `entry` and all that it holds, past the trash.
+    pub(crate) fn delete_forever(&self, entry: &str) -> Result<()> {
+        let entry = self.existing(entry)?;
+        let name = entry.name().unwrap_or_default();
+        publish::remove_all(&self.root, &entry).map_err(|error| Error::of(name.as_bytes(), error))
     }
 
     /// Brings back what was deleted from here; gives its name as in a URL.

@@ -53,7 +53,12 @@ pub(crate) async fn answer(state: &Arc<ServerState>, request: Request, access: &
                 Method::PUT => put(state, request, &path).await,
                 _ => delete(state, &request, path).await,
             };
-            done.unwrap_or_else(|error| failure(&error))
+            done.unwrap_or_else(|error| match error.kind() {
+                io::ErrorKind::NotADirectory if method == Method::PUT => {
+                    Response::text(StatusCode::CONFLICT, "a directory of this name is a file")
+                }
+                _ => failure(&error),
+            })
         }
         _ => Response::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
             .with_header(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
@@ -167,7 +172,9 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
 }
 
 fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAnswer {
-    match headers.get(RANGE).and_then(|value| value.to_str().ok()) {
+    let mut values = headers.get_all(RANGE).iter();
+    let only = values.next().filter(|_| values.next().is_none());
+    match only.and_then(|value| value.to_str().ok()) {
         Some(value) if range_applies(headers, current) => parse_range(value, size),
         _ => RangeAnswer::Whole,
     }

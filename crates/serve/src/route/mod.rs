@@ -48,10 +48,12 @@ impl Router {
     async fn addressed(&self, mut request: Request) -> (Response, Route, Option<String>) {
         let state = &self.state;
         let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
-        let addressed = host.map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
+        let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
         if addressed == Addressed::Elsewhere {
             let route = route(&request);
-            let response = if route == Route::S3 { s3::unknown_host() } else { refusal::unknown_host() };
+            let host = host.unwrap_or_default();
+            let response =
+                if route == Route::S3 { s3::unknown_host(host) } else { refusal::unknown_host(host) };
             return (response, route, None);
         }
         let mut sent_path = match strip_base(state, &mut request) {

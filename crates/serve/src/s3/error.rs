@@ -2,6 +2,7 @@
 
 use std::io;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
@@ -56,7 +57,7 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        _ if is_full(error) => {
             // Not retried by clients, as InternalError and SlowDown would be.
             custom("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, "the server's disk is full")
         }

@@ -51,7 +51,7 @@ pub(crate) use self::service::Service;
 use self::signed::Scheme;
 use self::understood::BodyKind;
 use self::verify::Verified;
-use crate::http::refusal::UNKNOWN_HOST;
+use crate::http::refusal::unknown_host_line;
 use crate::http::request::{Request, RequestBody};
 use crate::http::response::{Body, Response};
 use crate::state::ServerState;
@@ -211,8 +211,8 @@ async fn call(
 }
 
 /// Refuses a request for a host that is not the server's.
-pub(crate) fn unknown_host() -> Response {
-    error_response(s3_error!(InvalidRequest, "{}", UNKNOWN_HOST))
+pub(crate) fn unknown_host(host: &str) -> Response {
+    error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
 /// Whether s3s found the signature to be made with another secret.

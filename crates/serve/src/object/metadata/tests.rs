@@ -42,6 +42,7 @@ fn metadata_within_the_limits_is_kept_whole() {
     };
     kept.check().unwrap();
     kept.write(&file).unwrap();
+    published(&file, &Identity::from(&file.metadata().unwrap()));
     assert_eq!(ObjectMetadata::read(&file), kept);
 }
 

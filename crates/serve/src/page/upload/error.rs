@@ -2,6 +2,7 @@
 
 use std::io;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::io::Errno;
 
@@ -117,9 +118,7 @@ impl Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "denied")
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    (StatusCode::INSUFFICIENT_STORAGE, "space")
-                }
+                _ if is_full(cause) => (StatusCode::INSUFFICIENT_STORAGE, "space"),
                 io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
                     (StatusCode::CONFLICT, "directory")
                 }

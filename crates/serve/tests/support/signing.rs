@@ -8,7 +8,8 @@ use time::macros::format_description;
 
 /// The access key that signs.
 pub(crate) const KEY: &str = "alice";
-const SECRET: &str = "secret";
+/// Its secret.
+pub(crate) const SECRET: &str = "secret";
 
 /// What of a request is signed.
 #[derive(Clone, Debug)]
