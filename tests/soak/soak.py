@@ -217,8 +217,14 @@ def kill_move(soak: Soak) -> int:
 
 
 def serve_model(soak: Soak) -> int:
-    """100,000 operations of 8 clients of `serve` under kill -9, against a model"""
+    """100,000 operations of 8 clients of `serve` under kill -9, open and with keys over TLS"""
     return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
+
+
+def serve_hostile(soak: Soak) -> int:
+    """1,000,000 odd and hostile heads, chunked bodies, forms and documents to `serve`"""
+    counts = {"FIRSTBYTE_HOSTILE_CASES": 20_000 * soak.times, "FIRSTBYTE_SEED": soak.draws.randrange(1 << 32)}
+    return tested("firstbyte-serve", "hostile", **counts)
 
 
 def manifests(soak: Soak) -> int:
@@ -311,7 +317,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:

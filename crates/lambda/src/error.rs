@@ -4,9 +4,9 @@
 //! Lambda passes both on as `errorType` and `errorMessage`.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
-use firstbyte_location::{Location, LocationError, one_line, shown};
+use firstbyte_location::{Location, LocationError, is_full, one_line, shown};
 use firstbyte_store::Error as StoreError;
 use lambda_runtime::Diagnostic;
 
@@ -77,7 +77,7 @@ impl Failure {
     /// A failed file operation.
     #[must_use]
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(kind_of_io(error.kind()), format!("{}: {error}", shown(path)))
+        Self::new(kind_of_io(error), format!("{}: {error}", shown(path)))
     }
 
     /// A failed request or file operation of the store.
@@ -106,7 +106,7 @@ impl Failure {
         use firstbyte_transfer::Error as Transfer;
         match error {
             Transfer::Store(error) => Self::of_store(error),
-            Transfer::Io { source, .. } => Self::new(kind_of_io(source.kind()), error.to_string()),
+            Transfer::Io { source, .. } => Self::new(kind_of_io(source), error.to_string()),
             Transfer::Invalid { .. } => Self::event(error.to_string()),
             Transfer::Interrupted | Transfer::Deadline { .. } => Self::near("no answer before the deadline"),
             other => Self::new(Kind::Failed, other.to_string()),
@@ -154,7 +154,7 @@ fn kind_of_store(error: &StoreError) -> Kind {
         | StoreError::TimedOut { .. }
         | StoreError::Disconnected { .. }
         | StoreError::Unresponsive { .. } => Kind::Unreachable,
-        StoreError::Io { source, .. } => kind_of_io(source.kind()),
+        StoreError::Io { source, .. } => kind_of_io(source),
         StoreError::InvalidName { .. } | StoreError::Unsupported { .. } | StoreError::Options { .. } => {
             Kind::BadEvent
         }
@@ -163,10 +163,11 @@ fn kind_of_store(error: &StoreError) -> Kind {
     }
 }
 
-fn kind_of_io(kind: ErrorKind) -> Kind {
-    match kind {
+fn kind_of_io(error: &io::Error) -> Kind {
+    match error.kind() {
+        _ if is_full(error) => Kind::TmpTooSmall,
         ErrorKind::NotFound => Kind::NotFound,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Kind::TmpTooSmall,
+        ErrorKind::FileTooLarge => Kind::TmpTooSmall,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Kind::NotWritable,
         _ => Kind::Failed,
     }

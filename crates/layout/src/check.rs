@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_listing::Entry;
+use firstbyte_location::is_full;
 use rustix::fs::FileType;
 
 use crate::error::{Error, Result};
@@ -193,9 +194,7 @@ impl Examination<'_> {
     /// (no space, a read-only file system, anything but an I/O error) ends the check.
     fn fail(&mut self, error: Error) -> Result<()> {
         let Error::Io { path, source } = &error else { return Err(error) };
-        let without_room =
-            [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem];
-        if without_room.contains(&source.kind()) {
+        if is_full(source) || source.kind() == io::ErrorKind::ReadOnlyFilesystem {
             return Err(error);
         }
         self.checked.failures += 1;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::shown;
+use firstbyte_location::{is_full, shown};
 
 use crate::scheme::{Scheme, SchemeError};
 
@@ -189,7 +189,7 @@ impl Error {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+                _ if is_full(source) => Some(
                     "make room and run the same line again: nothing is lost, it continues where it stopped",
                 ),
                 io::ErrorKind::NotADirectory => Some("name a directory"),

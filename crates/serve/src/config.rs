@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::auth::Keys;
+use crate::access::keys::Keys;
 
 /// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only,
 /// loopback, no keys.
@@ -82,6 +82,17 @@ pub enum Buckets {
     FirstLevel,
     /// The directory itself is the one bucket, under this name.
     Named(String),
+}
+
+impl Buckets {
+    /// Cuts a plain `path` that begins in the one bucket behind the bucket's name. The rest is
+    /// empty or begins with `/`.
+    pub(crate) fn split<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
+        let Self::Named(name) = self else { return None };
+        let end = path.strip_prefix('/')?.find('/').map_or(path.len(), |at| at + 1);
+        let is_bucket = percent_encoding::percent_decode_str(&path[1..end]).eq(name.bytes());
+        is_bucket.then(|| path.split_at(end))
+    }
 }
 
 /// Who may come in.

@@ -1,67 +1,41 @@
 //! Serves a directory over HTTP/1.1 and the S3 API, on one port, zero-copy.
 //!
-//! The connection loop (`connection`) owns the socket, so a response that is a file range is sent
-//! by sendfile, on every request of a kept-alive connection. s3s provides S3's grammar, signatures
-//! and XML, and is called as a service (`s3`). If it answers with a file, the loop gets a
-//! descriptor and a range, and sends those. `route` decides whether a request is S3 or plain HTTP.
-//! Only `root` opens anything below the served directory. `page` makes the pages for browsers.
+//! Rooms, from the top to the bottom; each imports from its own and from those below:
+//!
+//! - `server` starts and stops it, and sweeps leftovers;
+//! - `route` chooses the API of a request, and isolates stored documents from the server's origin;
+//! - `s3` (grammar and signatures by s3s, called as a service), `plain` (HTTP on files) and `page`
+//!   (for browsers) are the APIs;
+//! - `state` is shared by all requests;
+//! - `object` has what the APIs share: names, metadata, checksums, staging, publishing, uploads.
+//!   Only `object::root` opens anything below the served directory;
+//! - `http` owns the socket, so a response that is a file range is sent by sendfile, on every
+//!   request of a kept-alive connection;
+//! - `access` has keys and rights, `config`, `path` and `token` values.
 //!
 //! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] makes its own.
 
-mod answer;
-mod archive;
-mod attempts;
-mod auth;
-mod chunks;
-mod condition;
+mod access;
 mod config;
-mod connection;
-mod content_type;
-mod copying;
-mod cors;
-mod directory;
-mod dispatch;
 mod error;
-mod etag;
-mod files;
-mod head;
-mod hosts;
-mod html;
-mod limits;
-mod listener;
-mod listing;
-mod log;
-mod metrics;
-mod names;
+mod http;
+mod object;
 mod page;
-mod publish;
-mod range;
-mod refusal;
-mod request;
-mod reserved;
-mod response;
-mod root;
+mod path;
+mod plain;
 mod route;
 mod s3;
-mod sandbox;
-mod sendfile;
 mod server;
-mod site;
-mod staging;
-mod sweeper;
-mod tls;
-mod trash;
-mod uploads;
-mod wire;
-mod writer;
+mod state;
+mod token;
 
-pub use auth::{Key, Keys, Rights};
-pub use chunks::{ChunkDialect, decode_chunked};
-pub use config::{
+pub use crate::access::keys::{Key, Keys, Rights};
+pub use crate::config::{
     AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Origins, SignatureVersions, Tls,
     Writing,
 };
-pub use error::{Error, Result};
-pub use head::{Head, HeadError, parse_head};
-pub use range::{RangeAnswer, parse_range};
-pub use server::{Running, Server};
+pub use crate::error::{Error, Result};
+pub use crate::http::chunks::{ChunkDialect, decode_chunked};
+pub use crate::http::head::{Head, HeadError, parse_head};
+pub use crate::http::range::{RangeAnswer, parse_range};
+pub use crate::server::{Running, Server};

@@ -1,28 +1,30 @@
 //! Starts and stops a server: binds the port, makes the shared state, and runs listener and
 //! sweeper.
 
+mod sweeper;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use firstbyte_pacing::RateLimit;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::attempts::Attempts;
-use crate::auth::Sessions;
+use crate::access::attempts::Attempts;
+use crate::access::sessions::Sessions;
 use crate::config::{Authentication, Buckets, Config, Exposure, Writing};
 use crate::error::{Error, Result};
-use crate::hosts::Hosts;
-use crate::listener;
-use crate::metrics::Metrics;
-use crate::root::{EntryPath, Root};
-use crate::s3::Service;
-use crate::site::Site;
-use crate::sweeper;
-use crate::uploads::Uploads;
+use crate::http::connections::Connections;
+use crate::http::hosts::Hosts;
+use crate::http::listener;
+use crate::http::metrics::Metrics;
+use crate::object::root::Root;
+use crate::object::uploads::Uploads;
+use crate::path::EntryPath;
+use crate::route::Router;
+use crate::state::ServerState;
 
 /// Connections the kernel holds before they are accepted: a thousand clients may start at once.
 const BACKLOG: u32 = 4096;
@@ -31,7 +33,8 @@ const BACKLOG: u32 = 4096;
 pub struct Server {
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    site: Arc<Site>,
+    connections: Arc<Connections>,
+    state: Arc<ServerState>,
 }
 
 impl std::fmt::Debug for Server {
@@ -57,44 +60,42 @@ impl Server {
         config.cors.check(!open)?;
         let root = Root::open(&config.directory)
             .map_err(|source| Error::Directory { path: config.directory.clone(), source })?;
-        let tls = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
+        let tls = config.tls.as_ref().map(crate::http::tls::acceptor).transpose()?;
         let (acceptor, certified) = tls.map_or((None, Vec::new()), |(tls, names)| (Some(tls), names));
         let hosts = Hosts::new(&[&config.names[..], &certified].concat(), &config.host_style)?;
         let listener = listen(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
-        let uploads = Arc::new(Uploads::new(root.clone()));
-        let attempts = Arc::new(Attempts::default());
-        let site = Site {
+        let metrics = Arc::new(Metrics::default());
+        let connections = Connections::new(config.limits.clone(), config.access_log, metrics.clone());
+        let state = ServerState {
             address,
             sessions: Sessions::default(),
-            metrics: Metrics::default(),
-            rate: config.limits.rate.map(|rate| Arc::new(RateLimit::new(rate))),
-            s3: Service::new(&root, &uploads, &config, &hosts, &attempts),
+            metrics,
+            uploads: Arc::new(Uploads::new(root.clone())),
             root,
-            uploads,
-            attempts,
+            attempts: Arc::new(Attempts::default()),
             hosts,
-            crowded: Notify::default(),
             config,
         };
-        Ok(Self { listener, acceptor, site: Arc::new(site) })
+        Ok(Self { listener, acceptor, connections: Arc::new(connections), state: Arc::new(state) })
     }
 
     /// Where to reach it, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("{}://{}{}", self.site.scheme(), self.site.address, self.site.config.base_path)
+        format!("{}://{}{}", self.state.scheme(), self.state.address, self.state.config.base_path)
     }
 
     /// Answers until `shutdown` is done, then lets running requests finish within the drain time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let site = self.site.clone();
+        let state = self.state;
+        let router = Arc::new(Router::new(state.clone()));
         tokio::select! {
-            () = listener::run(self.listener, self.acceptor, self.site, shutdown) => {}
-            () = sweeper::run(&site) => {}
+            () = listener::run(self.listener, self.acceptor, self.connections, router, shutdown) => {}
+            () = sweeper::run(&state) => {}
         }
-        sweeper::finish(&site).await;
+        sweeper::finish(&state).await;
     }
 
     /// Starts a server on threads of its own.
@@ -111,7 +112,7 @@ impl Server {
             let _inside = runtime.enter();
             Self::bind(config)?
         };
-        let (url, address) = (server.url(), server.site.address);
+        let (url, address) = (server.url(), server.state.address);
         let (stop, stopped) = oneshot::channel();
         let run = move || {
             runtime.block_on(server.run(async {

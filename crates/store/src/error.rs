@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use firstbyte_location::{ChecksumError, Service, Version};
+use firstbyte_location::{ChecksumError, Service, Version, is_full};
 
 use crate::codes::{self, Meaning};
 
@@ -304,12 +304,6 @@ impl Error {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
-}
-
-/// Whether a disk is full, or a quota reached.
-#[must_use]
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The change between two versions, in words.

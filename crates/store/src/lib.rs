@@ -39,8 +39,9 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, Result, io_advice, is_full};
+pub use error::{Asked, CertificateFault, Error, Result, io_advice};
 pub use firstbyte_listing::Order;
+pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;

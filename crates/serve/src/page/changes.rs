@@ -5,10 +5,12 @@
 //! | --- | --- | --- |
 //! | `changes/folder?path=` | `{name}` | `{}` |
 //! | `changes/rename?path=` | `{entry, name}` | `{}` |
-//! | `changes/delete?path=` | `{entries: []}` | `{done: [], failed: []}` |
+//! | `changes/delete?path=` | `{entries: [], forever}` | `{done: [], failed: []}` |
 //! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
 //!
-//! What is done is `{entry, id}`, and what failed has `message` beside the entry or the id.
+//! An entry that is done is `{entry, id}`, without an id if it was deleted for ever. One that
+//! failed has `error` and `message` beside it. The trash needs some room: after the error `space`
+//! only `forever` can delete on this full disk.
 //!
 //! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
 
@@ -18,10 +20,10 @@ use serde_json::{Value, json};
 
 use super::entries::{Directory, Error};
 use super::protocol::{Answer, Refusal, blocking, json_response, read_json, writable};
-use crate::auth::Access;
-use crate::request::Request;
-use crate::response::Response;
-use crate::site::Site;
+use crate::access::keys::Access;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::state::ServerState;
 
 /// Longest JSON body read: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
@@ -50,6 +52,8 @@ struct Renaming {
 #[derive(Deserialize)]
 struct Deletion {
     entries: Vec<String>,
+    #[serde(default)]
+    forever: bool,
 }
 
 #[derive(Deserialize)]
@@ -58,16 +62,16 @@ struct Restoration {
 }
 
 /// Answers one request of the protocol; `what` is its last component.
-pub(super) async fn answer(site: &Site, access: &Access, request: Request, what: &str) -> Response {
-    dispatch(site, access, request, what).await.unwrap_or_else(Refusal::into_response)
+pub(super) async fn answer(state: &ServerState, access: &Access, request: Request, what: &str) -> Response {
+    dispatch(state, access, request, what).await.unwrap_or_else(Refusal::into_response)
 }
 
-async fn dispatch(site: &Site, access: &Access, mut request: Request, what: &str) -> Answer {
-    let path = writable(site, access, &request)?;
+async fn dispatch(state: &ServerState, access: &Access, mut request: Request, what: &str) -> Answer {
+    let path = writable(state, access, &request)?;
     if request.method != Method::POST {
         return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "request", "changes are POST requests".into()));
     }
-    let directory = Directory { root: site.root.clone(), buckets: site.config.buckets.clone(), path };
+    let directory = Directory { root: state.root.clone(), buckets: state.config.buckets.clone(), path };
     let body = &mut request.body;
     let done = match what {
         "folder" => {
@@ -81,9 +85,11 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request, what: &str
             json!({})
         }
         "delete" => {
-            let Deletion { entries } = read_json(body, LONGEST_JSON).await?;
-            let delete =
-                move |entry: &str| directory.delete(entry).map(|id| json!({ "entry": entry, "id": id }));
+            let Deletion { entries, forever } = read_json(body, LONGEST_JSON).await?;
+            let delete = move |entry: &str| match forever {
+                true => directory.delete_forever(entry).map(|()| json!({ "entry": entry })),
+                false => directory.delete(entry).map(|id| json!({ "entry": entry, "id": id })),
+            };
             blocking(move || Ok::<_, Error>(each(&entries, "entry", delete))).await?
         }
         "restore" => {

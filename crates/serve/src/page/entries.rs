@@ -2,21 +2,23 @@
 //!
 //! Existing entries are named as in a URL, percent-encoded, so that every name on disk can be said.
 //! Nothing is replaced: of two entries that want one name, the second is refused. What is deleted
-//! goes to the trash ([`crate::trash`]). Plain blocking code; [`super::changes`] does the HTTP.
+//! goes to the trash (`object::trash`). Plain blocking code; [`super::changes`] does the HTTP.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::fs::RenameFlags;
 
-use crate::condition::Condition;
 use crate::config::Buckets;
-use crate::html::visible;
-use crate::publish;
-use crate::root::{EntryPath, Root};
-use crate::{staging, trash};
+use crate::http::condition::Condition;
+use crate::object::publish;
+use crate::object::root::Root;
+use crate::object::{staging, trash};
+use crate::page::html::visible;
+use crate::path::EntryPath;
 
 /// What can go wrong with a change.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +73,7 @@ impl Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "denied")
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    (StatusCode::INSUFFICIENT_STORAGE, "space")
-                }
+                _ if is_full(cause) => (StatusCode::INSUFFICIENT_STORAGE, "space"),
                 io::ErrorKind::InvalidInput => (StatusCode::CONFLICT, "directory"),
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
             },
@@ -124,10 +124,17 @@ impl Directory {
         trash::put(&self.root, &self.bucket(), &entry).map_err(|error| Error::of(name, error))
     }
 
+    /// Removes `entry` and all that it holds, past the trash.
+    pub(crate) fn delete_forever(&self, entry: &str) -> Result<()> {
+        let entry = self.existing(entry)?;
+        let name = entry.name().unwrap_or_default();
+        publish::remove_all(&self.root, &entry).map_err(|error| Error::of(name.as_bytes(), error))
+    }
+
     /// Brings back what was deleted from here; gives its name as in a URL.
     pub(crate) fn restore(&self, id: &str) -> Result<String> {
         match trash::restore(&self.root, &self.bucket(), &self.path, id) {
-            Ok(name) => Ok(crate::html::url_path(&name)),
+            Ok(name) => Ok(crate::page::html::url_path(&name)),
             Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Err(Error::Expired),
             Err(publish::Error::Unmet(_)) => Err(Error::Exists("its name".to_owned())),
             Err(error) => Err(Error::of(id.as_bytes(), error)),

@@ -7,21 +7,21 @@ use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
-use crate::auth::{Access, cookie};
+use crate::access::keys::Access;
+use crate::access::sessions::cookie;
 use crate::config::{Authentication, Buckets};
-use crate::html::url_path;
-use crate::request::{Request, query_pairs};
-use crate::response::Response;
-use crate::root::EntryPath;
-use crate::route::split_bucket;
-use crate::site::{SignIn, Site};
+use crate::http::request::{Request, query_pairs};
+use crate::http::response::Response;
+use crate::page::html::url_path;
+use crate::path::EntryPath;
+use crate::state::{ServerState, SignIn};
 
 /// Longest form read: a key, a secret and a path fit well.
 const LONGEST_FORM: usize = 16 << 10;
 
 /// Takes the form: on the right secret a session and the way back, else the form again.
-pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
-    let base = &site.config.base_path;
+pub(super) async fn sign_in(state: &ServerState, mut request: Request) -> Response {
+    let base = &state.config.base_path;
     let Ok(form) = request.body.collect(LONGEST_FORM).await else {
         return Response::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
     };
@@ -31,16 +31,16 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
     };
     let next = field("next");
     let next = if is_local(&next) { next.as_str() } else { "/" };
-    if matches!(site.config.authentication, Authentication::None) {
+    if matches!(state.config.authentication, Authentication::None) {
         return go_to(base, next);
     }
     let again = |problem: &str| shell::login(base, next, Some(problem), None);
-    match site.sign_in(request.peer.ip(), &field("key"), &field("secret")) {
+    match state.sign_in(request.peer.ip(), &field("key"), &field("secret")) {
         SignIn::Key(key) => {
-            let token = site.sessions.begin(&key.access_key);
+            let token = state.sessions.begin(&key.access_key);
             let access = Access::Key(key);
-            let next = if opens(site, &access, next) { next.to_owned() } else { home(site, &access).await };
-            go_to(base, &next).with_header(SET_COOKIE, set_cookie(site, &token, ""))
+            let next = if opens(state, &access, next) { next.to_owned() } else { home(state, &access).await };
+            go_to(base, &next).with_header(SET_COOKIE, set_cookie(state, &token, ""))
         }
         SignIn::Wrong => again("That key and secret do not belong together."),
         SignIn::Wait(wait) => {
@@ -57,24 +57,24 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
 
 /// Whether `next`, a path on this server, leads to something that the key may read. The first page
 /// is not what was chosen: a browser asks for it where it knows no other.
-fn opens(site: &Site, access: &Access, next: &str) -> bool {
+fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
-    let path = split_bucket(&site.config.buckets, path).map_or(path, |(_, rest)| rest);
+    let path = state.config.buckets.split(path).map_or(path, |(_, rest)| rest);
     EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
 }
 
 /// The page where `access` begins, as a path on this server: the directory that has all it opens,
 /// or the nearest one above that exists.
-pub(super) async fn home(site: &Site, access: &Access) -> String {
+pub(super) async fn home(state: &ServerState, access: &Access) -> String {
     let mut path = access.home();
     while !path.is_root() {
-        let found = site.root.open_entry(&path).await.and_then(|entry| entry.metadata());
+        let found = state.root.open_entry(&path).await.and_then(|entry| entry.metadata());
         if found.is_ok_and(|metadata| metadata.is_dir()) {
             break;
         }
         path = path.parent();
     }
-    let bucket = match &site.config.buckets {
+    let bucket = match &state.config.buckets {
         Buckets::Named(name) if !path.is_root() => format!("/{}", url_path(name.as_bytes())),
         _ => String::new(),
     };
@@ -82,21 +82,21 @@ pub(super) async fn home(site: &Site, access: &Access) -> String {
 }
 
 /// Ends the session, here and in the browser.
-pub(super) fn sign_out(site: &Site, request: &Request) -> Response {
-    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &site.session_cookie())) {
-        site.sessions.end(token);
+pub(super) fn sign_out(state: &ServerState, request: &Request) -> Response {
+    if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, &state.session_cookie())) {
+        state.sessions.end(token);
     }
-    go_to(&site.config.base_path, "/.firstbyte/login")
-        .with_header(SET_COOKIE, set_cookie(site, "", "; Max-Age=0"))
+    go_to(&state.config.base_path, "/.firstbyte/login")
+        .with_header(SET_COOKIE, set_cookie(state, "", "; Max-Age=0"))
 }
 
 /// Without Max-Age the cookie also ends with the browser; the server ends the session in any case.
-fn set_cookie(site: &Site, token: &str, more: &str) -> String {
-    let secure = if site.config.tls.is_some() { "; Secure" } else { "" };
+fn set_cookie(state: &ServerState, token: &str, more: &str) -> String {
+    let secure = if state.config.tls.is_some() { "; Secure" } else { "" };
     format!(
         "{}={token}; Path={}/; HttpOnly; SameSite=Strict{secure}{more}",
-        site.session_cookie(),
-        site.config.base_path
+        state.session_cookie(),
+        state.config.base_path
     )
 }
 

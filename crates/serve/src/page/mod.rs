@@ -8,6 +8,7 @@
 
 mod changes;
 mod entries;
+pub(crate) mod html;
 mod login;
 mod protocol;
 mod rows;
@@ -17,31 +18,35 @@ mod upload;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION};
 use http::{Method, StatusCode};
 
-use crate::auth::Access;
+use crate::access::keys::Access;
 use crate::config::Buckets;
-use crate::html;
-use crate::refusal;
-use crate::request::Request;
-use crate::response::Response;
-use crate::root::EntryPath;
-use crate::site::Site;
+use crate::http::refusal;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::path::EntryPath;
+use crate::state::ServerState;
 
 /// The page of the directory `path`, which `access` may list.
-pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, access: &Access) -> Response {
-    let (root, below, reader) = (site.root.clone(), path.clone(), access.clone());
+pub(crate) async fn directory(
+    state: &ServerState,
+    request: &Request,
+    path: &EntryPath,
+    access: &Access,
+) -> Response {
+    let (root, below, reader) = (state.root.clone(), path.clone(), access.clone());
     let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => return refusal::failure(&error),
         Err(stopped) => return refusal::failure(&std::io::Error::other(stopped)),
     };
-    let writing = if site.writable(access, path).is_some() {
-        shell::Writing::Offered { kept: site.config.limits.abandoned }
+    let writing = if state.writable(access, path).is_some() {
+        shell::Writing::Offered { kept: state.config.limits.abandoned }
     } else {
         shell::Writing::Hidden
     };
     let account = matches!(access, Access::Key(_)).then(|| access.name());
     shell::directory(&shell::Directory {
-        base: &site.config.base_path,
+        base: &state.config.base_path,
         links: &request.prefix,
         path,
         writing,
@@ -52,12 +57,16 @@ pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, 
 
 /// Leads from the root to the same page below the bucket's name, where the directory holds an entry
 /// of that name: the links of the page to that entry would lead back to the bucket.
-pub(crate) async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> Option<Response> {
-    let Buckets::Named(name) = &site.config.buckets else { return None };
-    if !path.is_root() || !own_prefix(site, request).is_empty() {
+pub(crate) async fn below_the_bucket(
+    state: &ServerState,
+    request: &Request,
+    path: &EntryPath,
+) -> Option<Response> {
+    let Buckets::Named(name) = &state.config.buckets else { return None };
+    if !path.is_root() || !own_prefix(state, request).is_empty() {
         return None;
     }
-    site.root.open_entry(&path.join(name.as_ref())).await.ok()?;
+    state.root.open_entry(&path.join(name.as_ref())).await.ok()?;
     let target = format!("{}/{}/", request.prefix, html::url_path(name.as_bytes()));
     let moved = Response::text(StatusCode::TEMPORARY_REDIRECT, "this page is the bucket's");
     Some(moved.with_header(LOCATION, target))
@@ -65,24 +74,24 @@ pub(crate) async fn below_the_bucket(site: &Site, request: &Request, path: &Entr
 
 /// Asks a browser that showed no key to sign in, and brings it back to what it asked for
 /// afterwards.
-pub(crate) fn login(site: &Site, request: &Request) -> Response {
+pub(crate) fn login(state: &ServerState, request: &Request) -> Response {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
-    let next = format!("{}{}{query}", own_prefix(site, request), request.path);
-    shell::login(&site.config.base_path, &next, None, None)
+    let next = format!("{}{}{query}", own_prefix(state, request), request.path);
+    shell::login(&state.config.base_path, &next, None, None)
 }
 
 /// Answers what lies below `/.firstbyte/`, at `rest`.
-pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: &Access) -> Response {
+pub(crate) async fn reserved(state: &ServerState, request: Request, rest: &str, access: &Access) -> Response {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
-        (&Method::GET | &Method::HEAD, "login") => shell::login(&site.config.base_path, "/", None, None),
-        (&Method::POST, "login") => login::sign_in(site, request).await,
-        (&Method::POST, "logout") => login::sign_out(site, &request),
+        (&Method::GET | &Method::HEAD, "login") => shell::login(&state.config.base_path, "/", None, None),
+        (&Method::POST, "login") => login::sign_in(state, request).await,
+        (&Method::POST, "logout") => login::sign_out(state, &request),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
-            protocol::answer(site, access, request).await
+            protocol::answer(state, access, request).await
         }
         _ if rest.starts_with("changes/") => {
-            changes::answer(site, access, request, rest.trim_start_matches("changes/")).await
+            changes::answer(state, access, request, rest.trim_start_matches("changes/")).await
         }
         _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here"),
     }
@@ -90,19 +99,19 @@ pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: 
 
 /// Refuses a page that the visitor's key does not open, and shows the way to what it does open or
 /// to another key.
-pub(crate) async fn refused(site: &Site, request: &Request, access: &Access) -> Response {
+pub(crate) async fn refused(state: &ServerState, request: &Request, access: &Access) -> Response {
     let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
-    let next = format!("{}{}", own_prefix(site, request), request.path);
-    let home = login::home(site, access).await;
-    let mut answer = shell::login(&site.config.base_path, &next, Some(&problem), Some(&home));
+    let next = format!("{}{}", own_prefix(state, request), request.path);
+    let home = login::home(state, access).await;
+    let mut answer = shell::login(&state.config.base_path, &next, Some(&problem), Some(&home));
     answer.status = StatusCode::FORBIDDEN;
     answer
 }
 
 /// The prefix of the request without the base path: the name of the one bucket, if the request
 /// named it.
-fn own_prefix<'a>(site: &Site, request: &'a Request) -> &'a str {
-    request.prefix.strip_prefix(site.config.base_path.as_str()).unwrap_or_default()
+fn own_prefix<'a>(state: &ServerState, request: &'a Request) -> &'a str {
+    request.prefix.strip_prefix(state.config.base_path.as_str()).unwrap_or_default()
 }
 
 fn worker() -> Response {

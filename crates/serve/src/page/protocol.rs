@@ -23,13 +23,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::upload::{Directory, Error, Existing, Source, claim, record};
-use crate::auth::Access;
-use crate::request::{Request, RequestBody};
-use crate::response::Response;
-use crate::root::EntryPath;
-use crate::s3::checksum::Checksums;
-use crate::site::Site;
-use crate::writer::Writer;
+use crate::access::keys::Access;
+use crate::http::request::{Request, RequestBody};
+use crate::http::response::Response;
+use crate::object::checksum::Checksums;
+use crate::object::writer::Writer;
+use crate::path::EntryPath;
+use crate::state::ServerState;
 
 /// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
 const LONGEST_JSON: usize = 16 << 10;
@@ -76,20 +76,20 @@ struct Completion {
 }
 
 /// Answers one request of the protocol.
-pub(super) async fn answer(site: &Site, access: &Access, request: Request) -> Response {
-    dispatch(site, access, request).await.unwrap_or_else(Refusal::into_response)
+pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
+    dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }
 
 /// The directory that a request names, for writing by `access`; refuses what another site may have
 /// made a browser send.
 pub(super) fn writable(
-    site: &Site,
+    state: &ServerState,
     access: &Access,
     request: &Request,
 ) -> std::result::Result<EntryPath, Refusal> {
     let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
     let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
-    let Some(path) = site.writable(access, &path) else {
+    let Some(path) = state.writable(access, &path) else {
         let message = "writing here is not allowed: the server is read-only, or your key may not write here";
         return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
     };
@@ -100,12 +100,12 @@ pub(super) fn writable(
     Ok(path)
 }
 
-async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer {
-    let path = writable(site, access, &request)?;
+async fn dispatch(state: &ServerState, access: &Access, mut request: Request) -> Answer {
+    let path = writable(state, access, &request)?;
     let directory = Directory {
-        root: site.root.clone(),
-        uploads: site.uploads.clone(),
-        buckets: site.config.buckets.clone(),
+        root: state.root.clone(),
+        uploads: state.uploads.clone(),
+        buckets: state.config.buckets.clone(),
         path,
     };
     let rest = request.path.strip_prefix("/.firstbyte/uploads").unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
         }
         (&Method::PUT, [id, number]) => {
             let number = number.parse().map_err(|_| bad("the part's number is not one"))?;
-            receive(site, directory, id, number, &mut request).await
+            receive(state, directory, id, number, &mut request).await
         }
         _ => Err(Refusal(StatusCode::NOT_FOUND, "request", "the upload protocol has no such request".into())),
     }
@@ -141,7 +141,7 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
 
 /// Takes part `number` off the wire and into its place.
 async fn receive(
-    site: &Site,
+    state: &ServerState,
     directory: Directory,
     id: &str,
     number: usize,
@@ -165,7 +165,7 @@ async fn receive(
     let mut writer = Writer::new(claim.clone(), 0, Checksums::only(Algorithm::Crc32c));
     while let Some(piece) = request.body.next().await {
         let piece = piece.map_err(|e| bad(&format!("part {number}: {e}; send it again")))?;
-        site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
+        state.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
         writer.write(piece).await.map_err(unwritten)?;
     }
     let length = writer.offset();

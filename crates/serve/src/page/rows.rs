@@ -3,9 +3,10 @@
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::auth::Access;
-use crate::directory::{Kind, Reader};
-use crate::root::{EntryPath, Root};
+use crate::access::keys::Access;
+use crate::object::directory::{Kind, Reader};
+use crate::object::root::Root;
+use crate::path::EntryPath;
 
 /// The most rows that a page contains for browsers without scripts, some 100 KB. Directories that
 /// people browse by hand usually have fewer entries.

@@ -15,9 +15,9 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRE
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{ROWS_WITHOUT_SCRIPTS, Row};
-use crate::html::{escape, fill, human_size, url_path, visible};
-use crate::response::{Body, Response};
-use crate::root::EntryPath;
+use crate::http::response::{Body, Response};
+use crate::page::html::{escape, fill, human_size, url_path, visible};
+use crate::path::EntryPath;
 
 const CSS: &str = include_str!("assets/page.css");
 const PAGE: &str = include_str!("assets/page.html");

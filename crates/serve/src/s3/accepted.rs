@@ -9,7 +9,7 @@ use http::header::{IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE};
 use http::{Extensions, HeaderMap, HeaderName};
 use s3s::dto::{CopySource, Range, Timestamp, TimestampFormat};
 
-use crate::etag::{http_date, parse_http_date};
+use crate::http::date::{http_date, parse_http_date};
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
@@ -45,13 +45,18 @@ pub(super) fn rewrite(headers: &mut HeaderMap, extensions: &mut Extensions) {
     }
 }
 
-/// Replaces a value that is not taken by what `with` makes of it; removes it if that is nothing.
+/// Replaces a value that is not taken by what `with` makes of it; removes it if that is nothing, or
+/// if there are several.
 fn replace(
     headers: &mut HeaderMap,
     name: &HeaderName,
     is_taken: fn(&str) -> bool,
     with: impl Fn(&str) -> Option<String>,
 ) {
+    if headers.get_all(name).iter().count() > 1 {
+        headers.remove(name);
+        return;
+    }
     let Some(value) = headers.get(name) else { return };
     let text = value.to_str().unwrap_or_default();
     if is_taken(text) {

@@ -5,10 +5,10 @@ use s3s::path::S3Path;
 use s3s::validation::NameValidation;
 use s3s::{S3Result, s3_error};
 
-use crate::auth::{Access, Keys, Rights};
+use crate::access::keys::{Access, Keys, Rights};
 use crate::config::Buckets;
-use crate::request::query_pairs;
-use crate::root::EntryPath;
+use crate::http::request::query_pairs;
+use crate::path::EntryPath;
 use crate::s3::{attempt, verify};
 
 /// Bucket names are directory names: more is allowed than S3 allows.

@@ -8,10 +8,12 @@ use std::time::Duration;
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
-use crate::auth::{Access, Keys, Rights};
-use crate::condition::{Current, Verdict, judge_copy_source};
+use crate::access::keys::{Access, Keys, Rights};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
-use crate::root::{EntryPath, Root};
+use crate::http::condition::{Current, Verdict, judge_copy_source};
+use crate::object::root::Root;
+use crate::object::uploads::Uploads;
+use crate::path::EntryPath;
 use crate::s3::accepted;
 use crate::s3::access::access;
 use crate::s3::error::from_path;
@@ -19,7 +21,6 @@ use crate::s3::index::Index;
 use crate::s3::objects::{self, Found, Target};
 use crate::s3::signed::version_2_refused;
 use crate::s3::verify;
-use crate::uploads::Uploads;
 
 /// The operations over one served directory.
 #[derive(Debug)]

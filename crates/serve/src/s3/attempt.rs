@@ -16,8 +16,8 @@ use http::{HeaderMap, HeaderValue};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::attempts::Attempts;
-use crate::auth::Keys;
+use crate::access::attempts::Attempts;
+use crate::access::keys::Keys;
 
 tokio::task_local! {
     static CURRENT: Attempt;

@@ -3,8 +3,8 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
+use crate::object::metadata::ObjectMetadata;
 use crate::s3::api::{Api, check_version};
-use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects;
 use crate::s3::outputs::{modified, with_checksums};
 

@@ -6,20 +6,21 @@ use rustix::fs::{AtFlags, FileType};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::auth::Access;
-use crate::condition::Condition;
+use crate::access::keys::Access;
 use crate::config::Buckets;
-use crate::directory::{Kind, Reader};
-use crate::reserved;
-use crate::root::{EntryPath, Root};
+use crate::http::condition::Condition;
+use crate::object::directory::{Kind, Reader};
+use crate::object::metadata::ObjectMetadata;
+use crate::object::reserved;
+use crate::object::root::Root;
+use crate::object::staging;
+use crate::object::trash;
+use crate::path::EntryPath;
 use crate::s3::api::Api;
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
-use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Target, blocking};
 use crate::s3::{outputs, private};
-use crate::staging;
-use crate::trash;
 
 /// The region that all buckets are in.
 const REGION: &str = "us-east-1";

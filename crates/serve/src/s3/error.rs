@@ -2,14 +2,16 @@
 
 use std::io;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
-use crate::condition::Unmet;
-use crate::publish;
-use crate::root::PathError;
-use crate::s3::metadata::NotKept;
-use crate::uploads;
+use crate::http::condition::Unmet;
+use crate::object::checksum::Refusal;
+use crate::object::metadata::NotKept;
+use crate::object::publish;
+use crate::object::uploads;
+use crate::path::PathError;
 
 /// An error whose code s3s does not know.
 pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<String>) -> S3Error {
@@ -55,7 +57,7 @@ fn from_kind(error: &io::Error) -> S3Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             s3_error!(IncompleteBody, "the request's body is cut short or malformed")
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        _ if is_full(error) => {
             // Not retried by clients, as InternalError and SlowDown would be.
             custom("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, "the server's disk is full")
         }
@@ -110,6 +112,18 @@ pub(crate) fn from_path(error: PathError) -> S3Error {
     match error {
         PathError::TooLong => s3_error!(KeyTooLongError, "{error}"),
         PathError::Unnameable | PathError::Hidden => s3_error!(InvalidArgument, "{error}"),
+    }
+}
+
+impl From<Refusal> for S3Error {
+    fn from(refusal: Refusal) -> Self {
+        let why = refusal.to_string();
+        match refusal {
+            Refusal::Differs(_) => s3_error!(BadDigest, "{why}"),
+            Refusal::WrongHash => custom("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, why),
+            Refusal::Unsupported(_) => s3_error!(InvalidRequest, "{why}"),
+            Refusal::Missing(_) => s3_error!(InvalidPart, "{why}"),
+        }
     }
 }
 

@@ -6,10 +6,10 @@ use http::{HeaderName, HeaderValue};
 use s3s::dto::PutObjectInput;
 use s3s::{S3Result, s3_error};
 
-use crate::etag::http_date;
-use crate::s3::metadata::ObjectMetadata;
+use crate::http::date::http_date;
+use crate::object::metadata::ObjectMetadata;
+use crate::object::stated::Stated;
 use crate::s3::outputs::moment;
-use crate::s3::stated::Stated;
 use crate::s3::understood;
 
 /// The metadata to keep with the object.

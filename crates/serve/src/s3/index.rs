@@ -13,9 +13,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::directory::{Kind, Reader};
-use crate::etag::Identity;
-use crate::root::{EntryPath, Root};
+use crate::http::etag::Identity;
+use crate::object::directory::{Kind, Reader};
+use crate::object::root::Root;
+use crate::path::EntryPath;
 use crate::s3::sorted::SortedNames;
 
 /// Bytes of names held in memory while a directory is read. 150,000 names of common length fit,

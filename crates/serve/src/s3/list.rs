@@ -7,10 +7,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::auth::{Access, Rights};
-use crate::directory::{identity_at, is_left_out};
-use crate::etag::Identity;
-use crate::root::{EntryPath, Root};
+use crate::access::keys::{Access, Rights};
+use crate::http::etag::Identity;
+use crate::object::directory::{identity_at, is_left_out};
+use crate::object::root::Root;
+use crate::path::EntryPath;
 use crate::s3::index::{Freshness, Index};
 
 /// What to list.

@@ -4,7 +4,7 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
-use crate::auth::Access;
+use crate::access::keys::Access;
 use crate::s3::api::Api;
 use crate::s3::index::Freshness;
 use crate::s3::list::{After, Page, Query, page};

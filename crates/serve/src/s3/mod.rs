@@ -2,29 +2,27 @@
 //! reads and writes files.
 //!
 //! s3s is called as a service with the request that the connection loop has read. If the answer is
-//! a file, s3s does not stream it: the handler leaves a [`FileContent`] in the response's
+//! a file, s3s does not stream it: the handler leaves a `FileContent` in the response's
 //! extensions, and the loop sends that range itself.
 
 mod accepted;
 mod access;
+mod answers;
 mod api;
 mod attempt;
 mod attributes;
 mod buckets;
-pub(crate) mod checksum;
 mod chunk_signatures;
 mod error;
 mod form;
 mod index;
 mod list;
 mod listings;
-pub(crate) mod metadata;
 mod multipart;
 mod objects;
 mod operations;
 mod outputs;
 mod pages;
-pub(crate) mod part_checksums;
 mod payload;
 mod posted;
 mod private;
@@ -33,21 +31,19 @@ mod reads;
 mod service;
 mod signed;
 mod sorted;
-pub(crate) mod stated;
 mod understood;
 mod unfinished;
 mod verify;
 mod writes;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use futures::StreamExt;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use s3s::service::S3Service;
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::{S3Result, s3_error};
 
+use self::answers::{error_response, from_s3s};
 use self::attempt::Attempt;
 use self::payload::Payload;
 use self::posted::Form;
@@ -55,35 +51,36 @@ pub(crate) use self::service::Service;
 use self::signed::Scheme;
 use self::understood::BodyKind;
 use self::verify::Verified;
-use crate::refusal::UNKNOWN_HOST;
-use crate::request::{Request, RequestBody};
-use crate::response::{Body, FileContent, Response};
-use crate::site::Site;
+use crate::http::refusal::unknown_host_line;
+use crate::http::request::{Request, RequestBody};
+use crate::http::response::{Body, Response};
+use crate::state::ServerState;
 
 /// Answers an S3 request. Also returns the access key that its signature proved, for the log.
 /// `sent_path` is its path as it was sent, where that is another: with the base path, or without
 /// the bucket in the host name.
 pub(crate) async fn answer(
-    site: &Arc<Site>,
+    service: &Service,
+    state: &ServerState,
     request: Request,
     sent_path: Option<String>,
 ) -> (Response, Option<String>) {
     let attempt = Attempt::new(request.peer.ip());
-    let response = match verified(site, &request, sent_path.as_deref(), &attempt).await {
+    let response = match verified(service, state, &request, sent_path.as_deref(), &attempt).await {
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
-            site.metrics.received_bytes.fetch_add(received, Relaxed);
-            let answered = pass_on(&site.s3, request, &scheme, verified, &attempt).await;
+            state.metrics.received_bytes.fetch_add(received, Relaxed);
+            let answered = pass_on(service, request, &scheme, verified, &attempt).await;
             answered.unwrap_or_else(error_response)
         }
         Err(refused) => *refused,
     };
     if let Some(key) = attempt.proved() {
-        site.attempts.succeeded(attempt.address(), &key);
+        state.attempts.succeeded(attempt.address(), &key);
         return (response, Some(key));
     }
     if let Some(key) = attempt.compared().filter(|_| is_wrong_signature(&response)) {
-        site.attempts.failed(attempt.address(), site.counted(&key));
+        state.attempts.failed(attempt.address(), state.counted(&key));
     }
     (response, None)
 }
@@ -94,14 +91,15 @@ pub(crate) async fn answer(
 /// The answer to a request whose signature does not hold, or that has none. HTML forms have theirs
 /// among their fields.
 async fn verified(
-    site: &Site,
+    service: &Service,
+    state: &ServerState,
     request: &Request,
     sent_path: Option<&str>,
     attempt: &Attempt,
 ) -> Result<(Scheme, Option<Verified>), Box<Response>> {
-    let Some(verifying) = &site.s3.verifying else { return Ok((Scheme::Unsigned, None)) };
+    let Some(verifying) = &service.verifying else { return Ok((Scheme::Unsigned, None)) };
     let refuse = |error| Box::new(error_response(error));
-    let scheme = signed::check(request, site.config.signatures).map_err(refuse)?;
+    let scheme = signed::check(request, state.config.signatures).map_err(refuse)?;
     if scheme == Scheme::Unsigned {
         if signed::may_be_form(request) {
             return Ok((scheme, None));
@@ -137,7 +135,7 @@ async fn pass_on(
     query::take_headers(&mut request)?;
     let Request { method, path, query, mut headers, body, .. } = request;
     let query = query::unsigned(&query);
-    let target: Uri = join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;
+    let target: Uri = query::join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;
     understood::check(&method, &path, &query, &headers)?;
     let signatures = verified.as_ref().and_then(|verified| verified.chunk_signatures(scheme, &headers));
     if verified.is_some() && signatures.is_none() && payload::is_signed_in_chunks(&headers) {
@@ -213,19 +211,8 @@ async fn call(
 }
 
 /// Refuses a request for a host that is not the server's.
-pub(crate) fn unknown_host() -> Response {
-    error_response(s3_error!(InvalidRequest, "{}", UNKNOWN_HOST))
-}
-
-/// An S3 error made before s3s sees the request.
-fn error_response(error: S3Error) -> Response {
-    match error.to_http_response() {
-        Ok(response) => from_s3s(response),
-        Err(error) => {
-            tracing::error!(?error, "an S3 error could not be written");
-            Response::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
-        }
-    }
+pub(crate) fn unknown_host(host: &str) -> Response {
+    error_response(s3_error!(InvalidRequest, "{}", unknown_host_line(host)))
 }
 
 /// Whether s3s found the signature to be made with another secret.
@@ -233,22 +220,4 @@ fn is_wrong_signature(response: &Response) -> bool {
     let code = b"<Code>SignatureDoesNotMatch</Code>";
     response.status == StatusCode::FORBIDDEN
         && matches!(&response.body, Body::Bytes(bytes) if bytes.windows(code.len()).any(|part| part == code))
-}
-
-fn join(path: &str, query: &str) -> String {
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
-}
-
-fn from_s3s(response: http::Response<s3s::Body>) -> Response {
-    let (mut parts, body) = response.into_parts();
-    let body = match (parts.extensions.remove::<FileContent>(), body.bytes()) {
-        (Some(content), _) => Body::File(content),
-        (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
-        (None, Some(bytes)) => Body::Bytes(bytes),
-        (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
-    };
-    // s3s answers HEAD with a range by 200.
-    let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
-    let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
-    Response { status, headers: parts.headers, body }
 }

@@ -1,29 +1,29 @@
-//! The operations of multipart uploads in the API's terms. [`crate::uploads`] stores the uploads.
+//! The operations of multipart uploads in the API's terms. `object::uploads` stores the uploads.
 
 use std::sync::Arc;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use sha2::{Digest as _, Sha256};
 
-use crate::auth::random_token;
-use crate::condition::Condition;
-use crate::copying::copy_digesting;
-use crate::etag::Identity;
-use crate::publish::{check, publish};
-use crate::range::{RangeAnswer, parse_range};
-use crate::response::FileContent;
+use crate::http::condition::Condition;
+use crate::http::etag::Identity;
+use crate::http::range::{RangeAnswer, parse_range};
+use crate::http::response::FileContent;
+use crate::object::checksum::Values;
+use crate::object::copying::copy_digesting;
+use crate::object::metadata::{Completed, ObjectMetadata, Parts};
+use crate::object::part_checksums::{Agreed, ChecksumKind, WholeChecksums};
+use crate::object::publish::{check, publish};
+use crate::object::stated::Stated;
+use crate::object::uploads::{self, Claim, Claimed, Description, Origin, Part, Resending, Upload, Whole};
 use crate::s3::api::Api;
-use crate::s3::checksum::Values;
 use crate::s3::error::{from_publish, from_upload};
-use crate::s3::metadata::{Completed, ObjectMetadata, Parts};
 use crate::s3::objects::{self, Target};
 use crate::s3::outputs::{self, tag, with_checksums};
-use crate::s3::part_checksums::{self, Agreed, ChecksumKind, WholeChecksums};
-use crate::s3::stated::Stated;
 use crate::s3::writes::described;
-use crate::uploads::{self, Claim, Claimed, Description, Origin, Part, Resending, Upload, Whole};
+use crate::token::random_token;
 
 /// Works on uploads where it may block.
 pub(crate) async fn working<T: Send + 'static>(
@@ -170,6 +170,19 @@ pub(crate) async fn copy_part(
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
+/// The checksums that a client lists for a part.
+fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &String)> {
+    [
+        (Algorithm::Crc32, &part.checksum_crc32),
+        (Algorithm::Crc32c, &part.checksum_crc32c),
+        (Algorithm::Crc64Nvme, &part.checksum_crc64nvme),
+        (Algorithm::Sha1, &part.checksum_sha1),
+        (Algorithm::Sha256, &part.checksum_sha256),
+    ]
+    .into_iter()
+    .filter_map(|(algorithm, value)| Some((algorithm, value.as_ref()?)))
+}
+
 /// The parts a client lists, in its order.
 fn listed(
     known: &std::collections::BTreeMap<u32, Part>,
@@ -187,7 +200,7 @@ fn listed(
             .get(&number)
             .filter(|known| part.e_tag.as_ref().is_none_or(|etag| etag.value() == known.etag()));
         let found = found.filter(|known| {
-            part_checksums::listed(part).all(|(algorithm, sum)| known.checksums.get(&algorithm) == Some(sum))
+            listed_checksums(part).all(|(algorithm, sum)| known.checksums.get(&algorithm) == Some(sum))
         });
         let found = found.ok_or_else(|| s3_error!(InvalidPart, "part {number} is not what was uploaded"))?;
         chosen.push((number, found.clone()));
@@ -291,7 +304,7 @@ async fn publish_upload(
             };
             Ok(Whole { parts, object })
         };
-        let put = |finished: crate::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::Finished<'_>| {
             publish(&root, finished, &target.bucket, &target.path, &condition)
         };
         let published = uploads.complete(&upload, choose, put)?;

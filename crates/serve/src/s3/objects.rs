@@ -10,16 +10,17 @@ use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use tokio::task::spawn_blocking;
 
-use crate::condition::Condition;
-use crate::etag::Identity;
-use crate::publish::{self, Kind};
-use crate::root::{EntryPath, Root};
-use crate::s3::checksum::Values;
+use crate::http::condition::Condition;
+use crate::http::etag::Identity;
+use crate::object::checksum::Values;
+use crate::object::metadata::ObjectMetadata;
+use crate::object::publish::{self, Kind};
+use crate::object::root::Root;
+use crate::object::staging::TemporaryFile;
+use crate::object::stated::Stated;
+use crate::object::writer::{WriteAt, Writer};
+use crate::path::EntryPath;
 use crate::s3::error::{from_io, from_publish};
-use crate::s3::metadata::ObjectMetadata;
-use crate::s3::stated::Stated;
-use crate::staging::TemporaryFile;
-use crate::writer::{WriteAt, Writer};
 
 /// The content type of a directory that has no other.
 pub(crate) const DIRECTORY_TYPE: &str = "application/x-directory";
@@ -96,7 +97,7 @@ pub(crate) async fn receive_nothing(stated: &Stated, body: Option<StreamingBlob>
             }
         }
     }
-    stated.check_document(b"")
+    Ok(stated.check_document(b"")?)
 }
 
 /// Converts an error of reading a body: the decoder's ([`crate::s3::payload`]), or one of the form

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use firstbyte_location::Algorithm;
 use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp, TimestampFormat};
 
-use crate::etag::Identity;
-use crate::s3::checksum::Values;
+use crate::http::etag::Identity;
+use crate::object::checksum::Values;
 
 /// A strong tag.
 pub(crate) fn tag(text: impl Into<String>) -> ETag {

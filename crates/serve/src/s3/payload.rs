@@ -19,11 +19,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::chunks::{ChunkDialect, Chunks, Line, Next};
-use crate::request::RequestBody;
+use crate::http::chunks::{ChunkDialect, Chunks, Line, Next};
+use crate::http::request::RequestBody;
+use crate::object::stated::{Stated, Trailers};
 use crate::s3::chunk_signatures::ChunkSignatures;
 use crate::s3::error::{custom, from_body};
-use crate::s3::stated::{Stated, Trailers};
 
 /// The header that says how a signature covers the body.
 const PAYLOAD_HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");

@@ -16,7 +16,7 @@ use http::header::CONTENT_TYPE;
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::request::RequestBody;
+use crate::http::request::RequestBody;
 
 /// The most bytes before the file: S3 allows 20 KB of fields.
 pub(super) const MOST_FIELDS: usize = 64 << 10;

@@ -6,7 +6,7 @@
 use http::{HeaderName, HeaderValue};
 use s3s::{S3Result, s3_error};
 
-use crate::request::{Request, query_pairs};
+use crate::http::request::{Request, query_pairs};
 
 /// The fields that make up a signature, of version 4 and 2. They are no headers.
 const SIGNATURE: [&str; 10] = [
@@ -71,6 +71,11 @@ pub(super) fn unsigned(query: &str) -> String {
 fn without(query: &str, is_removed: impl Fn(&str) -> bool) -> String {
     let stays = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !is_removed(&name));
     query.split('&').filter(stays).collect::<Vec<_>>().join("&")
+}
+
+/// The target with this path and this query, if it has one.
+pub(super) fn join(path: &str, query: &str) -> String {
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
 #[cfg(test)]

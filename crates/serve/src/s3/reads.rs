@@ -6,16 +6,17 @@ use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::condition::{Current, Verdict, judge_read, range_applies};
-use crate::content_type::content_type;
-use crate::etag::{Identity, http_date};
-use crate::range::{RangeAnswer, parse_range};
-use crate::response::FileContent;
+use crate::http::condition::{Current, Verdict, judge_read, range_applies};
+use crate::http::date::http_date;
+use crate::http::etag::Identity;
+use crate::http::range::{RangeAnswer, parse_range};
+use crate::http::response::FileContent;
+use crate::object::content_type::content_type;
+use crate::object::metadata::ObjectMetadata;
+use crate::object::part_checksums::ChecksumKind;
 use crate::s3::api::{Api, check_version};
-use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Found};
 use crate::s3::outputs::{expires, modified, tag, with_checksums};
-use crate::s3::part_checksums::ChecksumKind;
 
 /// What a read requests in addition to the object's own headers.
 struct Asked {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use s3s::S3;
 use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3, S3Result};
 
 use tokio::sync::Semaphore;
 
@@ -13,12 +14,10 @@ use super::api::Api;
 use super::attempt::KeyFile;
 use super::posted::MOST_FIELDS;
 use super::verify::{NoOperations, Signer};
-use crate::attempts::Attempts;
-use crate::auth::Keys;
-use crate::config::{Authentication, Config};
-use crate::hosts::Hosts;
-use crate::root::Root;
-use crate::uploads::Uploads;
+use crate::access::keys::Keys;
+use crate::config::Authentication;
+use crate::http::hosts::{Addressed, Hosts};
+use crate::state::ServerState;
 
 /// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is
 /// half of it.
@@ -50,13 +49,8 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    pub(crate) fn new(
-        root: &Root,
-        uploads: &Arc<Uploads>,
-        config: &Config,
-        hosts: &Hosts,
-        attempts: &Arc<Attempts>,
-    ) -> Self {
+    pub(crate) fn new(state: &ServerState) -> Self {
+        let ServerState { root, uploads, config, hosts, attempts, .. } = state;
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
@@ -104,4 +98,15 @@ fn builder(operations: impl S3, keys: Option<KeyFile>, mut limits: S3Config) -> 
         builder.set_auth(keys);
     }
     builder
+}
+
+/// For signatures of version 2, which cover the bucket in the host name.
+impl S3Host for Hosts {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let server = VirtualHost::new(host);
+        Ok(match self.judge(host) {
+            Addressed::Bucket(bucket) => server.with_bucket(bucket),
+            Addressed::Server | Addressed::Elsewhere => server,
+        })
+    }
 }

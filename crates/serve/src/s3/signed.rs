@@ -14,8 +14,8 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use crate::config::SignatureVersions;
-use crate::etag::parse_http_date;
-use crate::request::{Request, query_pairs};
+use crate::http::date::parse_http_date;
+use crate::http::request::{Request, query_pairs};
 use crate::s3::query;
 
 /// The longest life of a presigned URL, as AWS has it.
@@ -232,7 +232,7 @@ fn parse_date(text: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::RequestBody;
+    use crate::http::request::RequestBody;
 
     fn request(target: &str, lines: &[(&'static str, &str)]) -> Request {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn version_2_needs_one_fresh_date() {
         let versions = SignatureVersions::V2Too;
-        let now = crate::etag::http_date(SystemTime::now());
+        let now = crate::http::date::http_date(SystemTime::now());
         let authorization = ("authorization", "AWS a:b");
         for (lines, fresh) in [
             (vec![("date", now.as_str())], true),

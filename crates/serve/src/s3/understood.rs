@@ -13,7 +13,7 @@ use s3s::{S3Error, S3Result, s3_error};
 
 use super::private::OWNER;
 use super::signed::is_form;
-use crate::request::query_pairs;
+use crate::http::request::query_pairs;
 
 /// How a header is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
-use crate::auth::Rights;
-use crate::etag::Identity;
+use crate::access::keys::Rights;
+use crate::http::etag::Identity;
+use crate::object::uploads::{self, Listed, Origin};
 use crate::s3::api::Api;
 use crate::s3::multipart::{agreed, find, shown, working};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::pages::is_url;
-use crate::uploads::{self, Listed, Origin};
 
 pub(crate) async fn list_parts(
     api: &Api,

@@ -13,12 +13,14 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
+use super::answers::{error_response, from_s3s};
+use super::attempt;
 use super::chunk_signatures::ChunkSignatures;
 use super::payload::is_coded;
+use super::query::join;
 use super::signed::Scheme;
-use super::{attempt, error_response, from_s3s, join};
-use crate::request::Request;
-use crate::response::Response;
+use crate::http::request::Request;
+use crate::http::response::Response;
 
 /// The facts about a request that the first service verified.
 #[derive(Clone, Debug)]

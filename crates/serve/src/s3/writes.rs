@@ -9,18 +9,18 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use crate::auth::Rights;
-use crate::condition::Condition;
-use crate::copying::{copy_digesting, copy_range};
-use crate::etag::Identity;
-use crate::response::FileContent;
+use crate::access::keys::Rights;
+use crate::http::condition::Condition;
+use crate::http::etag::Identity;
+use crate::http::response::FileContent;
+use crate::object::checksum::{Checksums, Values};
+use crate::object::copying::{copy_digesting, copy_range};
+use crate::object::metadata::{ObjectMetadata, Parts};
+use crate::object::stated::named_algorithm;
 use crate::s3::api::{Api, check_version};
-use crate::s3::checksum::{Checksums, Values};
 use crate::s3::form;
-use crate::s3::metadata::{ObjectMetadata, Parts};
 use crate::s3::objects::{self, DIRECTORY_TYPE, Found, blocking};
 use crate::s3::outputs::{modified, moment, tag, with_checksums};
-use crate::s3::stated::named_algorithm;
 
 /// The most keys one request deletes, as in S3.
 const MOST_DELETED: usize = 1000;

@@ -327,3 +327,19 @@ fn of_many_who_want_one_name_one_gets_it_and_nothing_is_lost() {
     }
     assert_eq!(std::fs::read_dir(root.join(".firstbyte/trash")).unwrap().count(), 20);
 }
+
+#[test]
+fn what_is_deleted_for_ever_is_gone_with_all_it_holds_and_leads_nowhere() {
+    let fixture = planted();
+    let bucket = fixture.directory.path().join("bucket");
+    symlink("sub", bucket.join("link")).unwrap();
+    let body = json!({ "entries": ["link", "a", "missing", "..", ".firstbyte"], "forever": true });
+    let done = parsed(&change(&fixture, "delete", "/bucket/", &body));
+    assert_eq!(done["done"], json!([{ "entry": "link" }, { "entry": "a" }]), "{done}");
+    let errors: Vec<_> = done["failed"].as_array().unwrap().iter().map(|one| one["error"].clone()).collect();
+    assert_eq!(errors, ["missing", "name", "name"]);
+    assert_eq!(read(&bucket, "sub/deep/f").as_deref(), Some("deep"));
+    let body = json!({ "entries": ["sub"], "forever": true });
+    parsed(&change(&fixture, "delete", "/bucket/", &body));
+    assert!(!bucket.join("sub").exists() && !bucket.join("a").exists() && bucket.join("b").exists());
+}

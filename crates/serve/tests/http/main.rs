@@ -21,6 +21,7 @@ mod payloads;
 mod rights;
 mod sign_in;
 mod signatures;
+#[path = "../support/signing.rs"]
 mod signing;
 mod tls;
 mod tolerance;

@@ -2,6 +2,8 @@
 
 use crate::client::{Client, S3, content, serve};
 
+const SHA256_OF_123456789: &str = "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=";
+
 #[test]
 fn conditions_on_reads_and_writes_hold() {
     let fixture = serve(|_| {});
@@ -134,5 +136,27 @@ fn an_answer_whose_file_is_rewritten_in_place_breaks_off() {
         assert!(client.buffer.len() < SIZE, "{route}");
         let again = Client::new(&fixture.server).ask("GET", "/bucket/f", route, b"");
         assert_eq!(again.body.len(), SIZE, "{route}");
+    }
+}
+
+#[test]
+fn a_file_rewritten_in_place_has_no_checksum_though_its_time_was_set_back() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let path = fixture.directory.path().join("bucket/f");
+    let mode = format!("{S3}x-amz-checksum-mode: ENABLED\r\n");
+    let described = format!("{S3}x-amz-checksum-sha256: {SHA256_OF_123456789}\r\nx-amz-meta-run: 7\r\n");
+    for _ in 0..50 {
+        assert_eq!(client.ask("PUT", "/bucket/f", &described, b"123456789").status, 200);
+        let kept = client.ask("HEAD", "/bucket/f", &mode, b"");
+        assert_eq!(kept.header("x-amz-checksum-sha256"), Some(SHA256_OF_123456789));
+        let modified = path.metadata().unwrap().modified().unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"X", 0).unwrap();
+        file.set_modified(modified).unwrap();
+        let changed = client.ask("GET", "/bucket/f", &mode, b"");
+        assert_eq!((changed.text().as_str(), changed.header("x-amz-meta-run")), ("X23456789", Some("7")));
+        assert_eq!(changed.header("x-amz-checksum-sha256"), None, "{}", changed.head);
+        assert_eq!(changed.header("x-amz-checksum-crc64nvme"), None, "{}", changed.head);
     }
 }

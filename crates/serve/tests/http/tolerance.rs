@@ -56,6 +56,31 @@ fn a_malformed_range_is_ignored_and_head_with_a_range_answers_206() {
 }
 
 #[test]
+fn of_two_ranges_none_is_meant() {
+    for (keys, fixture) in both() {
+        let lines = "range: bytes=0-1\r\nrange: bytes=4-5\r\n";
+        let plain = if keys { "authorization: Basic YWxpY2U6c2VjcmV0\r\n" } else { "" };
+        let mut client = Client::new(&fixture.server);
+        let answer = client.ask("GET", "/bucket/f", &format!("{lines}{plain}"), b"");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "0123456789"));
+        let (target, signed) = Signed::new("GET", "/bucket/f").by_header();
+        let s3 = if keys { signed } else { S3.to_owned() };
+        let answer = client.ask("GET", &target, &format!("{lines}{s3}"), b"");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "0123456789"));
+    }
+}
+
+#[test]
+fn a_put_below_a_file_is_a_conflict_and_the_host_of_an_absolute_target_counts() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    assert_eq!(client.ask("PUT", "/bucket/f", "", b"x").status, 201);
+    assert_eq!(client.ask("PUT", "/bucket/f/g", "", b"x").status, 409);
+    assert_eq!(client.ask("GET", "http://127.0.0.1/bucket/f", "", b"").status, 200);
+    assert_eq!(client.ask("GET", "http://evil.example/bucket/f", "", b"").status, 403);
+}
+
+#[test]
 fn conditions_are_understood_in_all_three_forms_of_a_date() {
     for (keys, fixture) in both() {
         for (old, new) in [

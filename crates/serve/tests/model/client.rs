@@ -1,8 +1,17 @@
 //! A client that writes requests to a socket and says when the server went away instead of failing.
 
-use firstbyte_testkit::wait_limit;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+
+use firstbyte_testkit::wait_limit;
+use sha2::{Digest as _, Sha256};
+
+use crate::server::Server;
+use crate::signing::{KEY, SECRET, Signed};
+
+/// A connection to the server.
+pub(crate) trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 /// Makes a request one of S3's.
 pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
@@ -44,15 +53,16 @@ pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
 }
 
 /// A kept connection, made anew after it broke.
-#[derive(Debug)]
-pub(crate) struct Client {
-    server: SocketAddr,
-    stream: Option<TcpStream>,
+pub(crate) struct Client<'a> {
+    server: &'a Server,
+    stream: Option<Box<dyn Stream>>,
+    /// Requests sent, by which the coding of a body is chosen.
+    sent: usize,
 }
 
-impl Client {
-    pub(crate) fn new(server: SocketAddr) -> Self {
-        Self { server, stream: None }
+impl<'a> Client<'a> {
+    pub(crate) fn new(server: &'a Server) -> Self {
+        Self { server, stream: None, sent: 0 }
     }
 
     /// One request and its answer; an error says that the connection broke and the outcome is
@@ -72,29 +82,70 @@ impl Client {
     }
 
     fn exchange(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> io::Result<Answer> {
+        self.sent += 1;
+        let message = match &self.server.security {
+            None => Message { target: target.to_owned(), lines: headers.to_owned(), body: body.to_vec() },
+            Some(_) => Message::by_key(method, target, headers, body, self.sent),
+        };
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            none => {
-                let stream = TcpStream::connect(self.server)?;
-                stream.set_read_timeout(Some(wait_limit()))?;
-                stream.set_nodelay(true)?;
-                none.insert(stream)
-            }
+            none => none.insert(self.server.connect()?),
         };
+        let Message { target, lines, body } = message;
         let length = body.len();
         let head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{headers}\r\n"
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{lines}\r\n"
         );
         stream.write_all(head.as_bytes())?;
         // In two pieces, so that other requests come in between.
         let (first, second) = body.split_at(length / 2);
         stream.write_all(first)?;
         stream.write_all(second)?;
-        answer(stream, method == "HEAD")
+        stream.flush()?;
+        answer(&mut **stream, method == "HEAD")
     }
 }
 
-fn answer(stream: &mut TcpStream, bodiless: bool) -> io::Result<Answer> {
+/// A request as it is sent.
+struct Message {
+    target: String,
+    lines: String,
+    body: Vec<u8>,
+}
+
+impl Message {
+    /// Signs a request of S3's, its body whole, unsigned or in signed chunks by turns. Any other
+    /// request names the key by HTTP Basic.
+    fn by_key(method: &str, target: &str, headers: &str, body: &[u8], turn: usize) -> Self {
+        let Some(rest) = headers.strip_prefix(S3) else {
+            use base64::Engine as _;
+            let pair = base64::prelude::BASE64_STANDARD.encode(format!("{KEY}:{SECRET}"));
+            let lines = format!("{headers}Authorization: Basic {pair}\r\n");
+            return Self { target: target.to_owned(), lines, body: body.to_vec() };
+        };
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let query: Vec<(&str, &str)> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
+        let signed = Signed { query: &query, ..Signed::new(method, path) };
+        if turn.is_multiple_of(3) && method == "PUT" && body.len() > 2 {
+            let length = body.len().to_string();
+            let headers = [("host", "localhost"), ("x-amz-decoded-content-length", length.as_str())];
+            let signed = Signed { headers: &headers, ..signed };
+            let (target, lines, mut chain) = signed.with_payload("STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
+            let (first, second) = body.split_at(body.len() / 3);
+            let pieces = [first, second, b""];
+            let body: Vec<u8> = pieces.iter().flat_map(|piece| chain.chunk(piece)).collect();
+            let lines = format!("{lines}Content-Encoding: aws-chunked\r\n{rest}");
+            return Self { target, lines, body: [&body[..], b"\r\n"].concat() };
+        }
+        let hash = hex::encode(Sha256::digest(body));
+        let payload = if turn % 3 == 1 { "UNSIGNED-PAYLOAD" } else { hash.as_str() };
+        let (target, lines, _) = signed.with_payload(payload);
+        Self { target, lines: format!("{lines}{rest}"), body: body.to_vec() }
+    }
+}
+
+fn answer(stream: &mut dyn Stream, bodiless: bool) -> io::Result<Answer> {
     let mut got = Vec::new();
     let end = loop {
         if let Some(end) = got.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -122,7 +173,7 @@ fn answer(stream: &mut TcpStream, bodiless: bool) -> io::Result<Answer> {
     Ok(answer)
 }
 
-fn fill(stream: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<()> {
+fn fill(stream: &mut dyn Stream, into: &mut Vec<u8>) -> io::Result<()> {
     let mut piece = [0; 16 << 10];
     match stream.read(&mut piece) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

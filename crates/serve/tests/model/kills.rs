@@ -19,7 +19,7 @@ struct World {
 fn world(limits: &'static str) -> World {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
-    let server = Server::start(directory.path(), limits);
+    let server = Server::start(directory.path(), limits, None);
     World { directory, server }
 }
 
@@ -61,7 +61,7 @@ fn a_put_cut_by_a_kill_leaves_nothing_and_keeps_no_bucket() {
     world.server.kill_and_start();
     drop(streams);
     until("the sweep removes it", || files(world.directory.path()).is_empty());
-    let mut client = Client::new(world.server.address);
+    let mut client = Client::new(&world.server);
     until("the bucket can be removed", || client.ask("DELETE", "/bucket", S3, b"").unwrap().status == 204);
 }
 
@@ -71,14 +71,14 @@ fn a_bucket_is_removed_with_what_a_killed_server_left_in_it() {
     let stream = half(&world, "/bucket/d/b", &content(1, 1 << 16));
     world.server.kill_and_start();
     drop(stream);
-    let removed = Client::new(world.server.address).ask("DELETE", "/bucket", S3, b"").unwrap();
+    let removed = Client::new(&world.server).ask("DELETE", "/bucket", S3, b"").unwrap();
     assert_eq!(removed.status, 204, "{}", removed.text());
 }
 
 #[test]
 fn a_part_overwritten_half_way_is_the_old_one_after_a_kill() {
     let world = world("");
-    let mut client = Client::new(world.server.address);
+    let mut client = Client::new(&world.server);
     let begun = client.ask("POST", "/bucket/key?uploads", S3, b"").unwrap();
     let id = begun.element("UploadId").unwrap();
     let target = format!("/bucket/key?uploadId={id}&partNumber=1");
@@ -86,7 +86,7 @@ fn a_part_overwritten_half_way_is_the_old_one_after_a_kill() {
     let stream = half(&world, &target, &content(2, 1 << 16));
     world.server.kill_and_start();
     drop(stream);
-    let mut client = Client::new(world.server.address);
+    let mut client = Client::new(&world.server);
     let body = format!(
         "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>\
          </CompleteMultipartUpload>"
@@ -101,7 +101,7 @@ fn a_part_overwritten_half_way_is_the_old_one_after_a_kill() {
 #[test]
 fn hundreds_of_open_uploads_take_no_descriptors() {
     let world = world("ulimit -n 256;");
-    let mut client = Client::new(world.server.address);
+    let mut client = Client::new(&world.server);
     for number in 0..600 {
         let begun = client.ask("POST", &format!("/bucket/{number}?uploads"), S3, b"").unwrap();
         assert_eq!(begun.status, 200, "{number}: {}", begun.text());
@@ -111,7 +111,7 @@ fn hundreds_of_open_uploads_take_no_descriptors() {
             assert_eq!(client.ask("PUT", &target, S3, b"part").unwrap().status, 200);
         }
     }
-    let another = Client::new(world.server.address).ask("PUT", "/bucket/object", S3, b"x").unwrap();
+    let another = Client::new(&world.server).ask("PUT", "/bucket/object", S3, b"x").unwrap();
     assert_eq!(another.status, 200);
 }
 
@@ -119,7 +119,7 @@ fn hundreds_of_open_uploads_take_no_descriptors() {
 fn an_upload_that_cannot_be_begun_leaves_nothing() {
     // No file may grow: to the server that is a full disk, but for the error's number.
     let world = world("trap '' XFSZ; ulimit -f 0;");
-    let mut client = Client::new(world.server.address);
+    let mut client = Client::new(&world.server);
     for key in ["a", "d/b"] {
         let refused = client.ask("POST", &format!("/bucket/{key}?uploads"), S3, b"").unwrap();
         assert!(refused.status >= 500, "{}", refused.text());

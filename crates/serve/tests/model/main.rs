@@ -1,5 +1,5 @@
 //! `serve --write` against a model: eight clients, few keys, every kind of write, `kill -9` at any
-//! moment.
+//! moment. An open server without TLS, and one with keys and TLS.
 //!
 //! `FIRSTBYTE_OPERATIONS` says how many operations there are, `FIRSTBYTE_SEED` what they are drawn
 //! from. Contents say which write they belong to, so a mixture shows; the history of each key must
@@ -11,6 +11,9 @@ mod kills;
 mod model;
 mod operations;
 mod server;
+#[allow(dead_code, reason = "other tests sign forms and URLs")]
+#[path = "../support/signing.rs"]
+mod signing;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +22,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use client::{Client, S3, elements};
 use firstbyte_testkit::until;
 use operations::{KEYS, Shared, Worker};
-use server::Server;
+use server::{Security, Server};
 
 const CLIENTS: u64 = 8;
 /// Operations between two kills, at most.
@@ -31,13 +34,22 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn no_write_is_torn_or_lost_and_nothing_is_left_over_whatever_meets_and_whenever_the_server_is_killed() {
+    compare(None);
+}
+
+#[test]
+fn with_keys_over_tls_no_write_is_torn_or_lost_and_nothing_is_left_over_either() {
+    compare(Some(Security::make()));
+}
+
+fn compare(security: Option<Security>) {
     let operations = i64::try_from(number("FIRSTBYTE_OPERATIONS", 2000)).unwrap();
     let seed = number("FIRSTBYTE_SEED", u64::from(std::process::id()));
     eprintln!("{operations} operations, seed {seed}");
     let directory = tempfile::tempdir().unwrap();
     let served = directory.path().join("served");
     std::fs::create_dir_all(served.join("bucket")).unwrap();
-    let shared = Shared::new(Server::start(&served, ""), operations);
+    let shared = Shared::new(Server::start(&served, "", security), operations);
     std::thread::scope(|scope| {
         for client in 1..=CLIENTS {
             let shared = &shared;
@@ -69,7 +81,7 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
 /// Ends what is unfinished, as its owner would; then there must be nothing else, and the bucket can
 /// be removed.
 fn only_objects_are_left(server: &Server) {
-    let mut client = Client::new(server.address);
+    let mut client = Client::new(server);
     let mut ask =
         |method: &str, target: &str, headers: &str| client.ask(method, target, headers, b"").unwrap();
     let uploads = ask("GET", "/bucket?uploads&max-uploads=1000", S3).text();

@@ -63,7 +63,7 @@ impl Shared {
 
 pub(crate) struct Worker<'a> {
     shared: &'a Shared,
-    client: Client,
+    client: Client<'a>,
     seen_start: u64,
     random: u64,
 }
@@ -86,7 +86,7 @@ type Asked = Result<Answer, Killed>;
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared, seed: u64) -> Self {
-        let client = Client::new(shared.server.address);
+        let client = Client::new(&shared.server);
         Self { shared, client, seen_start: 0, random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
@@ -115,7 +115,7 @@ impl<'a> Worker<'a> {
     fn ask(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Asked {
         let start = self.shared.server.starts();
         if start != self.seen_start {
-            (self.client, self.seen_start) = (Client::new(self.shared.server.address), start);
+            (self.client, self.seen_start) = (Client::new(&self.shared.server), start);
         }
         self.client.ask(method, target, headers, body).map_err(|_| {
             self.shared.server.wait_for_start_after(start);

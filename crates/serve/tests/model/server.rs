@@ -1,20 +1,53 @@
 //! A server in a process of its own, which can be killed at any moment and started again at the
-//! same address: this test program, run again with the variable [`SERVE`].
+//! same address: this test program, run again with the variable [`SERVE`]. It is open and plain, or
+//! has keys and TLS.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
-use firstbyte_serve::{Config, Writing};
-use firstbyte_testkit::until;
+use firstbyte_serve::{Authentication, Config, Keys, Tls, Writing};
+use firstbyte_testkit::{Certificate, Made, until, wait_limit};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 
-/// Holds `ADDRESS DIRECTORY` where this program is to be the server.
+use crate::client::Stream;
+use crate::signing::{KEY, SECRET};
+
+/// Holds `ADDRESS CERTIFICATE DIRECTORY` where this program is to be the server; the certificate is
+/// `-` for an open one without TLS.
 const SERVE: &str = "FIRSTBYTE_TEST_SERVE";
+
+/// Keys and a certificate; the client trusts it.
+pub(crate) struct Security {
+    certificate: Certificate,
+    client: Arc<ClientConfig>,
+}
+
+impl Security {
+    /// Makes a certificate, for a server with the one key that `signing` signs with.
+    pub(crate) fn make() -> Self {
+        let certificate = Certificate::make(Made::Leaf);
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(certificate.certificate()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self { certificate, client: Arc::new(client) }
+    }
+}
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// None for an open server without TLS.
+    pub(crate) security: Option<Security>,
     pub(crate) directory: PathBuf,
     /// The shell commands before the server's, such as limits on it.
     limits: &'static str,
@@ -23,11 +56,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(directory: &Path, limits: &'static str) -> Self {
+    pub(crate) fn start(directory: &Path, limits: &'static str, security: Option<Security>) -> Self {
         // Free now; a server that finds it taken ends at once, and the test says so.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Mutex::new(spawn(directory, address, limits));
-        Self { address, directory: directory.to_owned(), limits, child, starts: AtomicU64::new(1) }
+        let child = Mutex::new(spawn(directory, address, limits, security.as_ref()));
+        let directory = directory.to_owned();
+        Self { address, security, directory, limits, child, starts: AtomicU64::new(1) }
+    }
+
+    /// A connection, over TLS if the server speaks it.
+    pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(wait_limit()))?;
+        stream.set_nodelay(true)?;
+        let Some(security) = &self.security else { return Ok(Box::new(stream)) };
+        let name = "localhost".try_into().unwrap();
+        let session = ClientConnection::new(security.client.clone(), name).unwrap();
+        Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
     /// How often it was started. What was asked of an earlier start has ended.
@@ -40,7 +85,7 @@ impl Server {
         let mut child = self.child.lock().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        *child = spawn(&self.directory, self.address, self.limits);
+        *child = spawn(&self.directory, self.address, self.limits, self.security.as_ref());
         self.starts.fetch_add(1, SeqCst);
     }
 
@@ -59,13 +104,14 @@ impl Drop for Server {
     }
 }
 
-fn spawn(directory: &Path, address: SocketAddr, limits: &str) -> Child {
+fn spawn(directory: &Path, address: SocketAddr, limits: &str, security: Option<&Security>) -> Child {
+    let certificate = security.map_or(Path::new("-"), |security| security.certificate.directory());
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(format!("{limits} exec \"$0\" \"$@\""))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "server::a_server_answers_until_it_is_stopped", "--nocapture"])
-        .env(SERVE, format!("{address} {}", directory.display()))
+        .env(SERVE, format!("{address} {} {}", certificate.display(), directory.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -83,13 +129,20 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str) -> Child {
 #[test]
 fn a_server_answers_until_it_is_stopped() {
     let told = std::env::var(SERVE).ok();
+    let told: Option<Vec<&str>> = told.as_ref().map(|told| told.splitn(3, ' ').collect());
     let own = tempfile::tempdir().unwrap();
-    let directory = told.as_ref().map_or(own.path(), |told| Path::new(told.split_once(' ').unwrap().1));
+    let directory = told.as_ref().map_or(own.path(), |told| Path::new(told[2]));
     let mut config = Config::new(directory);
     config.limits.smallest_part = 1;
     config.writing = Writing::Allowed;
     if let Some(told) = &told {
-        config.listen = told.split_once(' ').unwrap().0.parse().unwrap();
+        config.listen = told[0].parse().unwrap();
+        if told[1] != "-" {
+            let at = |name| Path::new(told[1]).join(name);
+            config.tls = Some(Tls { certificate: at("public.crt"), key: at("private.key") });
+            let keys = Keys::parse(&format!("{KEY} {SECRET} write\n")).unwrap();
+            config.authentication = Authentication::Keys(keys);
+        }
     }
     let running = firstbyte_serve::Server::start(config).unwrap();
     while told.is_some() {

@@ -26,7 +26,7 @@ async function ask(method, url, body) {
   /* ---- the dialog ---- */
 
   const dialog = find('#ask'), field = dialog.querySelector('input'), yes = find('#ask-yes'), problem = dialog.querySelector('.bad');
-  let act = null;                   // what is done when the dialog is confirmed; it closes when that succeeds
+  let act = null;                   // what is done when the dialog is confirmed; it closes when that succeeds and asks nothing more
 
   function confirm({ title, text = '', name = null, label }, action) {
     find('#ask-title').textContent = title;
@@ -36,7 +36,7 @@ async function ask(method, url, body) {
     problem.textContent = '';
     yes.textContent = label;
     act = action;
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal();
     if (name === null) yes.focus();
     else field.setSelectionRange(0, name.lastIndexOf('.') > 0 ? name.lastIndexOf('.') : name.length);
   }
@@ -46,7 +46,13 @@ async function ask(method, url, body) {
     yes.disabled = true;
     const before = undos.length;
     try {
+      const asks = act;
       await act(field.value);
+      if (act !== asks) {
+        yes.disabled = false;
+        changed();
+        return;
+      }
       dialog.close();
       // The button that opened the dialog may be disabled now.
       (undos.length > before ? find('#undo') : scroller).focus();
@@ -80,11 +86,26 @@ async function ask(method, url, body) {
     const entries = [...picked.values()];
     const what = entries.length === 1 ? visible(entries[0].name) : `${numberFormat.format(entries.length)} entries`;
     const text = `${entries.length === 1 ? 'It goes' : 'They go'} to the trash, which is hidden. The trash is emptied after ${page.kept}, and at once if the bucket is deleted.`;
+    const remove = async (body) => {
+      const answer = await change('delete', body);
+      for (const entry of entries) if (answer.done.some((one) => one.entry === entry.path)) picked.delete(entry.href);
+      return answer;
+    };
+    // The trash needs some room of its own.
+    const withoutTrash = (full) => confirm({
+      title: `Delete ${full.length === entries.length ? what : `${numberFormat.format(full.length)} entries`} for ever?`,
+      text: 'The disk is full: nothing can be kept in the trash. This cannot be undone.', label: 'Delete for ever',
+    }, async () => {
+      const { done, failed } = await remove({ entries: full, forever: true });
+      if (failed.length) throw new Refusal(failed.slice(0, 3).map(({ message }) => message).join('; '));
+      say(`Deleted ${numberFormat.format(done.length)} for ever.`);
+    });
     confirm({ title: `Delete ${what}?`, text, label: 'Delete' }, async () => {
-      const { done, failed } = await change('delete', { entries: entries.map((entry) => entry.path) });
-      for (const entry of entries) if (done.some((one) => one.entry === entry.path)) picked.delete(entry.href);
+      const { done, failed } = await remove({ entries: entries.map((entry) => entry.path) });
       const ids = done.map(({ id }) => id);
       if (ids.length) say(`Deleted ${ids.length === entries.length ? what : numberFormat.format(ids.length)}; kept in the trash for ${page.kept}.`, wayBack(ids, what));
+      const full = failed.filter(({ error }) => error === 'space').map(({ entry }) => entry);
+      if (full.length) return withoutTrash(full);
       if (failed.length) {
         changed();
         throw new Refusal(failed.slice(0, 3).map(({ message }) => message).join('; '));

@@ -4,10 +4,11 @@ use std::io;
 
 use serde::Deserialize;
 
-use super::{Error, Result};
-use crate::condition::{Condition, Unmet};
-use crate::publish::{self, Finished, publish};
-use crate::root::{EntryPath, Root};
+use super::error::{Error, Result};
+use crate::http::condition::{Condition, Unmet};
+use crate::object::publish::{self, Finished, publish};
+use crate::object::root::Root;
+use crate::path::EntryPath;
 
 /// Most names tried for "keep both" before giving up.
 const MOST_COPIES: u32 = 10_000;

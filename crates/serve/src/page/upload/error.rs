@@ -2,12 +2,13 @@
 
 use std::io;
 
+use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use crate::publish;
-use crate::s3::metadata::NotKept;
-use crate::uploads;
+use crate::object::metadata::NotKept;
+use crate::object::publish;
+use crate::object::uploads;
 
 /// The kernel's errors for a path that would leave the served directory.
 const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
@@ -117,9 +118,7 @@ impl Error {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     (StatusCode::FORBIDDEN, "denied")
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    (StatusCode::INSUFFICIENT_STORAGE, "space")
-                }
+                _ if is_full(cause) => (StatusCode::INSUFFICIENT_STORAGE, "space"),
                 io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
                     (StatusCode::CONFLICT, "directory")
                 }

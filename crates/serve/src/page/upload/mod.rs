@@ -1,7 +1,7 @@
 //! Uploads from the page: one file in parts of a fixed length, each checked against the sender's
 //! CRC32C.
 //!
-//! [`crate::uploads`] stores the parts. An upload's id follows from the file's name, size and time,
+//! `object::uploads` stores the parts. An upload's id follows from the file's name, size and time,
 //! and the directory. So if the user picks the same file again after a reload or a restart, the
 //! parts that have arrived are found. A part is not sent again only if its CRC32C is the sender's:
 //! another file may have the same name, size and time. Everything here is plain blocking code;
@@ -20,13 +20,14 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Buckets;
-use crate::root::{EntryPath, Root};
-use crate::s3::checksum::Values;
-use crate::s3::metadata::ObjectMetadata;
-use crate::staging;
-use crate::uploads::{Claim, Claimed, Description, Origin, Part, Resending, Upload, Uploads, Whole};
+use crate::object::checksum::Values;
+use crate::object::metadata::ObjectMetadata;
+use crate::object::root::Root;
+use crate::object::staging;
+use crate::object::uploads::{Claim, Claimed, Description, Origin, Part, Resending, Upload, Uploads, Whole};
+use crate::path::EntryPath;
 
-pub(crate) use crate::uploads::Source;
+pub(crate) use crate::object::uploads::Source;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
 
@@ -114,7 +115,7 @@ impl Directory {
         let begin = || {
             let id = self.id(&source);
             let upload = match self.uploads.find(&bucket, &id) {
-                Err(crate::uploads::Error::NoUpload(_)) => {
+                Err(crate::object::uploads::Error::NoUpload(_)) => {
                     self.check_space(&bucket, source.size)?;
                     let (object, slots) = (metadata(&source), Some(part_size(&source)));
                     let origin = Origin::Page { directory: self.encoded(), source: source.clone() };
@@ -179,7 +180,7 @@ impl Directory {
             let parts = held.iter().map(|(number, part)| (*number, part.clone())).collect();
             Ok(Whole { parts, object: upload.description.object.clone() })
         };
-        let put = |finished: crate::publish::Finished<'_>| {
+        let put = |finished: crate::object::publish::Finished<'_>| {
             // People who upload expect the file to be there after a power cut; it costs them one
             // flush a file.
             finished.file.sync_data()?;
@@ -290,7 +291,7 @@ pub(crate) fn claim(
     };
     match claimed {
         Claimed::Write(claim) => Ok(Some(claim)),
-        Claimed::Held(_) => Err(crate::uploads::Error::InUse(counted(number)).into()),
+        Claimed::Held(_) => Err(crate::object::uploads::Error::InUse(counted(number)).into()),
     }
 }
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::s3::checksum::Checksums;
-use crate::writer::{Digest, WriteAt};
+use crate::object::checksum::Checksums;
+use crate::object::writer::{Digest, WriteAt};
 
 /// The served directory as a server started now sees it.
 fn serve(place: &Path) -> Directory {

@@ -1,0 +1,5 @@
+//! Keys, rights, sessions, and counts of wrong secrets.
+
+pub(crate) mod attempts;
+pub(crate) mod keys;
+pub(crate) mod sessions;

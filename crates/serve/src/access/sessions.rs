@@ -1,0 +1,99 @@
+//! Sessions of browsers, and the two headers by which a plain request names its key: HTTP Basic and
+//! the session cookie.
+//!
+//! A session is a random token, held in memory only. Called by the server's state and by the
+//! sign-in page.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+
+use crate::token::random_token;
+
+/// The beginning of the name of the cookie that holds a browser session.
+pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
+
+/// A working day; after that the user has to sign in again.
+const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+
+/// Bounds the memory of sessions: about 100 bytes each.
+const MOST_SESSIONS: usize = 10_000;
+
+/// Browser sessions: random tokens, held in memory only.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    held: Mutex<HashMap<String, (String, Instant)>>,
+}
+
+impl std::fmt::Debug for Sessions {
+    /// Shows no token: each is as good as a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    /// A new session for the holder of `access_key`; gives the cookie's value.
+    pub(crate) fn begin(&self, access_key: &str) -> String {
+        let token = random_token();
+        let now = Instant::now();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= MOST_SESSIONS {
+            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFE);
+        }
+        if held.len() >= MOST_SESSIONS {
+            held.clear();
+        }
+        held.insert(token.clone(), (access_key.to_owned(), now));
+        token
+    }
+
+    /// Ends the session with this token.
+    pub(crate) fn end(&self, token: &str) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+    }
+
+    /// Whose session it is.
+    pub(crate) fn holder(&self, token: &str) -> Option<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (access_key, since) = held.get(token)?;
+        (since.elapsed() < SESSION_LIFE).then(|| access_key.clone())
+    }
+}
+
+/// The access key and secret of an `Authorization: Basic` value.
+pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
+    let (scheme, encoded) = authorization.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (access_key, secret) = text.split_once(':')?;
+    Some((access_key.to_owned(), secret.to_owned()))
+}
+
+/// The value of cookie `name` in a `Cookie` header.
+pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ending_a_session_makes_it_invalid() {
+        let sessions = Sessions::default();
+        let token = sessions.begin("alice");
+        assert_eq!(sessions.holder(&token).as_deref(), Some("alice"));
+        sessions.end(&token);
+        assert_eq!(sessions.holder(&token), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Writes a response to the connection: the head, then the body with its framing. Called by the
+//! connection loop.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
+
+use firstbyte_location::to_usize;
+use firstbyte_pacing::Throttle;
+use futures::StreamExt;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::http::connections::{self, Connections};
+use crate::http::date::http_date;
+use crate::http::head::Persistence;
+use crate::http::response::{Body, Response};
+use crate::http::sendfile::{Follow, send_bytes, send_file};
+use crate::http::wire::Transport;
+
+/// Bodies up to this length are copied behind the head, to leave in one call.
+const SMALL_BODY: usize = 16 << 10;
+
+/// The parts of the request that decide how its answer is framed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) minor_version: u8,
+    pub(crate) persistence: Persistence,
+}
+
+/// The result of sending an answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) persistence: Persistence,
+    pub(crate) body_bytes: u64,
+}
+
+/// How the end of the body is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The status or method allows no body.
+    Bodiless,
+    Length(u64),
+    Chunked,
+    Close,
+}
+
+/// Sends `response`.
+pub(crate) async fn send(
+    transport: &mut Transport,
+    response: Response,
+    framing: Framing<'_>,
+    connections: &Connections,
+    throttle: &Throttle,
+) -> io::Result<Answered> {
+    let end = end(&response, framing);
+    let persistence = if end == End::Close { Persistence::Close } else { framing.persistence };
+    let mut head = render_head(&response, end, persistence, framing);
+    let stall = connections.limits.stall;
+    let bodiless = framing.method == Method::HEAD || end == End::Bodiless;
+    let mut body_bytes = 0;
+    connections::wait_for_all(throttle, head.len()).await;
+    match response.body {
+        _ if bodiless => send_bytes(transport, &head, Follow::Nothing, stall).await?,
+        Body::Empty => send_bytes(transport, &head, Follow::Nothing, stall).await?,
+        Body::Bytes(bytes) => {
+            body_bytes = bytes.len() as u64;
+            connections.metrics.copied_bytes.fetch_add(body_bytes, Relaxed);
+            if bytes.len() <= SMALL_BODY && throttle.is_unlimited() {
+                head.extend_from_slice(&bytes);
+                send_bytes(transport, &head, Follow::Nothing, stall).await?;
+            } else {
+                send_bytes(transport, &head, Follow::More, stall).await?;
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let allowed = connections::wait_for(throttle, rest.len() as u64).await;
+                    let (piece, behind) = rest.split_at(to_usize(allowed));
+                    send_bytes(transport, piece, Follow::Nothing, stall).await?;
+                    rest = behind;
+                }
+            }
+        }
+        Body::File(content) => {
+            body_bytes = content.range.len();
+            send_file(transport, head, &content, connections, throttle).await?;
+            if let Transport::Tls(stream) = transport {
+                tokio::io::AsyncWriteExt::flush(stream).await?;
+            }
+        }
+        Body::Stream(mut pieces) => {
+            send_bytes(transport, &head, Follow::More, stall).await?;
+            while let Some(piece) = pieces.next().await {
+                let piece = piece?;
+                if piece.is_empty() {
+                    continue;
+                }
+                body_bytes += piece.len() as u64;
+                connections.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
+                let mut rest = &piece[..];
+                while !rest.is_empty() {
+                    let allowed = connections::wait_for(throttle, rest.len() as u64).await;
+                    let (part, behind) = rest.split_at(to_usize(allowed));
+                    send_piece(transport, part, end, stall).await?;
+                    rest = behind;
+                }
+            }
+            if end == End::Chunked {
+                send_bytes(transport, b"0\r\n\r\n", Follow::Nothing, stall).await?;
+            }
+        }
+    }
+    Ok(Answered { persistence, body_bytes })
+}
+
+async fn send_piece(
+    transport: &mut Transport,
+    piece: &[u8],
+    end: End,
+    stall: std::time::Duration,
+) -> io::Result<()> {
+    if end != End::Chunked {
+        return send_bytes(transport, piece, Follow::Nothing, stall).await;
+    }
+    let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+    chunk.extend_from_slice(piece);
+    chunk.extend_from_slice(b"\r\n");
+    send_bytes(transport, &chunk, Follow::Nothing, stall).await
+}
+
+fn end(response: &Response, framing: Framing<'_>) -> End {
+    let status = response.status;
+    if status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+        return End::Bodiless;
+    }
+    let announced = response.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    match (response.body.length(), announced) {
+        // A HEAD answered without the body at hand.
+        (Some(0), Some(length)) if framing.method == Method::HEAD => End::Length(length),
+        (Some(length), _) => End::Length(length),
+        (None, _) if framing.minor_version >= 1 => End::Chunked,
+        (None, _) => End::Close,
+    }
+}
+
+fn render_head(response: &Response, end: End, persistence: Persistence, framing: Framing<'_>) -> Vec<u8> {
+    let status = response.status;
+    let mut head = String::with_capacity(512);
+    let _ =
+        write!(head, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or("Status"));
+    let _ = write!(head, "date: {}\r\n", http_date(SystemTime::now()));
+    match end {
+        End::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
+        End::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+        End::Bodiless | End::Close => {}
+    }
+    match (persistence, framing.minor_version) {
+        (Persistence::Close, _) => head.push_str("connection: close\r\n"),
+        (Persistence::KeepAlive, 0) => head.push_str("connection: keep-alive\r\n"),
+        (Persistence::KeepAlive, _) => {}
+    }
+    let mut head = head.into_bytes();
+    append_headers(&mut head, &response.headers);
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn append_headers(head: &mut Vec<u8>, headers: &HeaderMap) {
+    for (name, value) in headers {
+        if matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | DATE) {
+            continue;
+        }
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: Framing<'_> =
+        Framing { method: &Method::GET, minor_version: 1, persistence: Persistence::KeepAlive };
+
+    #[test]
+    fn handlers_cannot_break_the_framing() {
+        let response = Response::text(StatusCode::OK, "four").with_header(CONTENT_LENGTH, "9999");
+        assert_eq!(end(&response, GET), End::Length(5));
+        let head = render_head(&response, End::Length(5), Persistence::KeepAlive, GET);
+        let head = String::from_utf8(head).unwrap();
+        assert_eq!(head.matches("content-length").count(), 1, "{head}");
+    }
+
+    #[test]
+    fn a_response_to_head_has_the_given_length() {
+        let response = Response::new(StatusCode::OK).with_header(CONTENT_LENGTH, "9999");
+        let head = Framing { method: &Method::HEAD, ..GET };
+        assert_eq!(end(&response, head), End::Length(9999));
+        assert_eq!(end(&response, GET), End::Length(0));
+        assert_eq!(end(&Response::new(StatusCode::NO_CONTENT), GET), End::Bodiless);
+    }
+}

@@ -1,0 +1,302 @@
+//! Evaluates conditional requests (`If-Match` and the like), in the order of RFC 9110 section
+//! 13.2.2. Called by reads, and by writes when they publish.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName};
+
+use crate::http::etag::Identity;
+
+use crate::http::date::parse_http_date;
+
+/// The current version of what a request names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current<'a> {
+    /// Its strong tag, without quotes.
+    pub(crate) etag: &'a str,
+    /// When it last changed, to the second.
+    pub(crate) modified: SystemTime,
+}
+
+/// The result of evaluating a request's conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Go on.
+    Proceed,
+    /// 304: the client has it already.
+    NotModified,
+    /// 412: it is not what the client believes.
+    Failed,
+}
+
+/// The headers with conditions on something that exists, in the order of evaluation.
+struct Names {
+    matches: HeaderName,
+    unmodified_since: HeaderName,
+    differs: HeaderName,
+    modified_since: HeaderName,
+}
+
+static OF_A_READ: Names = Names {
+    matches: IF_MATCH,
+    unmodified_since: IF_UNMODIFIED_SINCE,
+    differs: IF_NONE_MATCH,
+    modified_since: IF_MODIFIED_SINCE,
+};
+
+static OF_A_COPY_SOURCE: Names = Names {
+    matches: HeaderName::from_static("x-amz-copy-source-if-match"),
+    unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
+    differs: HeaderName::from_static("x-amz-copy-source-if-none-match"),
+    modified_since: HeaderName::from_static("x-amz-copy-source-if-modified-since"),
+};
+
+/// Judges a GET or HEAD of something that exists.
+pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
+    judge_existing(headers, &OF_A_READ, current)
+}
+
+/// Judges the source of an S3 copy, whose conditions have headers of their own.
+pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Verdict {
+    match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
+        Verdict::Proceed => Verdict::Proceed,
+        Verdict::NotModified | Verdict::Failed => Verdict::Failed,
+    }
+}
+
+fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> Verdict {
+    if let Some(tags) = text(headers, &names.matches) {
+        if !lists(tags, current.etag) {
+            return Verdict::Failed;
+        }
+    } else if date(headers, &names.unmodified_since).is_some_and(|date| current.modified > date) {
+        return Verdict::Failed;
+    }
+    if let Some(tags) = text(headers, &names.differs) {
+        if lists(tags, current.etag) {
+            return Verdict::NotModified;
+        }
+    } else if date(headers, &names.modified_since).is_some_and(|date| current.modified <= date) {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// A condition on the current version, without which a write or a removal does not take place. By
+/// default it always holds.
+///
+/// It is judged under the lock of the name that changes (`publish`), never before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    matches: Option<String>,
+    differs: Option<String>,
+    unmodified_since: Option<SystemTime>,
+    modified: Option<SystemTime>,
+    size: Option<u64>,
+}
+
+/// Why a condition does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unmet {
+    /// A version is expected and none is there.
+    #[error("the request expects a version of what does not exist")]
+    Missing,
+    /// Another version is there, or one where none is expected.
+    #[error("the current version is not what the request expects")]
+    Different,
+}
+
+impl Condition {
+    /// The condition that `If-Match`, `If-None-Match` and `If-Unmodified-Since` state.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        Self {
+            matches: all(headers, IF_MATCH),
+            differs: all(headers, IF_NONE_MATCH),
+            unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
+            ..Self::default()
+        }
+    }
+
+    /// The condition that nothing exists.
+    pub(crate) fn absent() -> Self {
+        Self { differs: Some("*".to_owned()), ..Self::default() }
+    }
+
+    /// Also expects the tag `etag`, this length in bytes and this time of modification, where they
+    /// are given.
+    pub(crate) fn and_is(
+        mut self,
+        etag: Option<String>,
+        size: Option<u64>,
+        modified: Option<SystemTime>,
+    ) -> Self {
+        self.matches = etag.or(self.matches);
+        self.size = size.or(self.size);
+        self.modified = modified.or(self.modified);
+        self
+    }
+
+    /// Whether it requires that nothing exists.
+    pub(crate) fn expects_absence(&self) -> bool {
+        self.differs.as_deref().is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == "*"))
+    }
+
+    /// Judges it against the current version.
+    ///
+    /// # Errors
+    /// Why it does not hold.
+    pub(crate) fn judge(&self, current: Option<&Identity>) -> Result<(), Unmet> {
+        let Some(current) = current else {
+            let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
+            return if expects { Err(Unmet::Missing) } else { Ok(()) };
+        };
+        let etag = current.etag();
+        let holds = self.matches.as_deref().is_none_or(|tags| lists(tags, &etag))
+            && !self.differs.as_deref().is_some_and(|tags| lists(tags, &etag))
+            && self.unmodified_since.is_none_or(|date| current.last_modified() <= date)
+            && self.size.is_none_or(|size| size == current.size)
+            && self.modified.is_none_or(|modified| to_the_second(modified) == current.last_modified());
+        if holds { Ok(()) } else { Err(Unmet::Different) }
+    }
+}
+
+/// All values of header `name` as one list. What is no text matches no tag.
+fn all(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let values: Vec<_> =
+        headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+fn to_the_second(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+}
+
+/// Whether `If-Range` allows a part of the current version. True without the header.
+pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
+    let mut values = headers.get_all(IF_RANGE).iter();
+    let Some(value) = values.next() else { return true };
+    // Two values, or one that is no text, name no version.
+    let (Ok(value), None) = (value.to_str(), values.next()) else { return false };
+    match parse_http_date(value) {
+        Some(date) => current.modified == date,
+        // Weak tags never match here: `lists` compares strongly once the weak mark is ruled out.
+        None => !value.trim_start().starts_with("W/") && lists(value, current.etag),
+    }
+}
+
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
+    parse_http_date(text(headers, name)?)
+}
+
+/// Whether a list of tags is `*` or names `etag`; S3 clients leave the quotes out.
+fn lists(tags: &str, etag: &str) -> bool {
+    tags.split(',').map(str::trim).any(|tag| {
+        let tag = tag.strip_prefix("W/").unwrap_or(tag);
+        tag == "*" || tag.trim_matches('"') == etag
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TAG: &str = "1-2-3";
+
+    fn current() -> Current<'static> {
+        Current { etag: TAG, modified: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777) }
+    }
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_read_is_judged_by_tag_before_date() {
+        let now = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let before = "Sun, 06 Nov 1994 08:49:36 GMT";
+        for (lines, verdict) in [
+            (vec![], Verdict::Proceed),
+            (vec![("if-match", "\"1-2-3\"")], Verdict::Proceed),
+            (vec![("if-match", "\"x\", \"y\"")], Verdict::Failed),
+            (vec![("if-match", "*")], Verdict::Proceed),
+            (vec![("if-none-match", "W/\"1-2-3\"")], Verdict::NotModified),
+            (vec![("if-none-match", "\"x\""), ("if-modified-since", now)], Verdict::Proceed),
+            (vec![("if-modified-since", now)], Verdict::NotModified),
+            (vec![("if-modified-since", before)], Verdict::Proceed),
+            (vec![("if-unmodified-since", before)], Verdict::Failed),
+            (vec![("if-match", "\"1-2-3\""), ("if-unmodified-since", before)], Verdict::Proceed),
+            (vec![("if-modified-since", "nonsense")], Verdict::Proceed),
+        ] {
+            assert_eq!(judge_read(&headers(&lines), current()), verdict, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_copy_is_judged_by_headers_of_its_own() {
+        for (lines, verdict) in [
+            (vec![("x-amz-copy-source-if-match", "1-2-3")], Verdict::Proceed),
+            (vec![("x-amz-copy-source-if-match", "\"x\"")], Verdict::Failed),
+            (vec![("x-amz-copy-source-if-none-match", "\"1-2-3\"")], Verdict::Failed),
+            (
+                vec![("x-amz-copy-source-if-unmodified-since", "Sun, 06 Nov 1994 08:49:36 GMT")],
+                Verdict::Failed,
+            ),
+            (vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")], Verdict::Failed),
+            (vec![("if-match", "\"x\"")], Verdict::Proceed),
+        ] {
+            assert_eq!(judge_copy_source(&headers(&lines), current()), verdict, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_may_be_bound_to_a_version_or_to_absence() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let tag = format!("\"{}\"", now.etag());
+        let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
+        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
+        assert_eq!(absent, Condition::absent());
+        let bound = Condition::of_headers(&headers(&[("if-match", &tag)]));
+        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(Unmet::Missing), Ok(())));
+        let sized = Condition::default().and_is(None, Some(1), None);
+        assert_eq!(
+            (sized.judge(None), sized.judge(Some(&now))),
+            (Err(Unmet::Missing), Err(Unmet::Different))
+        );
+        let timed = Condition::default().and_is(Some(tag), Some(0), Some(now.modified_at()));
+        assert_eq!(timed.judge(Some(&now)), Ok(()));
+    }
+
+    #[test]
+    fn every_line_of_a_condition_counts_and_what_is_no_text_matches_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let mut two = headers(&[("if-none-match", "\"x\"")]);
+        two.append(IF_NONE_MATCH, now.etag().parse().unwrap());
+        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(Unmet::Different));
+        let mut odd = HeaderMap::new();
+        odd.insert(IF_MATCH, http::HeaderValue::from_bytes(b"\xff").unwrap());
+        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(Unmet::Different));
+    }
+
+    #[test]
+    fn a_part_is_given_only_of_the_version_asked_for() {
+        assert!(range_applies(&headers(&[("if-range", "\"1-2-3\"")]), current()));
+        assert!(!range_applies(&headers(&[("if-range", "W/\"1-2-3\"")]), current()));
+        assert!(!range_applies(&headers(&[("if-range", "\"other\"")]), current()));
+        let mut two = headers(&[("if-range", "\"1-2-3\"")]);
+        two.append(IF_RANGE, "\"1-2-3\"".parse().unwrap());
+        assert!(!range_applies(&two, current()));
+        let odd = HeaderMap::from_iter([(IF_RANGE, http::HeaderValue::from_bytes(b"\xff").unwrap())]);
+        assert!(!range_applies(&odd, current()));
+        assert!(range_applies(&headers(&[("if-range", "Sun, 06 Nov 1994 08:49:37 GMT")]), current()));
+    }
+}

@@ -1,0 +1,251 @@
+//! Runs one connection: reads the head of a request, sends the response, and repeats until either
+//! side closes.
+//!
+//! An idle connection has no buffer. A buffer is made when the first byte of a request arrives, and
+//! dropped when it is empty. Requests sent ahead (pipelined) wait in the buffer and are answered in
+//! order. The answers come from a [`Handler`].
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use firstbyte_pacing::Throttle;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::config::AccessLog;
+use crate::http::answer::{self, Answered};
+use crate::http::connections::Connections;
+use crate::http::head::{Framing, Head, HeadError, Persistence, parse_head};
+use crate::http::log;
+use crate::http::metrics::Route;
+use crate::http::request::{Request, RequestBody};
+use crate::http::response::Response;
+use crate::http::wire::{Transport, Wire, WireBody};
+
+/// Bytes of the buffer that a request head is read into. Most heads fit.
+const HEAD_ROOM: usize = 4 << 10;
+
+/// A refused body up to this length is read past, so that the connection stays in use; a longer one
+/// ends it.
+const READ_PAST: usize = 256 << 10;
+
+/// An answer, and its entries in the log and in the counters.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) response: Response,
+    pub(crate) route: Route,
+    /// The access key that was proved, or `-`.
+    pub(crate) who: String,
+}
+
+/// Answers requests. Implemented by the router.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    fn answer(&self, request: Request) -> impl Future<Output = Outcome> + Send;
+
+    /// Answers a request whose head cannot be read.
+    fn refuse(&self, refused: &HeadError) -> Outcome;
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn run(
+    transport: Transport,
+    peer: SocketAddr,
+    handler: &impl Handler,
+    connections: &Connections,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let throttle = connections.throttle();
+    let mut wire = Wire::new(transport);
+    loop {
+        let is_idle = wire.buffer.is_empty();
+        let begun = tokio::select! {
+            begun = await_request(&mut wire, connections) => begun,
+            _ = stopping.wait_for(|stop| *stop), if is_idle => return,
+            () = connections.crowded.notified(), if is_idle => return,
+        };
+        if !begun.unwrap_or(false) {
+            return;
+        }
+        let head = tokio::select! {
+            head = read_head(&mut wire, connections) => head,
+            _ = stopping.wait_for(|stop| *stop), if is_idle => return,
+        };
+        let head = match head {
+            Ok(Some(Ok(head))) => head,
+            Ok(Some(Err(refused))) => return refuse(&mut wire, handler.refuse(&refused), connections).await,
+            Ok(None) | Err(_) => return,
+        };
+        let answered = exchange(wire, head, peer, handler, connections, &throttle, &stopping);
+        let Some(next) = answered.await else { return };
+        wire = next;
+        if wire.buffer.is_empty() {
+            wire.buffer = BytesMut::new();
+        }
+    }
+}
+
+/// Answers one request; gives the wire back when another may follow.
+async fn exchange(
+    mut wire: Wire,
+    head: Head,
+    peer: SocketAddr,
+    handler: &impl Handler,
+    connections: &Connections,
+    throttle: &Throttle,
+    stopping: &watch::Receiver<bool>,
+) -> Option<Wire> {
+    let begun = Instant::now();
+    wire.begin_body(head.framing, head.expects_continue);
+    let slot = Arc::new(Mutex::new(Some(wire)));
+    let length = match head.framing {
+        Framing::Length(length) => Some(length),
+        Framing::Chunked => None,
+    };
+    let body = match length {
+        Some(0) => RequestBody::Empty,
+        _ => RequestBody::Wire(WireBody::new(slot.clone(), length, connections.limits.stall)),
+    };
+    let method = head.method.clone();
+    let target =
+        if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
+    let request = Request {
+        method: head.method,
+        prefix: String::new(),
+        path: head.path,
+        query: head.query,
+        headers: head.headers,
+        peer,
+        body,
+    };
+    let outcome = Box::pin(handler.answer(request)).await;
+    let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+
+    let mut persistence = head.persistence;
+    if *stopping.borrow() || !read_past(&mut wire, connections).await {
+        persistence = Persistence::Close;
+    }
+    let framing = answer::Framing { method: &method, minor_version: head.minor_version, persistence };
+    let status = outcome.response.status;
+    let sent = answer::send(&mut wire.transport, outcome.response, framing, connections, throttle).await;
+    connections.metrics.count(outcome.route, status);
+    if let AccessLog::To(log) = connections.access_log {
+        let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
+        let who = &outcome.who;
+        let took = begun.elapsed();
+        log(&log::Line { peer, who, method: &method, target: &target, status, bytes, took }.text());
+    }
+    match sent {
+        Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),
+        Ok(_) => {
+            close(&mut wire).await;
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%peer, %error, "the connection broke");
+            None
+        }
+    }
+}
+
+/// Waits for the first bytes of a request; false if the peer left.
+async fn await_request(wire: &mut Wire, connections: &Connections) -> io::Result<bool> {
+    if !wire.buffer.is_empty() {
+        return Ok(true);
+    }
+    let idle = connections.limits.idle;
+    if let Transport::Plain(stream) = &wire.transport {
+        // Nothing is allocated before there is something to read.
+        timeout(idle, stream.readable()).await??;
+    }
+    Ok(timeout(idle, fill(wire)).await?? > 0)
+}
+
+/// Reads the head that has begun; none when the peer left in its midst.
+async fn read_head(
+    wire: &mut Wire,
+    connections: &Connections,
+) -> io::Result<Option<Result<Head, HeadError>>> {
+    let limits = &connections.limits;
+    timeout(limits.head, async {
+        loop {
+            match parse_head(&wire.buffer) {
+                Ok(Some(head)) => {
+                    wire.buffer.advance(head.length);
+                    return Ok(Some(Ok(head)));
+                }
+                Ok(None) => {}
+                Err(refused) => return Ok(Some(Err(refused))),
+            }
+            if fill(wire).await? == 0 {
+                return Ok(None);
+            }
+        }
+    })
+    .await?
+}
+
+async fn fill(wire: &mut Wire) -> io::Result<usize> {
+    std::future::poll_fn(|context| wire.poll_fill(context, HEAD_ROOM)).await
+}
+
+/// Reads past what the handler left of the body; whether another request can follow.
+async fn read_past(wire: &mut Wire, connections: &Connections) -> bool {
+    if wire.body_is_done() {
+        return true;
+    }
+    if wire.body_is_broken() {
+        return false;
+    }
+    if wire.awaits_continue() {
+        // The client got no 100 Continue: the next bytes may be the body or another request.
+        return false;
+    }
+    let drain = async {
+        let mut read = 0;
+        while read <= READ_PAST {
+            match std::future::poll_fn(|context| wire.poll_body(context)).await {
+                Ok(piece) if piece.is_empty() => return true,
+                Ok(piece) => read += piece.len(),
+                Err(_) => return false,
+            }
+        }
+        false
+    };
+    timeout(connections.limits.head, drain).await.unwrap_or(false)
+}
+
+async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
+    let framing =
+        answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
+    let throttle = Throttle::default();
+    connections.metrics.count(outcome.route, outcome.response.status);
+    if answer::send(&mut wire.transport, outcome.response, framing, connections, &throttle).await.is_ok() {
+        close(wire).await;
+    }
+}
+
+/// Closes so that the peer reads the answer first: closing with its bytes unread would reset the
+/// connection.
+async fn close(wire: &mut Wire) {
+    if wire.transport.shutdown().await.is_err() {
+        return;
+    }
+    let linger = async {
+        let mut read = 0;
+        while read < READ_PAST {
+            wire.buffer.clear();
+            match fill(wire).await {
+                Ok(count) if count > 0 => read += count,
+                _ => return,
+            }
+        }
+    };
+    // Long enough for what is already on its way.
+    let _ = timeout(std::time::Duration::from_secs(2), linger).await;
+}

@@ -1,0 +1,72 @@
+//! State that the connections of one server share: their limits, the rate over all of them, the
+//! counters and the access log. Made by the server.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use firstbyte_pacing::{RateLimit, Throttle};
+use tokio::sync::Notify;
+
+use crate::config::{AccessLog, Limits};
+use crate::http::metrics::Metrics;
+
+/// State that the connections of one server share.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// Bounds on connections, time and rate.
+    pub(crate) limits: Limits,
+    /// The receiver of a line for each answered request.
+    pub(crate) access_log: AccessLog,
+    /// The counters behind `/metrics`.
+    pub(crate) metrics: Arc<Metrics>,
+    /// The rate over all connections.
+    rate: Option<Arc<RateLimit>>,
+    /// Closes the connection that is idle for longest: another one waits for its place.
+    pub(crate) crowded: Notify,
+}
+
+impl Connections {
+    /// Those of a server with these limits.
+    pub(crate) fn new(limits: Limits, access_log: AccessLog, metrics: Arc<Metrics>) -> Self {
+        let rate = limits.rate.map(|rate| Arc::new(RateLimit::new(rate)));
+        Self { limits, access_log, metrics, rate, crowded: Notify::default() }
+    }
+
+    /// The rate limits that a new connection keeps to.
+    pub(crate) fn throttle(&self) -> Throttle {
+        let own = self.limits.connection_rate.map(|rate| Arc::new(RateLimit::new(rate)));
+        self.rate.iter().cloned().chain(own).collect()
+    }
+}
+
+/// Waits until some bytes may be sent, `most` at the most; returns how many.
+pub(crate) async fn wait_for(throttle: &Throttle, most: u64) -> u64 {
+    if throttle.is_unlimited() || most == 0 {
+        return most;
+    }
+    let grant = throttle.grant(most, Instant::now());
+    if !grant.wait.is_zero() {
+        tokio::time::sleep(grant.wait).await;
+    }
+    grant.bytes
+}
+
+/// Waits until all of `bytes` may be sent.
+pub(crate) async fn wait_for_all(throttle: &Throttle, bytes: usize) {
+    let mut remaining = bytes as u64;
+    while remaining > 0 {
+        remaining -= wait_for(throttle, remaining).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_nothing_waits() {
+        let start = tokio::time::Instant::now();
+        assert_eq!(wait_for(&Throttle::default(), u64::MAX).await, u64::MAX);
+        assert!(start.elapsed().is_zero());
+    }
+}

@@ -1,0 +1,154 @@
+//! The version of a file in HTTP's terms: a strong entity tag, and the time of its last change.
+//!
+//! The tag contains device, inode, size, modification and change time. So it is the same in the
+//! response to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits,
+//! because clients take such a tag for an MD5.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::Stat;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::http::date::LAST_SECOND;
+
+/// The first nanosecond of the year 1, counted from 1970.
+const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
+
+/// Identifies one version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Time of the last modification, nanoseconds since 1970.
+    pub(crate) modified: i128,
+    /// Time of the last change of content, name or attributes, nanoseconds since 1970.
+    pub(crate) changed: i128,
+}
+
+impl From<&Metadata> for Identity {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for Identity {
+    #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+impl Identity {
+    /// A directory's, as an object without bytes.
+    pub(crate) fn of_directory(metadata: &Metadata) -> Self {
+        Self { size: 0, ..Self::from(metadata) }
+    }
+
+    /// The strong tag, without quotes.
+    #[must_use]
+    pub(crate) fn etag(&self) -> String {
+        let Self { device, inode, size, modified, changed } = self;
+        format!("{device:x}-{inode:x}-{size:x}-{modified:x}-{:x}", changed.wrapping_sub(*modified) as u64)
+    }
+
+    /// When the file last changed.
+    pub(crate) fn modified_at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
+    }
+
+    /// When the file last changed, to the second. Clamped to what HTTP dates and S3's XML can name:
+    /// 1970 to 9999.
+    #[must_use]
+    pub(crate) fn last_modified(&self) -> SystemTime {
+        let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
+    }
+
+    /// When the file last changed, with its fraction, as RFC 3339 writes it. Clamped to the years 1
+    /// to 9999.
+    pub(crate) fn rfc3339(&self) -> String {
+        let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
+        let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));
+        time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+    }
+}
+
+/// Gives `file` a modification time that no other file has from this process, so that its tag is
+/// never the one of an earlier version: the kernel's clock may stand still for milliseconds, and
+/// inode numbers are used again.
+pub(crate) fn stamp(file: &File) -> io::Result<()> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(0);
+    let last = LAST.fetch_update(Relaxed, Relaxed, |last| Some(now.max(last + 1))).unwrap_or(0);
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(now.max(last + 1)))
+}
+
+/// The strong tag of the file behind `metadata`, without quotes.
+#[must_use]
+pub(crate) fn etag(metadata: &Metadata) -> String {
+    Identity::from(metadata).etag()
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+}
+
+/// When the file last changed, to the second, as HTTP dates have it.
+#[must_use]
+pub(crate) fn last_modified(metadata: &Metadata) -> SystemTime {
+    Identity::from(metadata).last_modified()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::date::http_date;
+
+    #[test]
+    fn a_time_that_no_date_can_name_becomes_the_nearest_date() {
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000);
+        assert_eq!(http_date(far), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(
+            http_date(SystemTime::UNIX_EPOCH - Duration::from_secs(5)),
+            "Thu, 01 Jan 1970 00:00:00 GMT"
+        );
+        let identity = |modified| Identity { device: 0, inode: 0, size: 0, modified, changed: 0 };
+        let extremes = [i128::from(i64::MIN), -1, 0, i128::from(i64::MAX)];
+        for modified in extremes.map(|seconds| seconds * 1_000_000_000) {
+            assert_eq!(http_date(identity(modified).last_modified()).len(), 29, "{modified}");
+            assert!(identity(modified).rfc3339().ends_with('Z'), "{modified}");
+        }
+        assert_eq!(identity(-1_000_000_000).rfc3339(), "1969-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn a_tag_changes_with_the_content_and_is_no_md5() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = etag(&file.as_file().metadata().unwrap());
+        std::fs::write(file.path(), b"longer").unwrap();
+        let after = etag(&file.as_file().metadata().unwrap());
+        assert_ne!(before, after);
+        assert!(before.contains('-'));
+    }
+}

@@ -1,0 +1,188 @@
+//! The names of the server: what a `Host` header may say, and which bucket stands in it.
+//!
+//! A name that is not the server's is refused. It may be one that was pointed at this address from
+//! outside (DNS rebinding), or a bucket in front of a name that was not announced by
+//! `--host-style`: then the path names an object of that bucket, and would be taken for bucket and
+//! key. An address is no such name. Called before anything else is made of a request.
+
+use std::net::IpAddr;
+
+use crate::error::{Error, Result};
+
+/// What a `Host` header names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Addressed {
+    /// The server.
+    Server,
+    /// This bucket of the server.
+    Bucket(String),
+    /// Neither.
+    Elsewhere,
+}
+
+/// The names of one server, in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    names: Vec<String>,
+    /// The machine's own name: with its domain it is the server's as well.
+    machine: String,
+    /// Names of the server that may have a bucket in front.
+    domains: Vec<String>,
+}
+
+impl Hosts {
+    /// The server is called by `names`, by `domains` and by the machine's name. A bucket may stand
+    /// in front of each of `domains`.
+    ///
+    /// # Errors
+    /// One of `domains` is no name of a host.
+    pub(crate) fn new(names: &[String], domains: &[String]) -> Result<Self> {
+        let domains = domains.iter().map(|domain| match normal(domain) {
+            Some(name) if is_name(&name) && !domain.contains(':') => Ok(name),
+            _ => Err(Error::Setting(format!(
+                "--host-style {domain}: write a host name without a port, such as s3.lab.example"
+            ))),
+        });
+        let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+        let names = names.iter().filter_map(|name| normal(name)).collect();
+        Ok(Self { names, machine, domains: domains.collect::<Result<_>>()? })
+    }
+
+    /// What the `Host` header's value `host` names. It is empty if there is no such header, as in
+    /// HTTP/1.0.
+    pub(crate) fn judge(&self, host: &str) -> Addressed {
+        if host.is_empty() {
+            return Addressed::Server;
+        }
+        let Some(name) = normal(host) else { return Addressed::Elsewhere };
+        if name.parse::<IpAddr>().is_ok()
+            || name == "localhost"
+            || self.names.contains(&name)
+            || self.domains.contains(&name)
+            || self.is_machine(&name)
+        {
+            return Addressed::Server;
+        }
+        let bucket =
+            |domain: &String| Some(name.strip_suffix(domain.as_str())?.strip_suffix('.')?.to_owned());
+        match self.domains.iter().find_map(bucket) {
+            Some(bucket) if !bucket.is_empty() => Addressed::Bucket(bucket),
+            _ => Addressed::Elsewhere,
+        }
+    }
+
+    /// Whether `name` is the machine's, or that with a domain behind it.
+    fn is_machine(&self, name: &str) -> bool {
+        let domain = name.strip_prefix(self.machine.as_str());
+        let machine_again =
+            || domain.is_some_and(|domain| domain[1..].split('.').next() == Some(&self.machine));
+        !self.machine.is_empty()
+            && domain.is_some_and(|domain| domain.is_empty() || domain.starts_with('.') && !machine_again())
+    }
+}
+
+/// The name or the address in a `Host` value: without its port, brackets and final dot, in lower
+/// case. `None` if the port is no number.
+fn normal(host: &str) -> Option<String> {
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) => (address, rest),
+        None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
+    };
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok() || port.is_empty());
+    // An IPv6 address may stand without brackets where no port follows.
+    if host.parse::<IpAddr>().is_ok() {
+        return Some(host.to_lowercase());
+    }
+    is_port.then(|| name.strip_suffix('.').unwrap_or(name).to_lowercase())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    name.split('.').all(is_label) && name.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(domains: &[&str]) -> Hosts {
+        let domains: Vec<String> = domains.iter().map(|domain| (*domain).to_owned()).collect();
+        let mut hosts = Hosts::new(&["Files.Lab.example".to_owned()], &domains).unwrap();
+        hosts.machine = "store".to_owned();
+        hosts
+    }
+
+    #[test]
+    fn addresses_and_the_server_s_own_names_are_the_server() {
+        for own in [
+            "",
+            "127.0.0.1:8080",
+            "10.1.2.3",
+            "[::1]:8080",
+            "[::1]",
+            "::1",
+            "localhost",
+            "LOCALHOST:80",
+            "localhost.",
+            "localhost.:80",
+            "files.lab.example",
+            "FILES.lab.example.:443",
+            "store",
+            "store.lan",
+            "Store:80",
+            "localhost:",
+        ] {
+            assert_eq!(hosts(&[]).judge(own), Addressed::Server, "{own}");
+        }
+    }
+
+    #[test]
+    fn every_other_name_is_elsewhere() {
+        for other in [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "one.localhost",
+            "one.files.lab.example",
+            "one.store.lan",
+            "store.store.lan",
+            "storehouse",
+            "xstore",
+            ".",
+            "a:b",
+            "localhost:x",
+            "[::1",
+            "[::1]x",
+            "localhost:80:80",
+            "1.2.3.4:99999",
+            ".localhost",
+        ] {
+            assert_eq!(hosts(&[]).judge(other), Addressed::Elsewhere, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_stands_in_front_of_an_announced_domain_only() {
+        let hosts = hosts(&["s3.lab.example", "LOCALHOST"]);
+        let bucket = |name: &str| Addressed::Bucket(name.to_owned());
+        assert_eq!(hosts.judge("one.S3.lab.example:9000"), bucket("one"));
+        assert_eq!(hosts.judge("a.b.s3.lab.example"), bucket("a.b"));
+        assert_eq!(hosts.judge("one.localhost:1"), bucket("one"));
+        assert_eq!(hosts.judge("s3.lab.example"), Addressed::Server);
+        for other in ["ones3.lab.example", ".s3.lab.example", "lab.example", "one.lab.example"] {
+            assert_eq!(hosts.judge(other), Addressed::Elsewhere, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_domain_is_refused() {
+        for domain in ["", "a:80", "https://a", "10.0.0.1", "a..b", "*.a", "a/b", "[::1]"] {
+            assert!(Hosts::new(&[], &[domain.to_owned()]).is_err(), "{domain}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! HTTP/1.1 on a socket: heads, bodies, connections and answers. It knows no file below the served
+//! directory and no API; the router ([`connection::Handler`]) makes the answers.
+
+pub(crate) mod answer;
+pub(crate) mod chunks;
+pub(crate) mod condition;
+pub(crate) mod connection;
+pub(crate) mod connections;
+pub(crate) mod date;
+pub(crate) mod etag;
+pub(crate) mod head;
+pub(crate) mod hosts;
+
+pub(crate) mod listener;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub(crate) mod range;
+pub(crate) mod refusal;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod sendfile;
+pub(crate) mod tls;
+pub(crate) mod wire;

@@ -1,0 +1,79 @@
+//! Makes the responses that refuse a plain HTTP request, and the response to a failed file
+//! operation.
+
+use std::io;
+use std::time::Duration;
+
+use firstbyte_location::is_full;
+use http::StatusCode;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+
+use crate::http::response::Response;
+
+/// 401, asking for a key by HTTP Basic.
+pub(crate) fn unauthorized() -> Response {
+    Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
+        .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
+}
+
+/// 429: too many wrong secrets came for a key.
+pub(crate) fn too_many_attempts(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let line = format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
+    Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
+}
+
+/// The reason for which a request for `host` is refused, and the remedy.
+pub(crate) fn unknown_host_line(host: &str) -> String {
+    // It comes from outside: only a name is repeated.
+    let name = host.split(':').next().unwrap_or_default();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let name = if !name.is_empty() && name.bytes().all(is_name) { name } else { "NAME" };
+    format!(
+        "this server is not called {name}: if clients or a proxy in front call it so, start it with --host-style \
+         {name}, without the bucket if one stands in front of it; otherwise ask by an address or as localhost, with \
+         path-style addressing"
+    )
+}
+
+/// 403: the host is not the server's.
+pub(crate) fn unknown_host(host: &str) -> Response {
+    Response::text(StatusCode::FORBIDDEN, unknown_host_line(host))
+}
+
+/// 403: the key does not reach so far.
+pub(crate) fn forbidden() -> Response {
+    Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
+}
+
+/// 404.
+pub(crate) fn not_found() -> Response {
+    Response::text(StatusCode::NOT_FOUND, "there is no such file or directory")
+}
+
+/// The response to a failed file operation. A link that leads outside gives the same response as a
+/// missing file.
+pub(crate) fn failure(error: &io::Error) -> Response {
+    let (status, line) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),
+        io::ErrorKind::NotADirectory => return not_found(),
+        io::ErrorKind::InvalidInput => (StatusCode::FORBIDDEN, "this is not a regular file"),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (StatusCode::FORBIDDEN, "the server may not do that to this file")
+        }
+        io::ErrorKind::AlreadyExists => (StatusCode::PRECONDITION_FAILED, "the file is there already"),
+        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a directory has this name"),
+        io::ErrorKind::DirectoryNotEmpty => (StatusCode::CONFLICT, "the directory is not empty"),
+        _ if is_full(error) => (StatusCode::INSUFFICIENT_STORAGE, "the disk is full"),
+        io::ErrorKind::TimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming"),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+            (StatusCode::BAD_REQUEST, "the request's body is cut short or malformed")
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return not_found(),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's file system failed"),
+    };
+    if status == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(%error, "a file operation failed");
+    }
+    Response::text(status, line)
+}

@@ -1,0 +1,131 @@
+//! A response as handlers return it. The connection loop adds the framing and sends it.
+
+use std::fs::File;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use firstbyte_location::ByteRange;
+use futures::Stream;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::http::etag::Identity;
+
+/// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`,
+/// `connection`.
+#[derive(Debug)]
+pub(crate) struct Response {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304
+    /// only.
+    pub(crate) headers: HeaderMap,
+    /// The body.
+    pub(crate) body: Body,
+}
+
+/// A range of an open file, of the version that the head states.
+#[derive(Clone, Debug)]
+pub(crate) struct FileContent {
+    pub(crate) file: Arc<File>,
+    pub(crate) range: ByteRange,
+    /// Length and modification time of the whole file.
+    pub(crate) version: Identity,
+}
+
+impl FileContent {
+    /// Fails if the file was changed since its version was read.
+    ///
+    /// # Errors
+    /// It was, or its metadata cannot be read.
+    pub(crate) fn check_unchanged(&self) -> io::Result<()> {
+        let now = Identity::from(&self.file.metadata()?);
+        // Not the change time: it changes as well when another file takes the name.
+        if (now.size, now.modified) == (self.version.size, self.version.modified) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, "the file changed while it was read"))
+    }
+}
+
+/// What follows the head.
+pub(crate) enum Body {
+    /// Nothing.
+    Empty,
+    /// These bytes.
+    Bytes(Bytes),
+    /// A range of a file: by sendfile on plain TCP.
+    File(FileContent),
+    /// Pieces made while sending, of unknown total length.
+    Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::File(content) => write!(f, "File({})", content.range),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+impl Body {
+    /// Its length in bytes, where known before sending.
+    #[must_use]
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::File(content) => Some(content.range.len()),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+impl Response {
+    /// An empty response.
+    #[must_use]
+    pub(crate) fn new(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), body: Body::Empty }
+    }
+
+    /// One plain line of text, for people reading a terminal.
+    #[must_use]
+    pub(crate) fn text(status: StatusCode, line: impl std::fmt::Display) -> Self {
+        Self::new(status)
+            .with_header(CONTENT_TYPE, "text/plain; charset=utf-8")
+            .with_body(Body::Bytes(format!("{line}\n").into()))
+    }
+
+    /// A document of the given content type.
+    #[must_use]
+    pub(crate) fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        Self::new(StatusCode::OK).with_header(CONTENT_TYPE, content_type).with_body(Body::Bytes(bytes.into()))
+    }
+
+    /// The same with `name: value` set; a value no header can carry is left out.
+    #[must_use]
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// The same with another body.
+    #[must_use]
+    pub(crate) fn with_body(mut self, body: Body) -> Self {
+        self.body = body;
+        self
+    }
+}
+
+/// `attachment` with a file's name in the form every browser since 2011 reads.
+pub(crate) fn attachment(name: &[u8]) -> String {
+    let name = percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+    format!("attachment; filename*=UTF-8''{name}")
+}

@@ -1,0 +1,236 @@
+//! Sends a range of a file: by sendfile(2) on plain TCP; on TLS it reads and encrypts.
+//!
+//! The socket never blocks, but the disk might. Before each quantum `preadv2` with `RWF_NOWAIT`
+//! checks whether the quantum is in the page cache. If it is not, it is read ahead and a blocking
+//! thread waits for it, so that a slow disk delays its own connection and no other.
+//!
+//! The last bytes are sent only if the file is still the version that the head states. A file that
+//! another program rewrites meanwhile gives a broken answer, never a mixture that looks whole.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use firstbyte_location::{ByteRange, to_usize};
+use firstbyte_pacing::Throttle;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::http::connections::{self, Connections};
+use crate::http::response::FileContent;
+use crate::http::wire::Transport;
+
+/// Bytes that one connection sends before others get their turn. It is more than a socket buffer
+/// takes at once, so that a fast reader is not slowed. It is small enough for a thousand
+/// connections to take turns within a second.
+const QUANTUM: u64 = 1 << 20;
+
+/// Bytes that are read and encrypted at once on TLS: sixteen records. This is also the memory that
+/// such a connection needs.
+const TLS_PIECE: u64 = 256 << 10;
+
+/// Bytes at the end of a file's content that are read and held back until the file's version was
+/// looked at again. Small files are read whole, and leave in one call with the head.
+const HELD_BACK: u64 = 16 << 10;
+
+/// Sends `head` and the `content`.
+pub(crate) async fn send_file(
+    transport: &mut Transport,
+    mut head: Vec<u8>,
+    content: &FileContent,
+    connections: &Connections,
+    throttle: &Throttle,
+) -> io::Result<()> {
+    let stall = connections.limits.stall;
+    let FileContent { file, range, .. } = content;
+    if range.is_empty() {
+        return send_bytes(transport, &head, Follow::Nothing, stall).await;
+    }
+    let end = ByteRange::new(range.end - range.len().min(HELD_BACK), range.end);
+    let is_small = end == *range && throttle.is_unlimited();
+    if !is_small {
+        send_bytes(transport, &head, Follow::More, stall).await?;
+        send_range(transport, file, ByteRange::new(range.start, end.start), connections, throttle).await?;
+        head.clear();
+    }
+    let last = read_piece(file, end, connections).await?;
+    if last.len() as u64 != end.len() {
+        return Err(shrunk());
+    }
+    content.check_unchanged().inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?;
+    connections.metrics.copied_bytes.fetch_add(end.len(), Relaxed);
+    head.extend_from_slice(&last);
+    let mut rest = &head[..];
+    while !rest.is_empty() {
+        let allowed = connections::wait_for(throttle, rest.len() as u64).await;
+        let (piece, behind) = rest.split_at(to_usize(allowed));
+        send_bytes(transport, piece, Follow::Nothing, stall).await?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// The error for a file that is shorter than when its length was announced: the client must see a
+/// broken answer, not a short one.
+fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
+}
+
+/// Sends `range` of `file`.
+async fn send_range(
+    transport: &mut Transport,
+    file: &Arc<File>,
+    range: ByteRange,
+    connections: &Connections,
+    throttle: &Throttle,
+) -> io::Result<()> {
+    let stall = connections.limits.stall;
+    let mut rest = range;
+    let mut can_wait = true;
+    while !rest.is_empty() {
+        let allowed = connections::wait_for(throttle, rest.len().min(QUANTUM)).await;
+        let part = ByteRange::at(rest.start, allowed);
+        let sent = match transport {
+            Transport::Plain(stream) => {
+                can_wait = can_wait && warm(file, part, connections).await?;
+                let sent = timeout(stall, splice(stream, file, part)).await??;
+                connections.metrics.sendfile_bytes.fetch_add(sent, Relaxed);
+                sent
+            }
+            Transport::Tls(stream) => {
+                let part = ByteRange::at(part.start, part.len().min(TLS_PIECE));
+                let piece = read_piece(file, part, connections).await?;
+                timeout(stall, stream.write_all(&piece)).await??;
+                connections.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
+                piece.len() as u64
+            }
+        };
+        if sent == 0 {
+            return Err(shrunk());
+        }
+        rest = rest.skip(sent);
+        throttle.refund(allowed.saturating_sub(sent));
+        // With one connection a yield only wakes a second thread, on the processor of the client.
+        if !rest.is_empty() && connections.metrics.open.load(Relaxed) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+/// One sendfile, as soon as the socket takes any byte.
+async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<u64> {
+    let count = to_usize(part.len());
+    let sent = stream
+        .async_io(Interest::WRITABLE, || {
+            let mut offset = part.start;
+            Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), count)?)
+        })
+        .await?;
+    Ok(sent as u64)
+}
+
+/// Reads `part` into the page cache if it is not there. Returns false if reading this file never
+/// waits.
+async fn warm(file: &Arc<File>, part: ByteRange, connections: &Connections) -> io::Result<bool> {
+    let Some(begin) = is_cached(file, part.start) else { return Ok(false) };
+    if begin && is_cached(file, part.end - 1) == Some(true) {
+        return Ok(true);
+    }
+    connections.metrics.cold_reads.fetch_add(1, Relaxed);
+    let file = file.clone();
+    let read = move || read_ahead(&file, part);
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
+    Ok(true)
+}
+
+/// True if the byte at `offset` can be read without waiting. `None` if the file system cannot say:
+/// tmpfs, where nothing waits.
+fn is_cached(file: &File, offset: u64) -> Option<bool> {
+    let mut byte = [0];
+    let mut target = [IoSliceMut::new(&mut byte)];
+    match rustix::io::preadv2(file.as_fd(), &mut target, offset, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => None,
+        Err(Errno::AGAIN) => Some(false),
+        _ => Some(true),
+    }
+}
+
+/// Reads `part` into the page cache: announced whole, then touched page by page in the order the
+/// disk delivers.
+fn read_ahead(file: &File, part: ByteRange) -> io::Result<()> {
+    let length = std::num::NonZeroU64::new(part.len());
+    rustix::fs::fadvise(file, part.start, length, Advice::WillNeed)?;
+    // One byte every 128 KiB, the default read-ahead window, is enough to wait for all of it.
+    let mut byte = [0];
+    for offset in (part.start..part.end).step_by(128 << 10).chain([part.end - 1]) {
+        file.read_at(&mut byte, offset)?;
+    }
+    Ok(())
+}
+
+/// The bytes of `part`: read here when cached, else on a blocking thread.
+async fn read_piece(file: &Arc<File>, part: ByteRange, connections: &Connections) -> io::Result<Vec<u8>> {
+    warm(file, part, connections).await?;
+    let mut piece = vec![0; to_usize(part.len())];
+    let count = file.read_at(&mut piece, part.start)?;
+    piece.truncate(count);
+    Ok(piece)
+}
+
+/// Writes `bytes` whole within the stall time for each step, `more` to follow at once or not.
+pub(crate) async fn send_bytes(
+    transport: &mut Transport,
+    bytes: &[u8],
+    follow: Follow,
+    stall: Duration,
+) -> io::Result<()> {
+    if let (Transport::Plain(stream), Follow::More) = (&*transport, follow) {
+        return send_corked(stream, bytes, stall).await;
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = timeout(stall, transport.write(rest)).await??;
+        rest = &rest[count..];
+    }
+    timeout(stall, transport.flush()).await?
+}
+
+/// Whether more bytes follow at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// Yes: the kernel may wait and send both in one packet.
+    More,
+    /// No.
+    Nothing,
+}
+
+async fn send_corked(stream: &TcpStream, bytes: &[u8], stall: Duration) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let send = || Ok(rustix::net::send(stream, rest, rustix::net::SendFlags::MORE)?);
+        let count = timeout(stall, stream.async_io(Interest::WRITABLE, send)).await??;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_ahead_past_holes_and_to_the_last_byte_works() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(300_001).unwrap();
+        read_ahead(&file, ByteRange::new(0, 300_001)).unwrap();
+        assert_ne!(is_cached(&file, 300_000), Some(false));
+    }
+}

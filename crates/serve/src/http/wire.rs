@@ -1,0 +1,269 @@
+//! A connection's transport and read buffer, and the request bodies that are read through them.
+//!
+//! While a handler runs, the [`Wire`] is in a slot that its [`WireBody`] shares. The handler reads
+//! the body straight from the socket, and the connection loop takes the wire out of the slot
+//! afterwards. A body that outlives its request finds the slot empty and fails.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use firstbyte_location::to_usize;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
+
+use crate::http::chunks::{ChunkDialect, Chunks, Next};
+use crate::http::head::Framing;
+
+/// The most body bytes handed on at once: large enough that a write to disk outweighs its task
+/// switch, small enough that a thousand uploads stay within memory.
+pub(crate) const BODY_PIECE: usize = 128 << 10;
+
+/// Room made for the lines between chunks.
+const LINE_ROOM: usize = 4096;
+
+/// The connection that carries the bytes.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// Plain TCP: files leave by sendfile.
+    Plain(TcpStream),
+    /// TLS: files are read and encrypted.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A transport and what was read from it but not yet used.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) transport: Transport,
+    pub(crate) buffer: BytesMut,
+    body: Progress,
+    /// The client waits for `100 Continue`.
+    awaits_continue: bool,
+}
+
+/// The position of the wire in the request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Past its end.
+    Done,
+    /// So many bytes to come.
+    Data(u64),
+    /// In a chunked body.
+    Chunked(Chunks),
+    /// An error: where the body ends is unknown, so what follows must not be taken for a request.
+    Broken,
+}
+
+impl Wire {
+    pub(crate) fn new(transport: Transport) -> Self {
+        Self { transport, buffer: BytesMut::new(), body: Progress::Done, awaits_continue: false }
+    }
+
+    /// Begins a request whose body is framed so.
+    pub(crate) fn begin_body(&mut self, framing: Framing, awaits_continue: bool) {
+        self.body = match framing {
+            Framing::Length(0) => Progress::Done,
+            Framing::Length(left) => Progress::Data(left),
+            Framing::Chunked => Progress::Chunked(Chunks::new(ChunkDialect::Http)),
+        };
+        self.awaits_continue = awaits_continue;
+    }
+
+    /// Whether the body was read to its end, so that the next request can follow. False after an
+    /// error in the body.
+    pub(crate) fn body_is_done(&self) -> bool {
+        self.body == Progress::Done
+    }
+
+    /// Whether reading the body failed, so that its end is unknown.
+    pub(crate) fn body_is_broken(&self) -> bool {
+        self.body == Progress::Broken
+    }
+
+    /// True if the client still waits for 100 Continue: it may never send the body.
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.awaits_continue
+    }
+
+    /// Reads more into the buffer; 0 at the end of the stream.
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        self.buffer.reserve(room);
+        let spare = self.buffer.spare_capacity_mut();
+        let most = spare.len().min(room);
+        let mut target = ReadBuf::uninit(&mut spare[..most]);
+        ready!(self.transport.poll_read(context, &mut target))?;
+        let count = target.filled().len();
+        // SAFETY: `poll_read` initialised exactly the `count` bytes after the buffer's length.
+        unsafe { self.buffer.set_len(self.buffer.len() + count) };
+        Poll::Ready(Ok(count))
+    }
+
+    /// The next piece of the body; empty at its end. After an error there are only errors.
+    pub(crate) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let piece = ready!(self.poll_piece(context));
+        if piece.is_err() {
+            self.body = Progress::Broken;
+        }
+        Poll::Ready(piece)
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        if self.awaits_continue && self.buffer.is_empty() {
+            let line = b"HTTP/1.1 100 Continue\r\n\r\n";
+            // Nothing else is on its way out, so a line this short fits the socket's buffer.
+            ready!(Pin::new(&mut self.transport).poll_write(context, line))?;
+            ready!(Pin::new(&mut self.transport).poll_flush(context))?;
+        }
+        self.awaits_continue = false;
+        loop {
+            match self.body {
+                Progress::Done => return Poll::Ready(Ok(Bytes::new())),
+                Progress::Broken => {
+                    return Poll::Ready(Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the body is broken",
+                    )));
+                }
+                Progress::Data(left) => {
+                    let piece = ready!(self.poll_data(context, left))?;
+                    let left = left - piece.len() as u64;
+                    self.body = if left == 0 { Progress::Done } else { Progress::Data(left) };
+                    return Poll::Ready(Ok(piece));
+                }
+                Progress::Chunked(mut chunks) => {
+                    // Trailers are read past: nothing here has a use for them.
+                    let next = chunks.next(&mut self.buffer, |_| Ok(()))?;
+                    self.body = Progress::Chunked(chunks);
+                    match next {
+                        Next::Data(left) => {
+                            let piece = ready!(self.poll_data(context, left))?;
+                            chunks.took(piece.len() as u64);
+                            self.body = Progress::Chunked(chunks);
+                            return Poll::Ready(Ok(piece));
+                        }
+                        Next::End => self.body = Progress::Done,
+                        Next::More => {
+                            if ready!(self.poll_fill(context, LINE_ROOM))? == 0 {
+                                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Up to `left` bytes: what is buffered, else as much as one piece takes without waiting twice.
+    fn poll_data(&mut self, context: &mut Context<'_>, left: u64) -> Poll<io::Result<Bytes>> {
+        let wanted = to_usize(left).min(BODY_PIECE);
+        while self.buffer.len() < wanted {
+            let missing = wanted - self.buffer.len();
+            match self.poll_fill(context, missing) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if self.buffer.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        let count = wanted.min(self.buffer.len());
+        Poll::Ready(Ok(self.buffer.split_to(count).freeze()))
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl Transport {
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        AsyncRead::poll_read(Pin::new(self), context, buffer)
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+/// Holds the wire while a handler runs.
+pub(crate) type Slot = Arc<Mutex<Option<Wire>>>;
+
+/// A request body still on the wire.
+#[derive(Debug)]
+pub(crate) struct WireBody {
+    slot: Slot,
+    length: Option<u64>,
+    stall: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+    received: u64,
+}
+
+impl WireBody {
+    pub(crate) fn new(slot: Slot, length: Option<u64>, stall: Duration) -> Self {
+        Self { slot, length, stall, deadline: None, received: 0 }
+    }
+
+    /// The announced length in bytes.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let polled = match self.slot.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(wire) => wire.poll_body(context),
+            None => return Poll::Ready(Some(Err(io::ErrorKind::NotConnected.into()))),
+        };
+        match polled {
+            Poll::Ready(Ok(piece)) if piece.is_empty() => Poll::Ready(None),
+            Poll::Ready(Ok(piece)) => {
+                self.received += piece.len() as u64;
+                if let Some(deadline) = &mut self.deadline {
+                    deadline.as_mut().reset(Instant::now() + self.stall);
+                }
+                Poll::Ready(Some(Ok(piece)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error))),
+            Poll::Pending => {
+                let stall = self.stall;
+                let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+                ready!(deadline.as_mut().poll(context));
+                let reason = "the client stopped sending";
+                Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, reason))))
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Reads one directory of the served tree: its visible files and directories. Symbolic links are
+//! resolved beneath the root.
+//!
+//! A link to a file is reported as the file, and a link to a directory as a directory. Recursive
+//! listings do not enter a linked directory, because the link may lead to a directory above it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
+
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+
+use crate::access::keys::{Access, Rights};
+use crate::http::etag::Identity;
+use crate::object::root::Root;
+use crate::path::{EntryPath, is_hidden};
+
+/// One visible entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: OsString,
+    /// What it is.
+    pub(crate) kind: Kind,
+}
+
+/// The kind of an entry. Everything else (sockets, devices, links leading out) is invisible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link to a directory inside.
+    LinkedDirectory,
+}
+
+/// Where a reader of a directory stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// Device and inode.
+    directory: (u64, u64),
+    offset: i64,
+}
+
+/// A directory being read: iterates over its visible entries, in the file system's order. Blocking.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    root: Root,
+    path: EntryPath,
+    entries: Dir,
+    /// The offset behind the last entry, as the file system counts.
+    offset: i64,
+    /// Shows only what these rights allow reading, and the directories that lead there. `None`:
+    /// shows everything.
+    shown_to: Option<Access>,
+}
+
+impl Reader {
+    /// Opens the directory `path`.
+    pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
+        let entries = Dir::new(root.open_directory(path)?)?;
+        Ok(Self { root: root.clone(), path: path.clone(), entries, offset: 0, shown_to: None })
+    }
+
+    /// Opens the directory `path`. The reader shows only what `access` may read, and the
+    /// directories that lead there.
+    pub(crate) fn open_for(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Self> {
+        let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then(|| access.clone());
+        Ok(Self { shown_to, ..Self::open(root, path)? })
+    }
+
+    /// Where it stands, so that it may be closed and [resumed](Self::resume).
+    pub(crate) fn position(&self) -> io::Result<Position> {
+        let found = self.entries.stat()?;
+        Ok(Position { directory: (found.st_dev, found.st_ino), offset: self.offset })
+    }
+
+    /// Opens the directory `path` for `access` where an earlier reader of it stood.
+    ///
+    /// # Errors
+    /// Also if it is another directory now.
+    pub(crate) fn resume(
+        root: &Root,
+        path: &EntryPath,
+        access: &Access,
+        position: Position,
+    ) -> io::Result<Self> {
+        let mut reader = Self::open_for(root, path, access)?;
+        if reader.position()?.directory != position.directory {
+            return Err(io::Error::other(format!("{path} changed while it was read")));
+        }
+        reader.entries.seek(position.offset)?;
+        reader.offset = position.offset;
+        Ok(reader)
+    }
+
+    /// Whether the entry `name` may be shown, judged by its name and, once it is known, its `kind`.
+    fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
+        let Some(access) = &self.shown_to else { return true };
+        let path = self.path.join(name);
+        match kind {
+            Some(Kind::File) => access.allows(Rights::Read, path.as_bytes()),
+            _ => access.reaches(&path.as_directory()),
+        }
+    }
+
+    /// The version of the entry `name` in this directory; none when it went away.
+    pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
+        identity_at(&self.root, self.entries.fd().ok()?, &self.path, &entry.name)
+    }
+
+    /// The path of the entry `name` of this directory.
+    pub(crate) fn path_of(&self, name: &OsStr) -> EntryPath {
+        self.path.join(name)
+    }
+
+    fn kind(&self, name: &OsString, reported: FileType) -> Option<Kind> {
+        match reported {
+            FileType::RegularFile => return Some(Kind::File),
+            FileType::Directory => return Some(Kind::Directory),
+            FileType::Symlink | FileType::Unknown => {}
+            _ => return None,
+        }
+        let file = self.root.open_blocking(&self.path.join(name), OFlags::PATH).ok()?;
+        let metadata = file.metadata().ok()?;
+        match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Some(Kind::File),
+            (_, true) if reported == FileType::Symlink => Some(Kind::LinkedDirectory),
+            (_, true) => Some(Kind::Directory),
+            _ => None,
+        }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = io::Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.entries.read()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error.into())),
+            };
+            self.offset = entry.offset();
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || is_hidden(name) {
+                continue;
+            }
+            let name = OsString::from_vec(name.to_vec());
+            if !self.is_shown(&name, None) {
+                continue;
+            }
+            if let Some(kind) = self.kind(&name, entry.file_type())
+                && self.is_shown(&name, Some(kind))
+            {
+                return Some(Ok(Entry { name, kind }));
+            }
+        }
+    }
+}
+
+/// Whether lists and archives leave out the entry at `path`, because opening it failed with
+/// `error`: it went away since its name was read, or the server may not read it, which is logged.
+/// So a directory of another user (`lost+found`) does not hide the rest.
+pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
+    if error.kind() == PermissionDenied {
+        tracing::warn!(%path, %error, "left out of a list or an archive");
+    }
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | CrossesDevices)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it
+/// went away. Blocking.
+pub(crate) fn identity_at(
+    root: &Root,
+    directory: BorrowedFd<'_>,
+    path: &EntryPath,
+    name: &OsStr,
+) -> Option<Identity> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
+        Ok(_) => {
+            let file = root.open_blocking(&path.join(name), OFlags::PATH).ok()?;
+            Some((&file.metadata().ok()?).into())
+        }
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_files_and_links_leading_out_are_invisible() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::fs::write(at(".x.firstbyte-part"), "x").unwrap();
+        std::fs::create_dir(at(".firstbyte")).unwrap();
+        std::fs::create_dir(at("sub")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", at("out")).unwrap();
+        std::os::unix::fs::symlink("file", at("in")).unwrap();
+        std::os::unix::fs::symlink(".", at("loop")).unwrap();
+        let (root, path) = (Root::open(directory.path()).unwrap(), EntryPath::default());
+        let reader = Reader::open(&root, &path).unwrap();
+        let mut entries: Vec<_> =
+            reader.map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
+        entries.sort();
+        let names: Vec<_> = entries.iter().map(|(name, kind)| (name.to_str().unwrap(), *kind)).collect();
+        let expected = [
+            ("file", Kind::File),
+            ("in", Kind::File),
+            ("loop", Kind::LinkedDirectory),
+            ("sub", Kind::Directory),
+        ];
+        assert_eq!(names, expected);
+    }
+}

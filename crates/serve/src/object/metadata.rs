@@ -1,0 +1,420 @@
+//! Stores the S3 metadata of an object (content type, user metadata, checksums) in one extended
+//! attribute of its file.
+//!
+//! The attribute contains the file's size and modification time. After another program changes the
+//! file, they differ and the attribute is ignored. If only the change time is later, checksums are
+//! ignored ([`change_time`]). So a checksum is never reported for other bytes.
+//! A directory's attribute, of a key that ends in `/`, holds whatever entries come and go.
+//! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
+//! file system has no extended attributes, content types, checksums and part boundaries are not
+//! stored; the log reports it once.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::sync::Once;
+use std::time::{Duration, SystemTime};
+
+use firstbyte_location::{Algorithm, ByteRange};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::http::etag::{self, Identity};
+use crate::object::change_time;
+use crate::object::checksum::{Values, header};
+use crate::object::part_checksums::{ChecksumKind, PartChecksums, shown};
+
+const ATTRIBUTE: &str = "user.firstbyte.object";
+
+/// The most an attribute may hold, by the kernel's rule. ext4 takes some 4,000 bytes of all
+/// attributes of a file.
+const LONGEST: usize = 64 << 10;
+
+/// An attribute up to this length fits wherever there are attributes: if there is no space for it,
+/// the disk is full.
+const SMALL: usize = 1024;
+
+/// The user metadata that clients send a file's modification time as.
+const MTIME: &str = "mtime";
+
+/// S3's limit for user metadata, keys and values together, and for the other headers kept with an
+/// object, in bytes.
+const MOST_METADATA: usize = 2048;
+
+/// The most parts of an object.
+const MOST_PARTS: usize = 10_000;
+
+/// The metadata that S3 keeps with an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ObjectMetadata {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_control: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_disposition: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_encoding: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_language: Option<String>,
+    /// An HTTP date, as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) user: Vec<(String, String)>,
+    /// Of the full object.
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub(crate) checksums: Values,
+    /// The checksum of the parts' checksums, where the upload was begun with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) composite: Option<(Algorithm, String)>,
+    /// The request that completed the upload it was made by, for when it is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) completed: Option<Completed>,
+    /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub(crate) parts: Parts,
+    /// The checksum of each part, where the upload was begun with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) part_checksums: Option<PartChecksums>,
+}
+
+/// Which request completed an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    /// Id of the upload.
+    pub(crate) upload: String,
+    /// Digest of the parts it listed.
+    pub(crate) parts: String,
+}
+
+/// Why the metadata that a client sends with an object is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotKept {
+    /// More than S3 allows, or than the file system has room for.
+    #[error(
+        "the metadata is too large: 2,048 bytes of user metadata and 2,048 bytes of other headers at most, and \
+         the file system may allow less"
+    )]
+    TooLarge,
+    /// The file system has no extended attributes.
+    #[error(
+        "the file system of the served directory has no extended attributes, so user metadata, Cache-Control, \
+         Content-Disposition, Content-Encoding, Content-Language and Expires cannot be kept"
+    )]
+    NoAttributes,
+    /// An answer could not carry it.
+    #[error(
+        "a value of the metadata has a line break or another control character, or a name has characters that a \
+         header's name cannot have"
+    )]
+    NoHeader,
+}
+
+impl From<NotKept> for io::Error {
+    fn from(reason: NotKept) -> Self {
+        Self::other(reason)
+    }
+}
+
+impl NotKept {
+    /// The reason behind an error of [`ObjectMetadata::write`], where it is one.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+/// The attribute: metadata, and the version of the file that it is of.
+#[derive(Serialize, Deserialize)]
+struct Bound {
+    size: u64,
+    modified: i128,
+    /// See [`change_time`]; none for a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_by: Option<i128>,
+    object: ObjectMetadata,
+}
+
+impl Bound {
+    /// The attribute of `file`, if it has one.
+    fn read(file: &File) -> Option<Self> {
+        let mut value = vec![0; 4096];
+        let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        if read == Err(Errno::RANGE) {
+            value.resize(LONGEST, 0);
+            read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        }
+        serde_json::from_slice(&value[..read.ok()?]).ok()
+    }
+}
+
+impl ObjectMetadata {
+    /// The metadata stored with `file`; empty if the file has changed since.
+    pub(crate) fn read(file: &File) -> Self {
+        // Most files have none: nothing else is asked of them.
+        let Some(bound) = Bound::read(file) else { return Self::default() };
+        let Ok(metadata) = file.metadata() else { return Self::default() };
+        match bound {
+            bound if (bound.size, bound.modified) == binding(&metadata) => {
+                let mut object = bound.object;
+                let identity = Identity::from(&metadata);
+                if bound.changed_by.is_some_and(|bound| !change_time::is_as_published(&identity, bound)) {
+                    object.forget_checksums();
+                }
+                if !object.parts.are_of(bound.size) {
+                    object.parts = Parts::default();
+                }
+                object
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// Leaves out the checksums. The request that completed the upload stays: it answers when that
+    /// is repeated after a restart, which forgets late publications.
+    fn forget_checksums(&mut self) {
+        self.checksums = Values::default();
+        (self.composite, self.part_checksums) = (None, None);
+    }
+
+    /// It as the headers S3 answers with, beside the content type. Checksums are of the whole
+    /// object, whatever part of it the answer holds.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut set = |name: &str, value: &str| {
+            // A value that no header can carry is left out.
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()))
+            {
+                headers.insert(name, value);
+            }
+        };
+        let standard = [
+            ("cache-control", &self.cache_control),
+            ("content-disposition", &self.content_disposition),
+            ("content-encoding", &self.content_encoding),
+            ("content-language", &self.content_language),
+            ("expires", &self.expires),
+        ];
+        for (name, value) in standard {
+            value.iter().for_each(|value| set(name, value));
+        }
+        for (name, value) in &self.user {
+            set(&format!("x-amz-meta-{name}"), value);
+        }
+        for (algorithm, value) in &self.checksums {
+            set(header(*algorithm), value);
+            set("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        headers
+    }
+
+    /// Checksums as S3 shows them, and their kind.
+    pub(crate) fn shown_checksums(&self) -> (Values, ChecksumKind) {
+        shown(&self.checksums, self.composite.as_ref())
+    }
+
+    /// Refuses more than S3 allows, and what no header can carry.
+    pub(crate) fn check(&self) -> Result<(), NotKept> {
+        self.check_values()?;
+        let headers = self.headers_beside_user_metadata();
+        let others =
+            self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
+        let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(NotKept::TooLarge) }
+    }
+
+    /// Refuses what no header can carry: it would be missing in every answer.
+    fn check_values(&self) -> Result<(), NotKept> {
+        let is_value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).is_ok();
+        let headers = self.headers_beside_user_metadata();
+        let fits = self.content_type.iter().chain(headers.into_iter().flatten()).all(is_value)
+            && self.user.iter().all(|(name, value)| {
+                is_value(value) && HeaderName::try_from(format!("x-amz-meta-{name}")).is_ok()
+            });
+        if fits { Ok(()) } else { Err(NotKept::NoHeader) }
+    }
+
+    fn headers_beside_user_metadata(&self) -> [&Option<String>; 5] {
+        let Self { cache_control, content_disposition, content_encoding, content_language, expires, .. } =
+            self;
+        [cache_control, content_disposition, content_encoding, content_language, expires]
+    }
+
+    /// Whether it holds metadata that a client asked to keep. A modification time does not count
+    /// where the file itself keeps it.
+    fn is_essential(&self) -> bool {
+        self.user.iter().any(|(name, _)| name != MTIME)
+            || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
+    }
+
+    /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent
+    /// along.
+    ///
+    /// # Errors
+    /// The file system's; [`NotKept`] where it has no room for all of it.
+    pub(crate) fn write(&self, file: &File) -> io::Result<()> {
+        self.check_values()?;
+        match self.sent_modification_time() {
+            Some(modified) => file.set_modified(modified)?,
+            None => etag::stamp(file)?,
+        }
+        self.keep(file)
+    }
+
+    /// Keeps it with `directory` in place of what was kept. The directory's own time stays: it says
+    /// when entries came and went.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
+        self.check_values()?;
+        if *self != Self::default() {
+            return match self.keep(directory) {
+                // Nothing else keeps a modification time.
+                Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
+                    Err(NotKept::NoAttributes.into())
+                }
+                done => done,
+            };
+        }
+        // The server may be unable to change a directory that has nothing to remove.
+        let has_none = Self::read(directory) == Self::default();
+        if has_none { Ok(()) } else { Ok(rustix::fs::fremovexattr(directory, ATTRIBUTE)?) }
+    }
+
+    /// Keeps it with `file`, whose times are set.
+    fn keep(&self, file: &File) -> io::Result<()> {
+        // If it is too large, keep it without checksums of parts, or without their boundaries too.
+        // Everything else is needed.
+        let without = Self { part_checksums: None, ..self.clone() };
+        let bare = Self { parts: Parts::default(), ..without.clone() };
+        let mut done = self.set_attribute(file);
+        for less in [without, bare].iter().filter(|less| *less != self) {
+            if done.as_ref().is_err_and(|error| NotKept::of(error) == Some(NotKept::TooLarge)) {
+                done = less.set_attribute(file);
+            }
+        }
+        done
+    }
+
+    fn set_attribute(&self, file: &File) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        let (size, modified) = binding(&metadata);
+        let changed_by = metadata.is_file().then(|| change_time::bound(&Identity::from(&metadata)));
+        let bound = Bound { size, modified, changed_by, object: self.clone() };
+        let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
+        let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
+        set.or_else(|error| self.without_attribute(error, value.len()))
+    }
+
+    /// The result of a write whose attribute of `length` bytes was refused with `error`.
+    fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
+        match error {
+            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(NotKept::NoAttributes.into()),
+            Errno::NOTSUP | Errno::NOSYS => {
+                static LOGGED: Once = Once::new();
+                LOGGED.call_once(|| {
+                    tracing::warn!(%error, "the file system has no extended attributes: content types and \
+                        checksums of objects are not kept");
+                });
+                Ok(())
+            }
+            Errno::TOOBIG | Errno::RANGE => Err(NotKept::TooLarge.into()),
+            Errno::NOSPC | Errno::DQUOT if length > SMALL => Err(NotKept::TooLarge.into()),
+            error => Err(error.into()),
+        }
+    }
+
+    /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with
+    /// a fraction.
+    fn sent_modification_time(&self) -> Option<SystemTime> {
+        let (_, text) = self.user.iter().find(|(name, _)| name == MTIME)?;
+        let (is_before, text) = text.strip_prefix('-').map_or((false, text.as_str()), |text| (true, text));
+        let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
+        let distance = Duration::new(seconds.parse().ok()?, digits.parse().ok()?);
+        let epoch = SystemTime::UNIX_EPOCH;
+        if is_before { epoch.checked_sub(distance) } else { epoch.checked_add(distance) }
+    }
+}
+
+/// The size and time that an attribute is bound to. Those of a directory change with its entries,
+/// so its attribute is bound to neither.
+fn binding(metadata: &Metadata) -> (u64, i128) {
+    if metadata.is_dir() {
+        return (0, 0);
+    }
+    let identity = Identity::from(metadata);
+    (identity.size, identity.modified)
+}
+
+/// Notes that `file`, of the version `identity`, has its final name.
+pub(crate) fn published(file: &File, identity: &Identity) {
+    if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
+        change_time::published(identity, bound);
+    }
+}
+
+/// Gives the copy `to` of the file `from` its modification time and what is kept with it.
+///
+/// # Errors
+/// The file system's; [`NotKept`] where that of the copy has no room for all of it.
+pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
+    to.set_modified(from.metadata()?.modified()?)?;
+    let kept = ObjectMetadata::read(from);
+    if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
+}
+
+/// The lengths of an object's parts, in order: runs of equal ones, so that 10,000 like parts take
+/// some bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Parts(Vec<(u32, u64)>);
+
+impl Parts {
+    /// Parts of these lengths.
+    pub(crate) fn new(lengths: impl IntoIterator<Item = u64>) -> Self {
+        let mut runs: Vec<(u32, u64)> = Vec::new();
+        for length in lengths {
+            match runs.last_mut() {
+                Some((count, same)) if *same == length => *count += 1,
+                _ => runs.push((1, length)),
+            }
+        }
+        Self(runs)
+    }
+
+    /// Whether they can be the parts of an object of `size` bytes. The table lies in an attribute
+    /// that other programs may write.
+    fn are_of(&self, size: u64) -> bool {
+        let add = |(parts, bytes): (u64, u64), (count, length): &(u32, u64)| {
+            Some((parts + u64::from(*count), bytes.checked_add(u64::from(*count).checked_mul(*length)?)?))
+        };
+        let total = self.0.iter().take(MOST_PARTS + 1).try_fold((0, 0), add);
+        self.0.is_empty() || total.is_some_and(|(parts, bytes)| parts <= MOST_PARTS as u64 && bytes == size)
+    }
+
+    /// True if there are no part boundaries, or if they are unknown.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The number of parts.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|(count, _)| count).sum()
+    }
+
+    /// The bytes of each part, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = ByteRange> {
+        let lengths = self.0.iter().flat_map(|(count, length)| std::iter::repeat_n(*length, *count as usize));
+        lengths.scan(0, |start: &mut u64, length| {
+            let range = ByteRange::new(*start, start.saturating_add(length));
+            *start = range.end;
+            Some(range)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

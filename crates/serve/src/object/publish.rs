@@ -1,0 +1,378 @@
+//! Changes a name in the served tree: puts a finished file under it, or removes its entry.
+//!
+//! One lock ([`Root::lock_name`]) is held while the current version is read, the request's
+//! condition is judged and the name is changed. Every writer takes it: S3 and plain PUT and DELETE,
+//! copies, completed uploads. So of two conditional writers the second sees the change of the
+//! first. Readers take no lock: a rename shows the old file or the new one.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use firstbyte_location::ByteRange;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+
+use crate::http::condition::{Condition, Unmet};
+use crate::http::etag::Identity;
+use crate::object::copying::copy_range;
+use crate::object::metadata;
+use crate::object::root::Root;
+use crate::object::staging::{self, PartNote, TemporaryFile};
+use crate::path::EntryPath;
+
+/// How often a change is tried again after the directory that it needs was removed meanwhile.
+const ATTEMPTS: u32 = 100;
+
+/// Why a name did not change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The request's condition does not hold.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
+    /// The file system refuses.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for Error {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<io::ErrorKind> for Error {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::Io(kind.into())
+    }
+}
+
+/// With this module's error.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// A complete file under a name of its own, which it loses when it is published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished<'a> {
+    pub(crate) directory: BorrowedFd<'a>,
+    pub(crate) name: &'a OsStr,
+    pub(crate) file: &'a File,
+}
+
+/// The version of a name after it was published, and the one before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Published {
+    /// The new version.
+    pub(crate) identity: Identity,
+    /// The version it took the place of.
+    pub(crate) replaced: Option<Identity>,
+}
+
+/// What may be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A file or a link.
+    File,
+    /// An empty directory.
+    Directory,
+}
+
+/// Puts `finished` under the name `to` if `condition` holds; makes missing directories below
+/// `base`, which must exist. Blocking.
+///
+/// # Errors
+/// The condition does not hold; `NotFound` where `base` is missing, `IsADirectory` where `to` is a
+/// directory.
+pub(crate) fn publish(
+    root: &Root,
+    finished: Finished<'_>,
+    base: &EntryPath,
+    to: &EntryPath,
+    condition: &Condition,
+) -> Result<Published> {
+    let change = |parent: &OwnedFd, name: &OsStr| {
+        let _alone = root.lock_name(parent, name)?;
+        let replaced = current(root, parent, to)?;
+        condition.judge(replaced.as_ref())?;
+        keep_group(parent, finished.file)?;
+        let (from, file) = (finished.name, finished.file);
+        let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+        let identity = match rename(finished.directory, from, parent, name, flags) {
+            Ok(()) => named(file)?,
+            Err(Errno::EXIST) => return Err(Unmet::Different.into()),
+            Err(Errno::XDEV) => {
+                let note = PartNote::create(root, base, &to.parent())?;
+                copy_across(finished, parent, &note.part(), name, flags)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Published { identity, replaced })
+    };
+    in_parent(root, base, to, change)
+}
+
+/// Puts a temporary file under the name `to` below `base`, as [`publish`] does. Blocking.
+pub(crate) fn publish_temporary(
+    root: &Root,
+    temporary: TemporaryFile,
+    base: &EntryPath,
+    to: &EntryPath,
+    condition: &Condition,
+) -> Result<Published> {
+    let (directory, name) = temporary.place();
+    let published = publish(root, Finished { directory, name, file: temporary.file() }, base, to, condition)?;
+    temporary.moved();
+    Ok(published)
+}
+
+/// Checks that `condition` holds now, for a write that has much to do before it is published. It is
+/// evaluated again at that time. Blocking.
+///
+/// # Errors
+/// The condition does not hold.
+pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Result<()> {
+    match root.open_directory(&to.parent()) {
+        Ok(parent) => condition.judge(current(root, &parent, to)?.as_ref())?,
+        Err(error) if is_missing(&error) => condition.judge(None)?,
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// Makes the directory `to` if `condition` holds, and what is missing below `base`; `describe`
+/// writes what is kept with it. One that exists stays. Blocking.
+pub(crate) fn publish_directory(
+    root: &Root,
+    base: &EntryPath,
+    to: &EntryPath,
+    condition: &Condition,
+    describe: impl Fn(&File) -> io::Result<()>,
+) -> Result<Identity> {
+    if to == base {
+        return Ok(Identity::of_directory(&File::from(root.open_directory(to)?).metadata()?));
+    }
+    let change = |parent: &OwnedFd, name: &OsStr| {
+        let _alone = root.lock_name(parent, name)?;
+        let existing = root.open_directory(to).ok().map(File::from);
+        let metadata = existing.map(|directory| directory.metadata()).transpose()?;
+        condition.judge(metadata.as_ref().map(Identity::of_directory).as_ref())?;
+        let is_new = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let directory = File::from(root.open_directory(to)?);
+        if let Err(error) = describe(&directory) {
+            if is_new {
+                // The error that is reported is the first one.
+                let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+            }
+            return Err(error.into());
+        }
+        Ok(Identity::of_directory(&directory.metadata()?))
+    };
+    in_parent(root, base, to, change)
+}
+
+/// Runs `change` with the directory that `to` lies in and its name there, again where that
+/// directory was removed between being found and being used: a DELETE takes emptied directories
+/// along.
+fn in_parent<T>(
+    root: &Root,
+    base: &EntryPath,
+    to: &EntryPath,
+    change: impl Fn(&OwnedFd, &OsStr) -> Result<T>,
+) -> Result<T> {
+    let name = to.name().ok_or(io::ErrorKind::IsADirectory)?;
+    let mut attempt = 0;
+    loop {
+        let done = match root.make_directory_below(base, &to.parent()) {
+            Ok(parent) => change(&parent, name),
+            Err(error) => Err(error.into()),
+        };
+        match done {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {
+                root.open_directory(base)?;
+                attempt += 1;
+                std::thread::yield_now();
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Removes `path`, of this kind, if `condition` holds; whether it was there. Blocking.
+pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Condition) -> Result<bool> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = match root.open_directory(&path.parent()) {
+        Err(error) if is_missing(&error) => {
+            condition.judge(None)?;
+            return Ok(false);
+        }
+        done => done?,
+    };
+    let _alone = root.lock_name(&parent, name)?;
+    let found = match (current(root, &parent, path), kind) {
+        (Ok(found), Kind::File) => found,
+        (Ok(_), Kind::Directory) => None,
+        (Err(error), Kind::File) if error.kind() == io::ErrorKind::IsADirectory => None,
+        (Err(error), Kind::Directory) if error.kind() == io::ErrorKind::IsADirectory => {
+            Some(Identity::of_directory(&File::from(root.open_directory(path)?).metadata()?))
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    condition.judge(found.as_ref())?;
+    let flags = if kind == Kind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    match rustix::fs::unlinkat(&parent, name, flags) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT | Errno::ISDIR | Errno::NOTDIR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the entry `path`, whatever it is, with all that it holds. Blocking.
+///
+/// # Errors
+/// `NotFound` where there is none, `CrossesDevices` where another file system is mounted in it.
+pub(crate) fn remove_all(root: &Root, path: &EntryPath) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(staging::remove_tree(&parent, name)?)
+}
+
+/// Moves the entry `path`, whatever it is, to the name `new` in the open directory `to`. Blocking.
+///
+/// # Errors
+/// With `NOREPLACE`, `new` exists. `CrossesDevices` where `to` is of another file system.
+pub(crate) fn move_entry(
+    root: &Root,
+    path: &EntryPath,
+    to: &OwnedFd,
+    new: &OsStr,
+    flags: RenameFlags,
+) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    match rename(parent.as_fd(), name, to, new, flags) {
+        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        done => Ok(done?),
+    }
+}
+
+/// Moves the entry `old` of the open directory `from` to `path`, where nothing may be. Blocking.
+///
+/// # Errors
+/// `path` exists, or its directory does not.
+pub(crate) fn move_back(root: &Root, from: &OwnedFd, old: &OsStr, path: &EntryPath) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    match rename(from.as_fd(), old, &parent, name, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        done => Ok(done?),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The version that readers see under `path`, whose directory is open as `parent`; `IsADirectory`
+/// where it is one. A link that leads nowhere is no version: it can be replaced and removed.
+fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<Identity>> {
+    let name = path.name().unwrap_or_default();
+    let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        FileType::Symlink => {
+            let target = root.open_blocking(path, OFlags::PATH).and_then(|file| file.metadata());
+            Ok(target.ok().map(|metadata| Identity::from(&metadata)))
+        }
+        _ => Ok(Some(Identity::from(&stat))),
+    }
+}
+
+/// Renames; where the file system cannot refuse to replace, a file by a hard link, and a directory
+/// over an empty one.
+fn rename(
+    from: BorrowedFd<'_>,
+    old: &OsStr,
+    to: &OwnedFd,
+    new: &OsStr,
+    flags: RenameFlags,
+) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(from, old, to, new, flags) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::NOREPLACE => {
+            let stat = rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                rustix::fs::mkdirat(to, new, Mode::RWXU)?;
+                return rustix::fs::renameat(from, old, to, new).inspect_err(|_| {
+                    // The error that is reported is the rename's.
+                    let _ = rustix::fs::unlinkat(to, new, AtFlags::REMOVEDIR);
+                });
+            }
+            rustix::fs::linkat(from, old, to, new, AtFlags::empty())?;
+            rustix::fs::unlinkat(from, old, AtFlags::empty())
+        }
+        Err(Errno::NOSYS) => rustix::fs::renameat(from, old, to, new),
+        done => done,
+    }
+}
+
+/// Publishes where another file system is mounted below the bucket: by a copy beside the
+/// destination, called `beside` until it is complete.
+fn copy_across(
+    finished: Finished<'_>,
+    parent: &OwnedFd,
+    beside: &str,
+    name: &OsStr,
+    flags: RenameFlags,
+) -> Result<Identity> {
+    let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = File::from(rustix::fs::openat(parent, beside, create, Mode::from_raw_mode(0o666))?);
+    let copy = || -> Result<Identity> {
+        let size = finished.file.metadata()?.len();
+        copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
+        metadata::carry_over(finished.file, &file)?;
+        match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
+            Err(Errno::EXIST) => Err(Unmet::Different.into()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(named(&file)?),
+        }
+    };
+    let done = copy();
+    if done.is_err() {
+        rustix::fs::unlinkat(parent, beside, AtFlags::empty())?;
+    } else {
+        rustix::fs::unlinkat(finished.directory, finished.name, AtFlags::empty())?;
+    }
+    done
+}
+
+/// The version of `file`, which has just got its final name.
+fn named(file: &File) -> io::Result<Identity> {
+    let identity = Identity::from(&file.metadata()?);
+    metadata::published(file, &identity);
+    Ok(identity)
+}
+
+/// Gives `file` the group of a directory that hands its group on (set-group-ID), as a file made
+/// there would have it.
+fn keep_group(parent: &OwnedFd, file: &File) -> io::Result<()> {
+    let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
+    if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && rustix::fs::fstat(file)?.st_gid != st_gid {
+        // A group the server is no member of: the file stays as it is, and stays usable.
+        let _ = rustix::fs::fchown(file, None, Some(rustix::fs::Gid::from_raw(st_gid)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

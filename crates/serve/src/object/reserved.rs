@@ -1,0 +1,111 @@
+//! The directory `.firstbyte` of a bucket, and the directories in it. Opened here and nowhere else.
+//!
+//! No symbolic link is followed on the way from the bucket, neither to `.firstbyte` nor below it:
+//! whatever lies there is removed by sweeps, so a link would have them remove files elsewhere.
+//! [`Root`] refuses every path with such a name. Called by the modules that stage, assemble and
+//! delete. Everything here is blocking.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::path::{EntryPath, RESERVED};
+
+use crate::object::root::Root;
+
+/// A directory in `.firstbyte`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    /// The entries that single requests are making.
+    Temporary,
+    /// Uploads in parts.
+    Uploads,
+    /// Entries that were deleted from the page.
+    Trash,
+}
+
+impl Area {
+    const ALL: [Self; 3] = [Self::Temporary, Self::Uploads, Self::Trash];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Temporary => "tmp",
+            Self::Uploads => "uploads",
+            Self::Trash => "trash",
+        }
+    }
+}
+
+/// Whether an entry of a bucket is its `.firstbyte`.
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
+    name == RESERVED.as_bytes()
+}
+
+/// Opens `area` of `bucket`.
+///
+/// # Errors
+/// `NotFound` where it is missing, `PermissionDenied` where a link or a file has a name on the way.
+pub(crate) fn open(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
+    let reserved = open_in(&root.open_directory(bucket)?, RESERVED.as_ref())?;
+    open_in(&reserved, area.name().as_ref())
+}
+
+/// Opens the directory `name` in `area` of `bucket`.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_entry(root: &Root, bucket: &EntryPath, area: Area, name: &str) -> io::Result<OwnedFd> {
+    open_in(&open(root, bucket, area)?, name.as_ref())
+}
+
+/// Opens `area` of `bucket`, which must exist, and makes what is missing.
+///
+/// # Errors
+/// `NotFound` where the bucket is missing, or another thread removed an empty directory meanwhile;
+/// otherwise as [`open`].
+pub(crate) fn make(root: &Root, bucket: &EntryPath, area: Area) -> io::Result<OwnedFd> {
+    let reserved = make_in(&root.open_directory(bucket)?, RESERVED)?;
+    make_in(&reserved, area.name())
+}
+
+fn make_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match open_in(parent, name.as_ref()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        done => return done,
+    }
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    open_in(parent, name.as_ref())
+}
+
+/// Opens the directory `name` in `parent`, a directory of `.firstbyte`, unless it is a link.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_in(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            tracing::warn!(?name, "{RESERVED} or a directory in it is a link or a file: remove it");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{name:?} is a link or a file")))
+        }
+        done => Ok(done?),
+    }
+}
+
+/// Removes the directories of `bucket` that are empty, `.firstbyte` last.
+pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
+    let Ok(directory) = root.open_directory(bucket) else { return };
+    if let Ok(reserved) = open_in(&directory, RESERVED.as_ref()) {
+        for area in Area::ALL {
+            // One that is in use is not empty.
+            let _ = rustix::fs::unlinkat(&reserved, area.name(), AtFlags::REMOVEDIR);
+        }
+        let _ = rustix::fs::unlinkat(&directory, RESERVED, AtFlags::REMOVEDIR);
+    }
+}

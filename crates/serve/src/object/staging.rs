@@ -1,0 +1,422 @@
+//! Unfinished writes of a bucket. All of them are below `BUCKET/.firstbyte`, which clients cannot
+//! see.
+//!
+//! `tmp/` has the entries that single requests are making. A process holds a lock (flock) on each
+//! of its entries, so an unlocked one was left by a killed process, whatever its age. `uploads/`
+//! has uploads in parts, which outlive a process (`object::uploads`), and `trash/` entries deleted
+//! from the page (`object::trash`). [`sweep`] removes what processes left in `tmp/`, at the start
+//! and from time to time. A finished file is moved out by a rename (`publish`); only then are the
+//! directories of its final name made.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::config::Buckets;
+use crate::object::reserved::{self, Area};
+use crate::object::root::Root;
+use crate::path::EntryPath;
+use crate::token::random_token;
+
+/// How often an entry is created again because a sweep removed it, or its directory, before it was
+/// locked.
+const ATTEMPTS: u32 = 100;
+
+/// The bucket whose staging holds unfinished writes into `directory`: the bucket that contains it,
+/// or the served directory if no such bucket exists. Blocking.
+pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
+    let first = match buckets {
+        Buckets::Named(_) => EntryPath::default(),
+        Buckets::FirstLevel => directory.first(),
+    };
+    if root.open_directory(&first).is_ok() { first } else { EntryPath::default() }
+}
+
+/// An unfinished file in the staging of a bucket. It is removed if it is dropped before it is
+/// published.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    directory: OwnedFd,
+    name: OsString,
+    file: Arc<File>,
+}
+
+impl TemporaryFile {
+    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+        let (directory, name, file) = create(root, bucket, "", new_file)?;
+        Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
+    }
+
+    /// The open file, for writing and for extended attributes.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// The directory it lies in, and its name there.
+    pub(crate) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
+        (self.directory.as_fd(), &self.name)
+    }
+
+    /// Forgets it: it was moved out of the staging.
+    pub(crate) fn moved(mut self) {
+        self.name.clear();
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            // If this fails, a sweep removes it later.
+            let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// The note of a file that is being made outside the staging, on another file system: beside its
+/// final name, as `.TOKEN.firstbyte-part`. A sweep removes what the note of a killed process names.
+/// Dropped, it is removed itself.
+#[derive(Debug)]
+pub(crate) struct PartNote {
+    directory: OwnedFd,
+    name: String,
+    /// Holds the lock.
+    _file: OwnedFd,
+}
+
+/// The beginning of a note's name; its token follows.
+const NOTE: &str = "part-";
+
+impl PartNote {
+    /// Notes in the staging of `bucket` that a part is being made in the directory `place`.
+    /// Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath, place: &EntryPath) -> io::Result<Self> {
+        let (directory, name, file) = create(root, bucket, NOTE, new_file)?;
+        let note = Self { directory, name, _file: file.try_clone()? };
+        File::from(file).write_all(place.as_bytes())?;
+        Ok(note)
+    }
+
+    /// The name of the part.
+    pub(crate) fn part(&self) -> String {
+        part_of(&self.name).unwrap_or_default()
+    }
+}
+
+impl Drop for PartNote {
+    fn drop(&mut self) {
+        // If this fails, a sweep removes it later.
+        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+    }
+}
+
+fn part_of(note: &str) -> Option<String> {
+    note.strip_prefix(NOTE).map(|token| format!(".{token}.firstbyte-part"))
+}
+
+/// Removes the part that an abandoned note names. What is gone already is no error.
+fn remove_part(root: &Root, part: &str, note: OwnedFd) -> io::Result<()> {
+    let mut place = Vec::new();
+    File::from(note).read_to_end(&mut place)?;
+    let Ok(place) = EntryPath::parse(&place) else { return Ok(()) };
+    let removed = root
+        .open_directory(&place)
+        .and_then(|directory| Ok(rustix::fs::unlinkat(&directory, part, AtFlags::empty())?));
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn new_file(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
+}
+
+/// An unfinished directory in the staging of a bucket. It is removed, with what it holds, if it is
+/// dropped before it is moved.
+#[derive(Debug)]
+pub(crate) struct TemporaryDirectory {
+    parent: OwnedFd,
+    name: String,
+    directory: OwnedFd,
+}
+
+impl TemporaryDirectory {
+    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+        let (parent, name, directory) = create(root, bucket, "", |parent, name| {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))?;
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(parent, name, flags, Mode::empty())
+        })?;
+        Ok(Self { parent, name, directory })
+    }
+
+    /// The open directory.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Moves it, complete, into `area` of `bucket` under `name`, where nothing may be. Blocking.
+    pub(crate) fn rename(
+        mut self,
+        root: &Root,
+        bucket: &EntryPath,
+        area: Area,
+        name: &str,
+    ) -> io::Result<()> {
+        for _ in 0..ATTEMPTS {
+            let target = match reserved::make(root, bucket, area) {
+                // An emptied directory was removed while it was made.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    root.open_directory(bucket)?;
+                    continue;
+                }
+                done => done?,
+            };
+            match rustix::fs::renameat(&self.parent, &self.name, &target, name) {
+                // The emptied directory was removed between the two steps.
+                Err(Errno::NOENT) => {}
+                done => {
+                    done?;
+                    self.name.clear();
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let _ = remove_tree(&self.parent, self.name.as_ref());
+        }
+    }
+}
+
+/// Makes an entry whose name begins with `prefix` by `make` and locks it; again where a sweep was
+/// faster than the lock.
+fn create(
+    root: &Root,
+    bucket: &EntryPath,
+    prefix: &str,
+    make: impl Fn(&OwnedFd, &str) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<(OwnedFd, String, OwnedFd)> {
+    let mut attempt = 0;
+    loop {
+        let name = format!("{prefix}{}", random_token());
+        let made = reserved::make(root, bucket, Area::Temporary).and_then(|parent| {
+            let entry = make(&parent, &name)?;
+            Ok((parent, entry))
+        });
+        match made {
+            Ok((parent, entry)) => {
+                let locked = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
+                // A sweep that holds it is about to remove it. Any other failure is that of a file
+                // system without locks: there a sweep leaves entries until they are old.
+                if locked != Err(Errno::WOULDBLOCK) && rustix::fs::fstat(&entry)?.st_nlink > 0 {
+                    return Ok((parent, name, entry));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                root.open_directory(bucket)?;
+            }
+            Err(error) => return Err(error),
+        }
+        attempt += 1;
+        if attempt == ATTEMPTS {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // Two loops in step would meet at the same point each time.
+        std::thread::sleep(Duration::from_micros(10) * attempt);
+    }
+}
+
+/// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
+/// what is older than `age`. Blocking.
+pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
+    for_each_abandoned(root, bucket, Area::Temporary, age, |directory, name, locked| {
+        tracing::info!(entry = ?name, "removing what a killed server left");
+        if let Some(part) = name.to_str().and_then(part_of)
+            && let Err(error) = remove_part(root, &part, locked)
+        {
+            // The note stays until it can be removed.
+            tracing::warn!(%error, part, "what a killed server left cannot be removed");
+            return Ok(());
+        }
+        remove_tree(directory, name)
+    })
+}
+
+/// Calls `visit` with each entry of a staging directory that no process holds, which stays locked
+/// meanwhile: a process that made the entry and locks it only later then finds it removed. Then
+/// tidies the staging of `bucket`; not if the directory is missing, as a process may be about to
+/// make it.
+pub(crate) fn for_each_abandoned(
+    root: &Root,
+    bucket: &EntryPath,
+    area: Area,
+    age: Duration,
+    mut visit: impl FnMut(&OwnedFd, &OsStr, OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
+    let directory = match reserved::open(root, bucket, area) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done?,
+    };
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        if let Some(locked) = lock_abandoned(&directory, name, age)? {
+            visit(&directory, name, locked)?;
+        }
+    }
+    reserved::tidy(root, bucket);
+    Ok(())
+}
+
+/// Locks an entry that no process holds; where the file system has no locks, one older than `age`.
+fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
+    let opened = match open(OFlags::RDWR) {
+        Err(Errno::ISDIR) => open(OFlags::RDONLY),
+        done => done,
+    };
+    let entry = match opened {
+        Ok(entry) => entry,
+        // Gone meanwhile, or of another user: nothing to remove, and no reason to leave the others.
+        Err(_) => return Ok(None),
+    };
+    match rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(entry)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(_) => {
+            let touched = File::from(entry.try_clone()?).metadata()?.modified()?;
+            Ok(touched.elapsed().is_ok_and(|since| since > age).then_some(entry))
+        }
+    }
+}
+
+/// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no
+/// error. What is mounted below it is not touched: `CrossesDevices`. Blocking.
+pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
+    let parent = parent.as_fd();
+    let gone = |done: rustix::io::Result<()>| match done {
+        Err(Errno::NOENT) => Ok(()),
+        done => Ok(done?),
+    };
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        done => return gone(done),
+    }
+    let directory = enter(parent, name)?;
+    // Its owner may have been unable to write there. Removing says what is still refused.
+    let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
+    let mut entries = rustix::fs::Dir::new(directory)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            remove_tree(entries.fd()?, name)?;
+        }
+    }
+    gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+}
+
+/// Opens the directory `name` in `parent`, unless another file system is mounted there.
+fn enter(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat2(parent, name, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+        // Old kernels lack the call, and sandboxes refuse it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            let same = rustix::fs::fstat(&opened)?.st_dev == rustix::fs::fstat(parent)?.st_dev;
+            if same { Ok(opened) } else { Err(Errno::XDEV.into()) }
+        }
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_removes_the_part_that_a_killed_server_noted_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("mounted")).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let (base, place) = (EntryPath::default(), EntryPath::parse(b"mounted").unwrap());
+        let note = PartNote::create(&root, &base, &place).unwrap();
+        let part = directory.path().join("mounted").join(note.part());
+        let other = directory.path().join("mounted/.other.firstbyte-part");
+        for path in [&part, &other] {
+            std::fs::write(path, "x").unwrap();
+        }
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert!(part.exists(), "its process lives");
+        // As a kill leaves it: the lock is gone, the note is not.
+        let killed = std::mem::ManuallyDrop::new(note);
+        rustix::fs::flock(&killed._file, FlockOperation::Unlock).unwrap();
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert!(!part.exists() && other.exists());
+        assert!(!directory.path().join(".firstbyte").exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_being_made_survives_a_sweep() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let base = EntryPath::default();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sweeping = scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+                }
+            });
+            let make = || -> io::Result<()> {
+                for _ in 0..6000 {
+                    let made = TemporaryDirectory::create(&root, &base)?;
+                    rustix::fs::mkdirat(made.directory(), "inside", Mode::RWXU)?;
+                }
+                Ok(())
+            };
+            let made = make();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            sweeping.join().unwrap();
+            made.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_sweep_removes_what_no_process_holds_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let base = EntryPath::default();
+        let file = TemporaryFile::create(&root, &base).unwrap();
+        let made = TemporaryDirectory::create(&root, &base).unwrap();
+        let tmp = directory.path().join(".firstbyte/tmp");
+        std::fs::write(tmp.join("left"), "x").unwrap();
+        std::fs::create_dir(tmp.join("directory")).unwrap();
+        std::fs::write(tmp.join("directory/left"), "x").unwrap();
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 2);
+        drop((file, made));
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,223 @@
+//! The checksums that a request states for its content, and the only comparison with them: every
+//! body is checked by [`Stated`], whether it is stored or parsed.
+//!
+//! CRC-64/NVME is always computed, as S3 does, so that every object written here can be read
+//! verified. Other checksums are computed if the client states them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstbyte_location::{Algorithm, Checksum};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::object::checksum::{Checksums, Refusal, Values, header};
+use crate::object::writer::Digest;
+
+/// The trailers of a body, there once it was read to its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trailers(Arc<Mutex<HeaderMap>>);
+
+impl Trailers {
+    /// The trailers that have arrived.
+    pub(crate) fn get(&self) -> HeaderMap {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds one; false if it was there.
+    pub(crate) fn keep(&self, name: &HeaderName, value: HeaderValue) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value).is_none()
+    }
+}
+
+/// The checksums that a request states for its content: in headers or form fields, in trailers, and
+/// the hash that its signature covers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stated {
+    /// Values in base64; more than one of an algorithm contradict each other.
+    values: Vec<(Algorithm, HeaderValue)>,
+    /// Algorithms to compute without a value: it comes in a trailer, or none was sent.
+    named: Vec<Algorithm>,
+    trailers: Trailers,
+    /// SHA-256 in hex.
+    hash: Option<String>,
+}
+
+impl Stated {
+    /// The algorithm whose value the header `name` carries.
+    pub(crate) fn algorithm_of(name: &HeaderName) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.header() == Some(name.as_str()))
+    }
+
+    /// Those of `headers`, of the trailers `announced`, and the SHA-256 `hash` in hex.
+    ///
+    /// # Errors
+    /// The headers name an algorithm that is not computed here.
+    pub(crate) fn of_headers(
+        headers: &HeaderMap,
+        announced: &[HeaderName],
+        hash: Option<String>,
+        trailers: Trailers,
+    ) -> Result<Self, Refusal> {
+        let values = Algorithm::ALL.into_iter().flat_map(|algorithm| {
+            headers.get_all(header(algorithm)).iter().map(move |value| (algorithm, value.clone()))
+        });
+        let mut named: Vec<Algorithm> = announced.iter().filter_map(Self::algorithm_of).collect();
+        named.extend(named_algorithm(headers)?);
+        Ok(Self { values: values.collect(), named, trailers, hash })
+    }
+
+    /// These values, in base64.
+    pub(crate) fn of_values(values: impl IntoIterator<Item = (Algorithm, String)>) -> Self {
+        let value = |(algorithm, text): (Algorithm, String)| {
+            // What no header can carry is no checksum: it matches nothing.
+            let value = HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("-"));
+            (algorithm, value)
+        };
+        Self { values: values.into_iter().map(value).collect(), ..Self::default() }
+    }
+
+    /// Without the values in headers, which are those of the whole object where the request
+    /// completes an upload. `Content-MD5` is the body's in any case.
+    pub(crate) fn of_body_only(mut self) -> Self {
+        self.values.retain(|(algorithm, _)| *algorithm == Algorithm::Md5);
+        self
+    }
+
+    /// Also computes `algorithm`.
+    pub(crate) fn naming(mut self, algorithm: Option<Algorithm>) -> Self {
+        self.named.extend(algorithm);
+        self
+    }
+
+    /// The algorithms whose values or names are given.
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        self.values.iter().map(|(algorithm, _)| *algorithm).chain(self.named.iter().copied())
+    }
+
+    /// The algorithms needed to check the content.
+    fn compared(&self) -> impl Iterator<Item = Algorithm> {
+        self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
+    }
+
+    /// Computes the checksums needed to check the content, and CRC-64/NVME.
+    pub(crate) fn checksums(&self) -> Checksums {
+        Checksums::of(self.compared().chain([Algorithm::Crc64Nvme]))
+    }
+
+    /// Computes the checksums needed to check the content, and no others.
+    pub(crate) fn checksums_to_compare(&self) -> Checksums {
+        Checksums::of(self.compared())
+    }
+
+    /// Checks the whole content of a body that is not stored.
+    ///
+    /// # Errors
+    /// It is not what was stated.
+    pub(crate) fn check_document(&self, content: &[u8]) -> Result<(), Refusal> {
+        if self.values.is_empty() && self.named.is_empty() && self.hash.is_none() {
+            return Ok(());
+        }
+        let mut checksums = self.checksums_to_compare();
+        checksums.update(content);
+        self.check(checksums.finish()).map(drop)
+    }
+
+    /// Compares `computed` with what was stated, once the body was read. Gives the values to keep.
+    ///
+    /// # Errors
+    /// One differs.
+    pub(crate) fn check(&self, computed: Values) -> Result<Values, Refusal> {
+        let differs = |algorithm: Algorithm, stated: &HeaderValue| {
+            let stated = stated.as_bytes().trim_ascii();
+            computed.get(&algorithm).is_none_or(|computed| computed.as_bytes() != stated)
+        };
+        let trailers = self.trailers.get();
+        let in_trailers =
+            trailers.iter().filter_map(|(name, value)| Some((Self::algorithm_of(name)?, value.clone())));
+        let stated = self.values.iter().cloned().chain(in_trailers);
+        if let Some((wrong, _)) = stated.into_iter().find(|(algorithm, value)| differs(*algorithm, value)) {
+            let name = header(wrong);
+            return Err(Refusal::Differs(format!("the body does not have the announced {name}")));
+        }
+        let sha256 =
+            computed.get(&Algorithm::Sha256).and_then(|text| Checksum::from_base64(Algorithm::Sha256, text));
+        if self.hash.is_some() && self.hash != sha256.map(|checksum| checksum.to_hex()) {
+            return Err(Refusal::WrongHash);
+        }
+        let mut kept = computed;
+        // It guards one request; nothing shows it later.
+        kept.remove(&Algorithm::Md5);
+        kept.retain(|algorithm, _| {
+            *algorithm == Algorithm::Crc64Nvme || self.algorithms().any(|stated| stated == *algorithm)
+        });
+        Ok(kept)
+    }
+}
+
+/// The algorithm that `x-amz-sdk-checksum-algorithm` or `x-amz-checksum-algorithm` names.
+///
+/// # Errors
+/// It is not computed here.
+pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, Refusal> {
+    let names = ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"];
+    let Some(value) = names.into_iter().find_map(|name| headers.get(name)) else { return Ok(None) };
+    let algorithm = value.to_str().ok().and_then(Algorithm::from_name);
+    let algorithm = algorithm.filter(|algorithm| algorithm.header().is_some());
+    let unsupported = || Refusal::Unsupported("checksums of this algorithm are not supported".to_owned());
+    algorithm.map(Some).ok_or_else(unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stated(lines: &[(&'static str, &str)], announced: &[&'static str]) -> Stated {
+        let headers =
+            lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let announced: Vec<HeaderName> = announced.iter().map(|name| name.parse().unwrap()).collect();
+        Stated::of_headers(&headers, &announced, None, Trailers::default()).unwrap()
+    }
+
+    fn sums(bytes: &[u8], stated: &Stated) -> Values {
+        let mut sums = stated.checksums();
+        sums.update(bytes);
+        sums.finish()
+    }
+
+    #[test]
+    fn what_is_computed_is_the_default_and_what_was_announced() {
+        let stated = stated(&[("x-amz-checksum-crc32c", "x")], &["x-amz-checksum-sha256"]);
+        let computed: Vec<Algorithm> = sums(b"123456789", &stated).into_keys().collect();
+        assert_eq!(computed, [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256]);
+    }
+
+    #[test]
+    fn every_stated_value_must_be_the_computed_one() {
+        let right = sums(b"x", &Stated::default())[&Algorithm::Crc64Nvme].clone();
+        let name = "x-amz-checksum-crc64nvme";
+        for (lines, fits) in [
+            (vec![(name, right.as_str())], true),
+            (vec![(name, "AAAAAAAAAAA=")], false),
+            (vec![(name, "")], false),
+            (vec![("content-md5", "ndTkYSaMgDT1yFZOFVxnpg==")], true),
+            (vec![("content-md5", "nNS5w4a9rZK6hcdCp9ZxNA==")], false),
+            (vec![("content-md5", "no base64")], false),
+        ] {
+            let stated = stated(&lines, &[]);
+            assert_eq!(stated.check(sums(b"x", &stated)).is_ok(), fits, "{lines:?}");
+        }
+        let mut two = HeaderMap::new();
+        two.append(name, right.parse().unwrap());
+        two.append(name, "AAAAAAAAAAA=".parse().unwrap());
+        let stated = Stated::of_headers(&two, &[], None, Trailers::default()).unwrap();
+        assert!(stated.check(sums(b"x", &stated)).is_err());
+    }
+
+    #[test]
+    fn the_hash_of_a_signature_is_compared_and_not_kept() {
+        let hash = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(b"x"));
+        let stated = Stated { hash: Some(hash), ..Stated::default() };
+        let kept = stated.check(sums(b"x", &stated)).unwrap();
+        assert_eq!(kept.into_keys().collect::<Vec<_>>(), [Algorithm::Crc64Nvme]);
+        assert!(stated.check(sums(b"y", &stated)).is_err());
+    }
+}

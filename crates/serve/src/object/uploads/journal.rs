@@ -1,0 +1,212 @@
+//! The files of an upload on disk. After a kill the server loses no finished part and trusts no
+//! unfinished one.
+//!
+//! The upload's directory has `upload.json`, its description; `data`, the file being assembled;
+//! `apart-*`, parts that need files of their own; and `journal`, one line of JSON for each event,
+//! appended *after* it happened. A part's last line says where its bytes are, and they are not
+//! overwritten while that line is the last. An incomplete last line is cut off.
+//!
+//! Written bytes survive the kill of a process, but not a power cut. So parts recorded under
+//! another boot are trusted only after their bytes were read and compared ([`Recorded::doubtful`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
+use std::time::SystemTime;
+
+use firstbyte_location::Algorithm;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::object::checksum::Values;
+
+pub(super) const DATA: &str = "data";
+pub(super) const WHOLE: &str = "whole";
+pub(super) const DESCRIPTION: &str = "upload.json";
+pub(super) const JOURNAL: &str = "journal";
+
+/// Changes with every start of the machine; empty where the kernel does not tell, which never
+/// matches.
+pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().into())
+});
+
+/// Where a part's bytes lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Place {
+    /// In `data`, at this offset.
+    At(u64),
+    /// In a file of this name, from its start.
+    Apart(String),
+}
+
+/// A part that has arrived whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// In bytes.
+    pub(crate) length: u64,
+    pub(crate) place: Place,
+    pub(crate) checksums: Values,
+    /// When it had arrived completely.
+    pub(crate) arrived: SystemTime,
+}
+
+impl Part {
+    /// Its tag: a checksum every part has, in a form no client takes for an MD5.
+    pub(crate) fn etag(&self) -> String {
+        let sum = self.checksums.get(&Algorithm::Crc64Nvme).map_or("", String::as_str);
+        format!("{}-{:x}", hex::encode(sum.trim_end_matches('=')), self.length)
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    /// The next lines were written during this boot of the machine.
+    Boot(String),
+    /// Slots have this length.
+    Slots(u64),
+    /// This part has arrived. It replaces an earlier part of the same number.
+    Part(u32, Part),
+    /// The bytes of this part are not what was recorded.
+    Lost(u32),
+    /// The file of this name is the whole; it leaves the directory by being published.
+    Whole(String),
+}
+
+/// The content of a journal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorded {
+    pub(super) parts: BTreeMap<u32, Part>,
+    /// Those recorded under another boot.
+    pub(super) doubtful: BTreeSet<u32>,
+    pub(super) slots: Option<u64>,
+    boot: String,
+    whole: Option<String>,
+}
+
+impl Recorded {
+    fn of(text: &[u8]) -> Self {
+        let mut recorded = Self::default();
+        // A malformed line was lost in a power failure.
+        let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        lines.for_each(|line| recorded.follow(line));
+        recorded
+    }
+
+    fn follow(&mut self, line: Line) {
+        match line {
+            Line::Boot(boot) => self.boot = boot,
+            Line::Slots(length) => self.slots = Some(length),
+            Line::Part(number, part) => {
+                self.parts.insert(number, part);
+                if self.boot.is_empty() || self.boot != *BOOT {
+                    self.doubtful.insert(number);
+                } else {
+                    self.doubtful.remove(&number);
+                }
+            }
+            Line::Lost(number) => {
+                self.parts.remove(&number);
+                self.doubtful.remove(&number);
+            }
+            Line::Whole(name) => self.whole = Some(name),
+        }
+    }
+
+    /// Whether the upload in `directory` has ended, and only its removal was cut short.
+    pub(super) fn has_ended(&self, directory: &OwnedFd) -> bool {
+        !exists(directory, DATA) || self.whole.as_deref().is_some_and(|whole| !exists(directory, whole))
+    }
+}
+
+pub(super) fn exists(directory: &OwnedFd, name: &str) -> bool {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// An open journal, locked against every other process.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    /// Length of its whole lines.
+    length: u64,
+}
+
+impl Journal {
+    /// Begins one in `directory`.
+    pub(super) fn create(directory: &OwnedFd) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&Line::Boot(BOOT.clone())).map_err(io::Error::from)?;
+        line.push(b'\n');
+        open_at(directory, JOURNAL, OFlags::CREATE | OFlags::EXCL)?.write_all_at(&line, 0)
+    }
+
+    /// Opens the one in `directory`; none where another process has it open.
+    pub(super) fn open(directory: &OwnedFd) -> io::Result<Option<Self>> {
+        let file = open_at(directory, JOURNAL, OFlags::APPEND)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            // A file system without locks has one server at a time.
+            _ => Ok(Some(Self { length: file.metadata()?.len(), file })),
+        }
+    }
+
+    /// The length of what is there.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// When a line was last added.
+    pub(super) fn touched(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
+    }
+
+    /// Reads it.
+    pub(super) fn read(&mut self) -> io::Result<Recorded> {
+        let mut text = Vec::new();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.read_to_end(&mut text)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.length = whole as u64;
+        Ok(Recorded::of(&text[..whole]))
+    }
+
+    /// Reads it to continue it: cuts off a torn last line, and notes the boot where it is
+    /// another.
+    pub(super) fn resume(&mut self) -> io::Result<Recorded> {
+        let length = self.length;
+        let recorded = self.read()?;
+        if self.length < length {
+            self.file.set_len(self.length)?;
+        }
+        if recorded.boot != *BOOT {
+            self.append(&Line::Boot(BOOT.clone()))?;
+        }
+        Ok(recorded)
+    }
+
+    /// Adds a line, whole or not at all.
+    pub(super) fn append(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
+        text.push(b'\n');
+        match self.file.write_all(&text) {
+            Ok(()) => {
+                self.length += text.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                self.file.set_len(self.length)?;
+                Err(error)
+            }
+        }
+    }
+}
+
+pub(super) fn open_at(parent: &OwnedFd, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o666))?.into())
+}

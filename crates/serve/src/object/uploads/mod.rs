@@ -1,0 +1,248 @@
+//! Uploads in parts: one engine for S3 and for the upload page.
+//!
+//! An upload is a directory in its bucket's staging directory ([`mod@journal`] describes its
+//! files). A request for a part finds the upload ([`Uploads::find`]), claims the part
+//! ([`Upload::claim`]), writes it and records it ([`Claim::record`]). A request that ends the
+//! upload completes or removes it. [`mod@upload`] has the rules. Everything here is plain blocking
+//! code and independent of HTTP.
+
+mod description;
+mod error;
+mod journal;
+mod part;
+mod placement;
+mod session;
+mod upload;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, OFlags};
+
+pub(crate) use description::{Description, Origin, Source};
+pub(crate) use error::{Error, Result};
+pub(crate) use journal::Part;
+use journal::{Journal, open_at};
+pub(crate) use part::Claim;
+use session::lock;
+pub(crate) use upload::{Claimed, Resending, Upload, Whole};
+
+use crate::http::etag::Identity;
+use crate::object::publish::{self, Finished};
+use crate::object::reserved::{self, Area};
+use crate::object::root::Root;
+use crate::object::staging::{self, TemporaryDirectory};
+use crate::path::EntryPath;
+
+/// Uploads remembered at once, some 10 KB each; beyond, those no request works on are read from
+/// disk again.
+const MOST_KNOWN: usize = 1024;
+
+/// The uploads of one server.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    root: Root,
+    /// By bucket and id.
+    known: Mutex<HashMap<(EntryPath, String), Arc<Upload>>>,
+}
+
+/// An upload as a listing shows it.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) id: String,
+    pub(crate) description: Description,
+    /// When it was begun.
+    pub(crate) begun: Identity,
+}
+
+impl Uploads {
+    /// Those below `root`.
+    pub(crate) fn new(root: Root) -> Self {
+        Self { root, known: Mutex::default() }
+    }
+
+    /// Begins one in the staging of `bucket`, which must exist; on disk it is there whole or not at
+    /// all. Blocking.
+    pub(crate) fn create(
+        &self,
+        bucket: &EntryPath,
+        id: &str,
+        description: &Description,
+    ) -> Result<Arc<Upload>> {
+        let failed = |error| Error::io(format!("upload {id}"), error);
+        description.object.check().map_err(|reason| failed(reason.into()))?;
+        let made = TemporaryDirectory::create(&self.root, bucket).map_err(failed)?;
+        let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
+        let fill = |directory: &OwnedFd| -> io::Result<()> {
+            let create = OFlags::CREATE | OFlags::EXCL;
+            // If the file system has no room for this, the upload is refused now, and not after all
+            // parts have been sent.
+            description.object.write(&open_at(directory, journal::DATA, create)?)?;
+            Journal::create(directory)?;
+            open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
+        };
+        fill(made.directory()).map_err(failed)?;
+        match made.rename(&self.root, bucket, Area::Uploads, id) {
+            // Two requests began the same one at once, as the page may.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists
+                ) => {}
+            done => done.map_err(failed)?,
+        }
+        self.find(bucket, id)
+    }
+
+    /// The upload `id` of `bucket`. Blocking.
+    pub(crate) fn find(&self, bucket: &EntryPath, id: &str) -> Result<Arc<Upload>> {
+        if !is_id(id) {
+            return Err(Error::NoUpload(id.to_owned()));
+        }
+        let name = (bucket.clone(), id.to_owned());
+        if let Some(upload) = lock(&self.known).get(&name).filter(|upload| !upload.has_ended()) {
+            return Ok(upload.clone());
+        }
+        let open = reserved::open_entry(&self.root, bucket, Area::Uploads, id);
+        let description =
+            open.and_then(|open| read_description(&open)).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::NoUpload(id.to_owned()),
+                _ => Error::io(format!("upload {id}"), error),
+            })?;
+        let mut known = lock(&self.known);
+        known.retain(|_, upload| !upload.has_ended());
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
+        }
+        let new = || Arc::new(Upload::new(self.root.clone(), bucket.clone(), id.to_owned(), description));
+        Ok(known.entry(name).or_insert_with(new).clone())
+    }
+
+    /// All of `bucket`, in no order. Blocking.
+    pub(crate) fn list(&self, bucket: &EntryPath) -> io::Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        for id in self.ids(bucket)? {
+            // Skips uploads that end meanwhile.
+            let Ok(open) = reserved::open_entry(&self.root, bucket, Area::Uploads, &id) else {
+                continue;
+            };
+            let Ok(description) = read_description(&open) else { continue };
+            let Ok(begun) = rustix::fs::statat(&open, journal::DESCRIPTION, AtFlags::empty()) else {
+                continue;
+            };
+            if journal::exists(&open, journal::DATA) {
+                listed.push(Listed { id, description, begun: Identity::from(&begun) });
+            }
+        }
+        Ok(listed)
+    }
+
+    fn ids(&self, bucket: &EntryPath) -> io::Result<Vec<String>> {
+        let directory = match reserved::open(&self.root, bucket, Area::Uploads) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            done => done?,
+        };
+        let mut ids = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if is_id(&name) {
+                ids.push(name);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Completes `upload`: `choose` decides which parts make the whole, `put` publishes it. Where
+    /// either fails the upload continues, but parts that were on their way have to be sent again.
+    /// Blocking.
+    pub(crate) fn complete<T, E: From<Error>>(
+        &self,
+        upload: &Upload,
+        choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
+        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+    ) -> std::result::Result<T, E> {
+        let done = upload.complete(choose, put)?;
+        self.forget(upload);
+        Ok(done)
+    }
+
+    /// Ends `upload` and removes what is there of it. Blocking.
+    pub(crate) fn remove(&self, upload: &Upload) -> Result<()> {
+        upload.remove()?;
+        self.forget(upload);
+        Ok(())
+    }
+
+    /// Ends all uploads of `bucket` but those another process works on. Blocking.
+    pub(crate) fn remove_all(&self, bucket: &EntryPath) -> io::Result<()> {
+        for id in self.ids(bucket)? {
+            if let Err(error) = self.find(bucket, &id).and_then(|upload| self.remove(&upload)) {
+                tracing::debug!(%error, "an upload ended before its bucket was removed, or did not end");
+            }
+        }
+        self.sweep(bucket, Duration::MAX)
+    }
+
+    fn forget(&self, upload: &Upload) {
+        lock(&self.known).retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
+    }
+
+    /// Removes the uploads of `bucket` that have ended and whose removal was cut short, and those
+    /// abandoned: nothing came for `abandoned`. One that a request works on stays. Blocking.
+    pub(crate) fn sweep(&self, bucket: &EntryPath, abandoned: Duration) -> io::Result<()> {
+        let parent = match reserved::open(&self.root, bucket, Area::Uploads) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => done?,
+        };
+        for id in self.ids(bucket)? {
+            // Locked while it is removed, so that no request begins to work on it.
+            let Some(_locked) = lock_over(&parent, &id, abandoned)? else { continue };
+            tracing::info!(%bucket, upload = id, "removing what is left of an upload");
+            staging::remove_tree(&parent, id.as_ref())?;
+            lock(&self.known).remove(&(bucket.clone(), id));
+        }
+        reserved::tidy(&self.root, bucket);
+        Ok(())
+    }
+}
+
+/// Locks the upload `id` in `parent` if it is over: ended or abandoned.
+fn lock_over(parent: &OwnedFd, id: &str, abandoned: Duration) -> io::Result<Option<Option<Journal>>> {
+    let directory = match reserved::open_in(parent, id.as_ref()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        done => done?,
+    };
+    let mut journal = match Journal::open(&directory) {
+        // It is begun with a journal; without one its removal was cut short.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(None)),
+        Err(error) => return Err(error),
+        Ok(None) => return Ok(None),
+        Ok(Some(journal)) => journal,
+    };
+    let touched = journal.touched()?;
+    let over = match read_description(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(_) => touched.elapsed().is_ok_and(|since| since > abandoned),
+        Ok(description) => {
+            description.has_expired(touched, abandoned) || journal.read()?.has_ended(&directory)
+        }
+    };
+    Ok(over.then_some(Some(journal)))
+}
+
+fn read_description(directory: &OwnedFd) -> io::Result<Description> {
+    let text = io::read_to_string(open_at(directory, journal::DESCRIPTION, OFlags::empty())?)?;
+    serde_json::from_str(&text).map_err(io::Error::from)
+}
+
+/// Whether `id` can name an upload; nothing else ever becomes part of a file name.
+pub(crate) fn is_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! A request's claim to write one part.
+//!
+//! No other claim and no recorded part has bytes in the claim's place. The claim writes only in its
+//! place, until it is recorded, or revoked because the upload ends. It is released when its last
+//! owner is dropped. A write that still runs for a cancelled request is an owner too.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use super::error::{Error, Result};
+use super::journal::{Part, Place};
+use super::session::{Gate, Running, Session, State, lock};
+use crate::object::checksum::Values;
+use crate::object::writer::WriteAt;
+
+/// The right of one request to write one part. Offsets are those in the part.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    /// Of the upload.
+    pub(super) id: String,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) session: Arc<Session>,
+    pub(super) file: Arc<File>,
+    pub(super) running: Running,
+    pub(super) length: u64,
+}
+
+impl WriteAt for Claim {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let gate = lock(&self.running.gate);
+        if *gate != Gate::Open {
+            return Err(io::Error::other(Error::Ending(self.id.clone())));
+        }
+        if offset.saturating_add(bytes.len() as u64) > self.length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than announced"));
+        }
+        let start = match self.running.place {
+            Place::At(start) => start,
+            Place::Apart(_) => 0,
+        };
+        FileExt::write_all_at(&*self.file, bytes, start + offset)
+    }
+}
+
+impl Claim {
+    /// Length of the part in bytes, as it was announced.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Records that all `length` bytes are written and have these checksums: from now on this is
+    /// the part of that number. Nothing may be written by this claim meanwhile. Blocking.
+    ///
+    /// # Errors
+    /// The body was short, the upload is being ended, or the journal cannot be written; the part
+    /// before it stays.
+    pub(crate) fn record(&self, length: u64, checksums: Values) -> Result<Part> {
+        let Running { number, place, gate } = &self.running;
+        if length < self.length {
+            return Err(Error::Short { number: *number, missing: self.length - length });
+        }
+        let part = Part { length, place: place.clone(), checksums, arrived: SystemTime::now() };
+        let before = {
+            let mut state = lock(&self.state);
+            let mut gate = lock(gate);
+            if *gate != Gate::Open {
+                return Err(Error::Ending(self.id.clone()));
+            }
+            let before = state.record(&self.session, *number, &part)?;
+            *gate = Gate::Recorded;
+            before
+        };
+        if let Some(Place::Apart(name)) = before.map(|part| part.place) {
+            self.session.remove(&name);
+        }
+        Ok(part)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.state).running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
+        let recorded = *lock(&self.running.gate) == Gate::Recorded;
+        if let (false, Place::Apart(name)) = (recorded, &self.running.place) {
+            self.session.remove(name);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One upload in parts: the parts that have arrived, the parts being written, and the assembly of
+//! the whole.
+//!
+//! A part is recorded when it has arrived; until then the previous part of the same number stays
+//! valid. A new part is written into its slot of the final file if the slot is free, and otherwise
+//! into a file of its own, so bytes of a recorded part are never overwritten. When an upload ends,
+//! running claims are revoked first, so no byte reaches the file once it is published.
+//!
+//! Descriptors are open only while a request works on the upload ([`Session`]). Other state is read
+//! from the journal again if another process has added to it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use firstbyte_location::ByteRange;
+use rustix::fs::OFlags;
+
+use super::description::Description;
+use super::error::{Error, Result};
+use super::journal::{self, Journal, Line, Part, Place, open_at};
+use super::part::Claim;
+use super::placement::Placement;
+use super::session::{Gate, Phase, Running, Session, State, lock, verify};
+use crate::object::copying::copy_range;
+use crate::object::metadata::ObjectMetadata;
+use crate::object::publish::{self, Finished};
+use crate::object::reserved::{self, Area};
+use crate::object::root::Root;
+use crate::object::staging;
+use crate::path::EntryPath;
+
+/// How often a locked journal is tried again, with a pause of a millisecond each time.
+const CLOSING_ATTEMPTS: u32 = 500;
+
+/// Whether a part may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resending {
+    /// At any time; the one that arrives last is the part.
+    Replaces,
+    /// Not while another request sends it, and not once it has arrived.
+    Refused,
+}
+
+/// What a request for a part may do.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// Nothing: this part has arrived already.
+    Held(Part),
+    /// Write it.
+    Write(Arc<Claim>),
+}
+
+/// The parts that make the whole, in order, and what is kept with it.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) parts: Vec<(u32, Part)>,
+    pub(crate) object: ObjectMetadata,
+}
+
+/// One upload in parts.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) id: String,
+    pub(crate) description: Description,
+    root: Root,
+    bucket: EntryPath,
+    /// Held by the request that completes or removes it.
+    ending: Mutex<()>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Upload {
+    /// The upload `id` in the staging of `bucket`.
+    pub(super) fn new(root: Root, bucket: EntryPath, id: String, description: Description) -> Self {
+        Self { id, description, root, bucket, ending: Mutex::default(), state: Arc::default() }
+    }
+
+    fn directory(&self) -> Result<OwnedFd> {
+        let open = reserved::open_entry(&self.root, &self.bucket, Area::Uploads, &self.id);
+        open.map_err(|error| self.gone(error))
+    }
+
+    /// Whether it was completed or removed.
+    pub(super) fn has_ended(&self) -> bool {
+        // One that is being worked on has not ended yet.
+        self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
+    }
+
+    /// True while a request may still write a part.
+    pub(super) fn has_claims(&self) -> bool {
+        Arc::strong_count(&self.state) > 1
+    }
+
+    /// Asks to write part `number` (from 1), `length` bytes long. Blocking.
+    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
+        let (mut state, session) = self.open(Phase::Open)?;
+        if resending == Resending::Refused {
+            if let Some(part) = state.parts.get(&number) {
+                return Ok(Claimed::Held(part.clone()));
+            }
+            if state.running.iter().any(|running| running.number == number) {
+                return Err(Error::InUse(number));
+            }
+        }
+        let place = state.place(&session, number, length)?;
+        let file = match &place {
+            Place::At(_) => session.data.clone(),
+            Place::Apart(name) => {
+                let file = open_at(&session.directory, name, OFlags::CREATE | OFlags::EXCL);
+                Arc::new(file.map_err(|error| Error::io(name, error))?)
+            }
+        };
+        let running = Running { number, place, gate: Arc::new(Mutex::new(Gate::Open)) };
+        state.running.push(running.clone());
+        drop(state);
+        Ok(Claimed::Write(Arc::new(Claim {
+            id: self.id.clone(),
+            state: self.state.clone(),
+            session,
+            file,
+            running,
+            length,
+        })))
+    }
+
+    /// The parts that have arrived, by number. Blocking.
+    pub(crate) fn parts(&self) -> Result<BTreeMap<u32, Part>> {
+        let (mut state, session) = self.open(Phase::Ending)?;
+        verify(&mut state, &session)?;
+        Ok(state.parts.clone())
+    }
+
+    /// When a part last arrived. Blocking.
+    pub(crate) fn touched(&self) -> Result<SystemTime> {
+        let directory = self.directory()?;
+        let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());
+        let modified = journal.and_then(|journal| journal.metadata()?.modified());
+        modified.map_err(|error| self.gone(error))
+    }
+
+    /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published,
+    /// and ends the upload. Where that fails the upload continues as it was, but for parts
+    /// that were on their way. Blocking.
+    pub(super) fn complete<T, E: From<Error>>(
+        &self,
+        choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
+        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+    ) -> std::result::Result<T, E> {
+        let _alone = lock(&self.ending);
+        let (session, parts, whole) = {
+            let (mut state, session) = self.open(Phase::Open)?;
+            verify(&mut state, &session)?;
+            let whole = choose(&state.parts)?;
+            state.end();
+            (session, state.parts.clone(), whole)
+        };
+        let done = self.publish(&session, &parts, &whole, put);
+        if done.is_err() {
+            session.give_back(&parts);
+        }
+        lock(&self.state).phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
+        if done.is_ok() {
+            self.remove_files();
+        }
+        Ok(done?)
+    }
+
+    /// Ends it and removes what is there of it. Blocking.
+    pub(super) fn remove(&self) -> Result<()> {
+        let _alone = lock(&self.ending);
+        {
+            let (mut state, _session) = self.open(Phase::Open)?;
+            state.end();
+            state.phase = Phase::Ended;
+        }
+        self.remove_files();
+        Ok(())
+    }
+
+    fn publish<T>(
+        &self,
+        session: &Session,
+        recorded: &BTreeMap<u32, Part>,
+        whole: &Whole,
+        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+    ) -> Result<T> {
+        let (file, name) = assemble(session, recorded, &whole.parts)?;
+        whole.object.write(&file).map_err(|error| Error::io(name, error))?;
+        let length = session.append(&Line::Whole(name.to_owned()))?;
+        lock(&self.state).journal = length;
+        let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
+        Ok(put(finished)?)
+    }
+
+    /// Opens the upload's files, or finds them open, unless it is beyond `latest`.
+    fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
+        let mut state = lock(&self.state);
+        match (state.phase, latest) {
+            (Phase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
+            (Phase::Ending, Phase::Open) => return Err(Error::Ending(self.id.clone())),
+            _ => {}
+        }
+        if let Some(session) = state.session.upgrade() {
+            return Ok((state, session));
+        }
+        let directory = self.directory()?;
+        let mut journal = self.open_journal(&directory)?;
+        if journal.length() != state.journal {
+            let recorded = journal.resume().map_err(|error| Error::io(journal::JOURNAL, error))?;
+            if recorded.has_ended(&directory) {
+                return Err(Error::NoUpload(self.id.clone()));
+            }
+            state.placement = Placement::of(recorded.slots.or(self.description.slots));
+            (state.parts, state.doubtful) = (recorded.parts, recorded.doubtful);
+            state.journal = journal.length();
+        }
+        let data = open_at(&directory, journal::DATA, OFlags::empty()).map_err(|error| self.gone(error))?;
+        let session = Arc::new(Session { directory, data: Arc::new(data), journal: Mutex::new(journal) });
+        state.session = Arc::downgrade(&session);
+        Ok((state, session))
+    }
+
+    /// Waits a moment where the journal is locked: the last request of this process may just be
+    /// closing it.
+    fn open_journal(&self, directory: &OwnedFd) -> Result<Journal> {
+        for _ in 0..CLOSING_ATTEMPTS {
+            match Journal::open(directory).map_err(|error| self.gone(error))? {
+                Some(journal) => return Ok(journal),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Err(Error::Elsewhere(self.id.clone()))
+    }
+
+    fn gone(&self, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::NotFound => Error::NoUpload(self.id.clone()),
+            _ => Error::io(format!("upload {}", self.id), error),
+        }
+    }
+
+    fn remove_files(&self) {
+        let parent = reserved::open(&self.root, &self.bucket, Area::Uploads);
+        let removed = parent.and_then(|parent| staging::remove_tree(&parent, self.id.as_ref()));
+        if let Err(error) = removed {
+            // A sweep removes it later.
+            tracing::warn!(%error, bucket = %self.bucket, upload = self.id, "an ended upload cannot be removed");
+        }
+        reserved::tidy(&self.root, &self.bucket);
+    }
+}
+
+/// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else
+/// in a file of its own.
+fn assemble(
+    session: &Session,
+    recorded: &BTreeMap<u32, Part>,
+    chosen: &[(u32, Part)],
+) -> Result<(Arc<File>, &'static str)> {
+    let failed = |error| Error::io("the whole file", error);
+    let mut total = 0;
+    let mut placed = 0;
+    let mut fits = true;
+    for (number, part) in chosen {
+        if recorded.get(number) != Some(part) {
+            return Err(Error::Changed(*number));
+        }
+        if let Place::At(offset) = part.place {
+            fits &= offset == total;
+            placed += 1;
+        }
+        total += part.length;
+    }
+    // The data file becomes the whole only if no recorded part would be cut off or overwritten.
+    let all_placed = recorded.values().filter(|part| matches!(part.place, Place::At(_))).count();
+    let in_place = fits && placed == all_placed;
+    let (file, name) = if in_place {
+        (session.data.clone(), journal::DATA)
+    } else {
+        let whole = open_at(&session.directory, journal::WHOLE, OFlags::CREATE | OFlags::TRUNC);
+        (Arc::new(whole.map_err(failed)?), journal::WHOLE)
+    };
+    let mut offset = 0;
+    for (_, part) in chosen {
+        if !(in_place && matches!(part.place, Place::At(_))) {
+            let (from, start) = session.open(&part.place)?;
+            copy_range(&from, ByteRange::at(start, part.length), &file, offset).map_err(failed)?;
+        }
+        offset += part.length;
+    }
+    file.set_len(total).map_err(failed)?;
+    Ok((file, name))
+}

@@ -1,0 +1,352 @@
+//! A directory, or some of its entries, as one tar file that is made while it is sent.
+//!
+//! An archive that has its end (two empty blocks) is whole: every file in it is one version, with
+//! the length that its head announces. If a file changes while it is read, the answer breaks off.
+//! Names are those of entries below the archive's directory. Links to files are stored as the
+//! files, and links to directories are left out, as in recursive listings. However deep the
+//! directory is, an archive holds one piece in memory and few open files, and no thread while the
+//! client reads it.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use firstbyte_location::to_usize;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use rustix::fs::OFlags;
+
+use crate::access::keys::{Access, Rights};
+use crate::config::Buckets;
+use crate::http::refusal::{failure, not_found};
+use crate::http::request::{Request, query_pairs};
+use crate::http::response::{Body, Response, attachment};
+use crate::object::directory::{Kind, Position, Reader, is_left_out};
+use crate::object::root::Root;
+use crate::path::EntryPath;
+use crate::state::ServerState;
+
+/// Bytes that are read and sent at once. Each slow client holds so many.
+const PIECE: usize = 64 << 10;
+
+/// Directories that are held open, innermost ones. Those above are opened again when they go on.
+const OPEN_LEVELS: usize = 8;
+
+/// The name of an entry that holds the next one's name.
+const LONG_NAME: &[u8] = b"././@LongLink";
+
+/// The unit that tar counts in: heads have one, and files are padded to it.
+const BLOCK: usize = 512;
+
+/// Answers with the archive of the directory `path`, as far as `access` may read it, or of those of
+/// its entries that the query names.
+pub(crate) async fn answer(
+    state: &Arc<ServerState>,
+    request: &Request,
+    path: &EntryPath,
+    format: &str,
+    access: &Access,
+) -> Response {
+    if format != "tar" {
+        return Response::text(StatusCode::BAD_REQUEST, "archives are tar files; ask for ?archive=tar");
+    }
+    let names: Vec<String> =
+        query_pairs(&request.query).filter(|(key, _)| key == "name").map(|(_, name)| name).collect();
+    let (root, below, reader) = (state.root.clone(), path.clone(), access.clone());
+    let open = move || Archive::open(root, &below, &names, reader);
+    let archive = match tokio::task::spawn_blocking(open).await.map_err(io::Error::other) {
+        Ok(Ok(archive)) => archive,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return not_found(),
+        Ok(Err(error)) | Err(error) => return failure(&error),
+    };
+    let stream = futures::stream::try_unfold(archive, |mut archive| async move {
+        let next = move || archive.piece().map(|piece| piece.map(|piece| (piece, archive)));
+        let next = tokio::task::spawn_blocking(next).await.map_err(io::Error::other)?;
+        // The answer breaks off, so that the client does not take it for whole.
+        next.inspect_err(|error| tracing::warn!(%error, "an archive ended early"))
+    });
+    Response::new(StatusCode::OK)
+        .with_header(CONTENT_TYPE, "application/x-tar")
+        .with_header(CONTENT_DISPOSITION, attachment(&file_name(path, &state.config.buckets)))
+        .with_header(CACHE_CONTROL, "no-store")
+        .with_body(Body::Stream(Box::pin(stream)))
+}
+
+/// The name of the archive of `path`.
+fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
+    let name = match (path.name(), buckets) {
+        (Some(name), _) => name.as_bytes(),
+        (None, Buckets::Named(bucket)) => bucket.as_bytes(),
+        (None, Buckets::FirstLevel) => b"files",
+    };
+    [name, b".tar"].concat()
+}
+
+/// An archive being made.
+struct Archive {
+    root: Root,
+    access: Access,
+    /// Entries that were asked for and are still to come.
+    asked: VecDeque<Item>,
+    /// The directories on the way to the next entry, outermost first.
+    levels: Vec<Level>,
+    /// The file whose content comes next.
+    content: Option<Content>,
+    has_end: bool,
+}
+
+/// An entry and its name in the archive.
+struct Item {
+    path: EntryPath,
+    name: Vec<u8>,
+}
+
+/// A directory being read, and the beginning of its entries' names.
+struct Level {
+    path: EntryPath,
+    state: LevelState,
+    prefix: Vec<u8>,
+}
+
+enum LevelState {
+    Open(Reader),
+    Closed(Position),
+}
+
+impl Level {
+    fn open(root: &Root, path: &EntryPath, access: &Access, prefix: Vec<u8>) -> io::Result<Self> {
+        let state = LevelState::Open(Reader::open_for(root, path, access)?);
+        Ok(Self { path: path.clone(), state, prefix })
+    }
+
+    /// The reader, where it stood.
+    fn reader(&mut self, root: &Root, access: &Access) -> io::Result<&mut Reader> {
+        if let LevelState::Closed(position) = self.state {
+            self.state = LevelState::Open(Reader::resume(root, &self.path, access, position)?);
+        }
+        match &mut self.state {
+            LevelState::Open(reader) => Ok(reader),
+            LevelState::Closed(_) => unreachable!("it was opened above"),
+        }
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if let LevelState::Open(reader) = &self.state {
+            self.state = LevelState::Closed(reader.position()?);
+        }
+        Ok(())
+    }
+}
+
+impl Archive {
+    /// Of the directory `path`, or of its entries `names`, which are written as in a URL. Blocking.
+    fn open(root: Root, path: &EntryPath, names: &[String], access: Access) -> io::Result<Self> {
+        let mut asked = VecDeque::new();
+        for name in names {
+            let name: Vec<u8> = percent_encoding::percent_decode_str(name).collect();
+            let entry = EntryPath::parse(&name).map_err(|_| io::ErrorKind::NotFound)?;
+            if entry.is_root() || entry.parent() != EntryPath::default() {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let path = access.entering(path.join(OsStr::from_bytes(entry.as_bytes())));
+            let is_shown =
+                access.allows(Rights::Read, path.as_bytes()) || access.reaches(&path.as_directory());
+            if !is_shown {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            // What is asked for by name is not left out.
+            root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+            asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
+        }
+        let mut levels = Vec::new();
+        root.open_directory(path)?;
+        match path.name() {
+            _ if !names.is_empty() => {}
+            Some(name) => asked.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
+            None => {
+                levels.push(Level::open(&root, path, &access, Vec::new())?);
+            }
+        }
+        Ok(Self { root, access, asked, levels, content: None, has_end: false })
+    }
+
+    /// The next bytes; none behind the end. Blocking.
+    fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        let mut buffer = Vec::with_capacity(PIECE);
+        while buffer.len() < PIECE && !self.has_end {
+            match &mut self.content {
+                Some(content) => {
+                    if content.read(&mut buffer)? {
+                        self.content = None;
+                    }
+                }
+                None => match self.next_item()? {
+                    Some(item) => self.begin(item, &mut buffer)?,
+                    None => {
+                        buffer.resize(buffer.len() + 2 * BLOCK, 0);
+                        self.has_end = true;
+                    }
+                },
+            }
+        }
+        Ok((!buffer.is_empty()).then(|| buffer.into()))
+    }
+
+    fn next_item(&mut self) -> io::Result<Option<Item>> {
+        while let Some(level) = self.levels.last_mut() {
+            let reader = match level.reader(&self.root, &self.access) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.levels.pop();
+                    continue;
+                }
+                reader => reader?,
+            };
+            let Some(entry) = reader.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let entry = entry?;
+            if entry.kind != Kind::LinkedDirectory {
+                let path = self.access.entering(reader.path_of(&entry.name));
+                let name = [level.prefix.as_slice(), entry.name.as_bytes()].concat();
+                return Ok(Some(Item { path, name }));
+            }
+        }
+        Ok(self.asked.pop_front())
+    }
+
+    /// Writes the head of `item`; its content, or its entries, come next. What went away since it
+    /// was listed, or may not be read, is left out.
+    fn begin(&mut self, item: Item, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let Item { path, name } = item;
+        // Non-blocking, so that a FIFO cannot hold the thread.
+        let file = match self.root.open_blocking(&path, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Err(error) if is_left_out(&path, &error) => return Ok(()),
+            done => done?,
+        };
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            if self.access.reaches(&path.as_directory()) {
+                let prefix = [name.as_slice(), b"/"].concat();
+                let level = Level::open(&self.root, &path, &self.access, prefix)?;
+                write_head(buffer, &name, &metadata)?;
+                self.levels.push(level);
+                if let Some(above) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+                    self.levels[above].close()?;
+                }
+            }
+        } else if metadata.is_file() && self.access.allows(Rights::Read, path.as_bytes()) {
+            write_head(buffer, &name, &metadata)?;
+            self.content = Some(Content::new(file, path, &metadata)?);
+        }
+        Ok(())
+    }
+}
+
+/// The content of one file, and the version that its head describes.
+struct Content {
+    file: File,
+    path: EntryPath,
+    left: u64,
+    size: u64,
+    modified: SystemTime,
+}
+
+impl Content {
+    fn new(file: File, path: EntryPath, metadata: &Metadata) -> io::Result<Self> {
+        Ok(Self { file, path, left: metadata.len(), size: metadata.len(), modified: metadata.modified()? })
+    }
+
+    /// Reads on until the piece is full; whether the content is complete, and padded.
+    fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let room = PIECE.saturating_sub(buffer.len()) as u64;
+        let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
+        self.left -= count as u64;
+        if self.left > 0 {
+            return if count > 0 { Ok(false) } else { Err(self.changed()) };
+        }
+        let now = self.file.metadata()?;
+        // Not the change time: it changes as well when another file takes the name.
+        if now.len() != self.size || now.modified()? != self.modified {
+            return Err(self.changed());
+        }
+        let used = to_usize(self.size % BLOCK as u64);
+        buffer.resize(buffer.len() + (BLOCK - used) % BLOCK, 0);
+        Ok(true)
+    }
+
+    fn changed(&self) -> io::Error {
+        io::Error::other(format!("{} changed while it was read", self.path))
+    }
+}
+
+/// Writes the head of an entry: its name, however long, and what `metadata` has but its owner.
+fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    let is_directory = metadata.is_dir();
+    header.set_entry_type(if is_directory { tar::EntryType::Directory } else { tar::EntryType::Regular });
+    header.set_size(if is_directory { 0 } else { metadata.len() });
+    header.set_mode(metadata.mode() & 0o777);
+    header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
+    header.set_uid(0);
+    header.set_gid(0);
+    let mut builder = tar::Builder::new(std::mem::take(buffer));
+    // The crate's own way to write a long name shortens it to text.
+    let room = header.as_old().name.len();
+    if name.len() > room {
+        let mut long = tar::Header::new_gnu();
+        long.as_old_mut().name[..LONG_NAME.len()].copy_from_slice(LONG_NAME);
+        long.set_entry_type(tar::EntryType::GNULongName);
+        long.set_mode(0o644);
+        long.set_size(name.len() as u64 + 1);
+        long.set_cksum();
+        builder.append(&long, name.chain(&b"\0"[..]))?;
+    }
+    let shown = &name[..name.len().min(room)];
+    header.as_old_mut().name[..shown.len()].copy_from_slice(shown);
+    header.set_cksum();
+    builder.append(&header, io::empty())?;
+    *buffer = std::mem::take(builder.get_mut());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deep_directory_is_archived_whole_with_few_open_files() {
+        const DEPTH: usize = 60;
+        let directory = tempfile::tempdir().unwrap();
+        let mut expected = Vec::new();
+        let mut below = String::new();
+        for _ in 0..DEPTH {
+            for name in ["a", "m", "z"] {
+                std::fs::write(directory.path().join(format!("{below}{name}")), name).unwrap();
+                expected.push(format!("{below}{name}"));
+            }
+            below.push_str("down/");
+            std::fs::create_dir(directory.path().join(&below)).unwrap();
+            expected.push(below.trim_end_matches('/').to_owned());
+        }
+        let root = Root::open(directory.path()).unwrap();
+        let mut archive = Archive::open(root, &EntryPath::default(), &[], Access::Everyone).unwrap();
+        let (mut found, mut deepest) = (Vec::new(), 0);
+        while let Some(item) = archive.next_item().unwrap() {
+            found.push(String::from_utf8(item.name.clone()).unwrap());
+            archive.begin(item, &mut Vec::new()).unwrap();
+            let open = archive.levels.iter().filter(|level| matches!(level.state, LevelState::Open(_)));
+            assert!(open.count() <= OPEN_LEVELS);
+            deepest = deepest.max(archive.levels.len());
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!((found, deepest), (expected, DEPTH + 1));
+    }
+}

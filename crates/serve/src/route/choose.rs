@@ -1,0 +1,200 @@
+//! Distinguishes S3 requests from plain HTTP requests. Both use one port, and `/x` may be either.
+//!
+//! A request is S3 when any of these holds; everything else is plain HTTP (files, pages, program
+//! listings):
+//!
+//! 1. its `Authorization` starts with `AWS4-HMAC-SHA256` or `AWS `;
+//! 2. its query holds `X-Amz-Signature`, `X-Amz-Credential` or `AWSAccessKeyId` (a presigned URL);
+//! 3. it has one of the headers that S3 clients send ([`is_s3_header`]);
+//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or
+//!    `location`;
+//! 5. it posts an HTML form (`multipart/form-data`);
+//! 6. its host name holds a bucket (`--host-style`).
+//!
+//! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in
+//! the bucket, as it does for S3: a client that signs nothing sends the same path and must get the
+//! same object. NAME can be left out.
+//!
+//! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl
+//! http://host/bucket?list-type=2` an S3 list. The two agree on what bytes and which `ETag` a file
+//! has; they differ in what errors and directories look like.
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+
+use crate::http::metrics::Route;
+use crate::http::request::{Request, query_pairs};
+
+/// Query names that only S3 uses.
+const SUB_RESOURCES: [&str; 41] = [
+    "list-type",
+    "prefix",
+    "delimiter",
+    "marker",
+    "max-keys",
+    "encoding-type",
+    "uploads",
+    "uploadId",
+    "partNumber",
+    "delete",
+    "location",
+    "versioning",
+    "versions",
+    "versionId",
+    "acl",
+    "tagging",
+    "policy",
+    "policyStatus",
+    "cors",
+    "lifecycle",
+    "encryption",
+    "object-lock",
+    "notification",
+    "replication",
+    "requestPayment",
+    "website",
+    "logging",
+    "attributes",
+    "retention",
+    "legal-hold",
+    "ownershipControls",
+    "publicAccessBlock",
+    "accelerate",
+    "analytics",
+    "intelligent-tiering",
+    "inventory",
+    "metadataTable",
+    "metrics",
+    "restore",
+    "torrent",
+    "x-id",
+];
+
+/// Headers that only S3 clients send: those that every SDK adds to a request without a signature,
+/// and those that change what is stored or read. What a proxy adds decides nothing.
+const S3_HEADERS: [&str; 17] = [
+    "x-amz-acl",
+    "x-amz-checksum-mode",
+    "x-amz-content-sha256",
+    "x-amz-copy-source",
+    "x-amz-date",
+    "x-amz-decoded-content-length",
+    "x-amz-expected-bucket-owner",
+    "x-amz-metadata-directive",
+    "x-amz-object-attributes",
+    "x-amz-rename-source",
+    "x-amz-request-payer",
+    "x-amz-security-token",
+    "x-amz-storage-class",
+    "x-amz-tagging",
+    "x-amz-trailer",
+    "x-amz-user-agent",
+    "x-amz-write-offset-bytes",
+];
+
+/// The beginnings of further ones.
+const S3_HEADER_FAMILIES: [&str; 9] = [
+    "x-amz-checksum-",
+    "x-amz-copy-source-",
+    "x-amz-grant-",
+    "x-amz-if-match-",
+    "x-amz-meta-",
+    "x-amz-object-lock-",
+    "x-amz-sdk-",
+    "x-amz-server-side-encryption",
+    "x-amz-website-redirect-",
+];
+
+/// The beginning of the headers that CloudFront adds to every request.
+const INFRASTRUCTURE: &str = "x-amz-cf-";
+
+/// Removes what a content delivery network adds: no client sends it, so no signature covers it.
+pub(crate) fn remove_infrastructure(headers: &mut HeaderMap) {
+    let added = headers.keys().filter(|name| name.as_str().starts_with(INFRASTRUCTURE));
+    for name in added.cloned().collect::<Vec<_>>() {
+        headers.remove(name);
+    }
+}
+
+/// Whether a header of this name makes a request S3's.
+fn is_s3_header(name: &str) -> bool {
+    S3_HEADERS.contains(&name) || S3_HEADER_FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+/// Chooses the route of a request.
+pub(crate) fn route(request: &Request) -> Route {
+    let path = request.path.as_str();
+    if path == "/.firstbyte/metrics" {
+        return Route::Metrics;
+    }
+    if path.starts_with("/.firstbyte/") {
+        return Route::Reserved;
+    }
+    if is_s3(request) { Route::S3 } else { Route::Plain }
+}
+
+fn is_s3(request: &Request) -> bool {
+    let signed = request
+        .header(AUTHORIZATION)
+        .is_some_and(|value| value.starts_with("AWS4-HMAC-SHA256") || value.starts_with("AWS "));
+    let is_form = request.method == Method::POST
+        && request.header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/form-data"));
+    signed
+        || is_form
+        || request.headers.keys().any(|name| is_s3_header(name.as_str()))
+        || query_pairs(&request.query).any(|(name, _)| {
+            matches!(name.as_str(), "X-Amz-Signature" | "X-Amz-Credential" | "AWSAccessKeyId")
+                || SUB_RESOURCES.contains(&name.as_str())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::request::RequestBody;
+
+    fn request(target: &str, header: Option<(&'static str, &str)>) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let headers: HeaderMap =
+            header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let peer = ([127, 0, 0, 1], 1).into();
+        let (path, query) = (path.to_owned(), query.to_owned());
+        let prefix = String::new();
+        Request { method: Method::GET, prefix, path, query, headers, peer, body: RequestBody::Empty }
+    }
+
+    #[test]
+    fn signatures_amz_headers_and_sub_resources_mean_s3() {
+        for (target, header) in [
+            ("/b/k", Some(("authorization", "AWS4-HMAC-SHA256 Credential=x"))),
+            ("/b/k", Some(("authorization", "AWS key:signature"))),
+            ("/b/k", Some(("x-amz-date", "20260101T000000Z"))),
+            ("/b/k", Some(("x-amz-checksum-mode", "ENABLED"))),
+            ("/b/k", Some(("x-amz-meta-run", "7"))),
+            ("/b/k?X-Amz-Signature=0", None),
+            ("/b?list-type=2", None),
+            ("/b?uploads", None),
+            ("/b/k?uploadId=7&partNumber=1", None),
+        ] {
+            assert_eq!(route(&request(target, header)), Route::S3, "{target} {header:?}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_plain_http() {
+        for (target, header) in [
+            ("/b/k", None),
+            ("/b/?format=json", None),
+            ("/b/k?download", None),
+            ("/b/k", Some(("authorization", "Basic YTpi"))),
+            ("/b/k", Some(("x-amz-cf-id", "x"))),
+            ("/b/k", Some(("x-amz-cf-pop", "x"))),
+            ("/b/k", Some(("x-amz-apigw-id", "x"))),
+            ("/b/k", Some(("x-amzn-trace-id", "x"))),
+        ] {
+            assert_eq!(route(&request(target, header)), Route::Plain, "{target} {header:?}");
+        }
+        assert_eq!(route(&request("/.firstbyte/metrics", None)), Route::Metrics);
+        assert_eq!(route(&request("/.firstbyte/app.js", None)), Route::Reserved);
+    }
+}

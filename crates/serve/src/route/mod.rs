@@ -1,0 +1,185 @@
+//! The router turns a request into a response: it checks host and origin, removes the base path,
+//! chooses the API, checks access and calls the API. Every response passes [`sandbox`] on its way
+//! back. Called by the connection loop.
+
+mod choose;
+mod cors;
+mod sandbox;
+
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::access::keys::Access;
+use crate::http::connection::{Handler, Outcome};
+use crate::http::head::HeadError;
+use crate::http::hosts::Addressed;
+use crate::http::metrics::Route;
+use crate::http::refusal;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::page;
+use crate::path::EntryPath;
+use crate::route::choose::{remove_infrastructure, route};
+use crate::state::ServerState;
+use crate::{plain, s3};
+
+/// Chooses the API that answers a request.
+#[derive(Debug)]
+pub(crate) struct Router {
+    state: Arc<ServerState>,
+    s3: s3::Service,
+}
+
+impl Router {
+    /// The router of a server with this state.
+    pub(crate) fn new(state: Arc<ServerState>) -> Self {
+        Self { s3: s3::Service::new(&state), state }
+    }
+
+    /// Isolates the document in `response`, if it has one. `named` is the content type that the
+    /// requested path's name stands for.
+    fn confine(&self, named: &str, response: Response) -> Response {
+        sandbox::confine(&self.state, named, response)
+    }
+
+    /// Answers a request for one of the server's names: finds its path and its route.
+    async fn addressed(&self, mut request: Request) -> (Response, Route, Option<String>) {
+        let state = &self.state;
+        let host = request.headers.get(HOST).map_or(Ok(""), |host| host.to_str());
+        let addressed = host.as_ref().map_or(Addressed::Elsewhere, |host| state.hosts.judge(host));
+        if addressed == Addressed::Elsewhere {
+            let route = route(&request);
+            let host = host.unwrap_or_default();
+            let response =
+                if route == Route::S3 { s3::unknown_host(host) } else { refusal::unknown_host(host) };
+            return (response, route, None);
+        }
+        let mut sent_path = match strip_base(state, &mut request) {
+            Ok(sent) => sent,
+            Err(refused) => return (*refused, Route::Plain, None),
+        };
+        let route = match addressed {
+            Addressed::Bucket(bucket) => {
+                let path = format!("/{bucket}{}", request.path);
+                let sent = std::mem::replace(&mut request.path, path);
+                sent_path.get_or_insert(sent);
+                Route::S3
+            }
+            _ => route(&request),
+        };
+        let is_read = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if !is_read
+            && let Err(reason) = cors::check_write(&state.config.cors, &request.headers, state.scheme())
+        {
+            return (Response::text(StatusCode::FORBIDDEN, reason), route, None);
+        }
+        let (response, who) = if request.method == Method::OPTIONS {
+            (state.config.cors.preflight(&request.headers), None)
+        } else if route == Route::S3 {
+            s3::answer(&self.s3, state, request, sent_path).await
+        } else {
+            match state.access(&request) {
+                Ok(access) => {
+                    let mut response = unsigned(state, request, route, &access).await;
+                    if matches!(access, Access::Key(_)) {
+                        keep_private(&mut response.headers);
+                    }
+                    (response, Some(access.name().to_owned()))
+                }
+                Err(wait) => (refusal::too_many_attempts(wait), None),
+            }
+        };
+        (response, route, who)
+    }
+}
+
+impl Handler for Router {
+    async fn answer(&self, mut request: Request) -> Outcome {
+        remove_infrastructure(&mut request.headers);
+        let origin = cors::origin(&request.headers).map(str::to_owned);
+        let (method, named) = (request.method.clone(), sandbox::named_type(&request.path));
+        let (response, route, who) = self.addressed(request).await;
+        let response = self.confine(named, response);
+        let response = self.state.config.cors.finish(origin.as_deref(), &method, response);
+        Outcome { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
+    }
+
+    fn refuse(&self, refused: &HeadError) -> Outcome {
+        let response = self.confine("", Response::text(refused.status(), refused));
+        Outcome { response, route: Route::Plain, who: "-".to_owned() }
+    }
+}
+
+/// Keeps an answer to the holder of a key from caches that others share. A session is no
+/// `Authorization`, by which such caches would know.
+fn keep_private(headers: &mut HeaderMap) {
+    let said = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_shared = |directive: &&str| {
+        let name = directive.split('=').next().unwrap_or_default().trim();
+        ["public", "s-maxage", "private"].iter().any(|shared| name.eq_ignore_ascii_case(shared))
+    };
+    let kept = said.split(',').map(str::trim).filter(|text| !text.is_empty() && !is_shared(text));
+    let value = std::iter::once("private").chain(kept).collect::<Vec<_>>().join(", ");
+    if let Ok(value) = value.parse() {
+        headers.insert(CACHE_CONTROL, value);
+    }
+}
+
+/// Answers a request that proves its key by password or cookie, if at all.
+async fn unsigned(state: &Arc<ServerState>, mut request: Request, route: Route, access: &Access) -> Response {
+    match route {
+        Route::Metrics => metrics(state, access),
+        Route::Reserved => {
+            let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
+            page::reserved(state, request, &rest, access).await
+        }
+        _ if is_metrics(state, &request).await => metrics(state, access),
+        _ => {
+            if let Some((bucket, rest)) = state.config.buckets.split(&request.path) {
+                request.prefix.push_str(bucket);
+                request.path = rest.to_owned();
+            }
+            plain::answer(state, request, access).await
+        }
+    }
+}
+
+/// Takes the base path off a request's path; gives the path as it was sent, where there is a base.
+fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<String>, Box<Response>> {
+    let base = &state.config.base_path;
+    if base.is_empty() {
+        return Ok(None);
+    }
+    let path = match request.path.strip_prefix(base.as_str()) {
+        Some(rest) if rest.starts_with('/') => rest.to_owned(),
+        Some("") => "/".to_owned(),
+        _ => {
+            return Err(Box::new(Response::text(
+                StatusCode::NOT_FOUND,
+                format_args!("everything here is below {base}/"),
+            )));
+        }
+    };
+    request.prefix.clone_from(base);
+    Ok(Some(std::mem::replace(&mut request.path, path)))
+}
+
+/// Whether `/metrics` means the counters: only when no file or bucket has that name.
+async fn is_metrics(state: &ServerState, request: &Request) -> bool {
+    request.path == "/metrics"
+        && match EntryPath::parse(b"metrics") {
+            Ok(path) => state.root.open_entry(&path).await.is_err(),
+            Err(_) => false,
+        }
+}
+
+fn metrics(state: &ServerState, access: &Access) -> Response {
+    if matches!(access, Access::Nobody) {
+        return refusal::unauthorized();
+    }
+    Response::new(StatusCode::OK)
+        .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")
+        .with_body(Body::Bytes(state.metrics.render().into()))
+}

@@ -1,0 +1,98 @@
+//! Removes leftovers of unfinished writes and expired trash from the buckets: when the server
+//! starts, from time to time while it runs, and when it stops. A server that takes no writes
+//! removes nothing.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Buckets, Writing};
+use crate::object::directory::{Kind, Reader};
+use crate::object::reserved;
+use crate::object::root::Root;
+use crate::object::staging;
+use crate::object::trash;
+use crate::object::uploads::Uploads;
+use crate::path::EntryPath;
+use crate::state::ServerState;
+
+/// The longest pause between two sweeps: leftovers only take room.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// The shortest, where uploads count as abandoned almost at once.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sweeps now and again until it is dropped.
+pub(crate) async fn run(state: &ServerState) {
+    if state.config.writing == Writing::Refused {
+        return std::future::pending().await;
+    }
+    let pause = state.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
+    loop {
+        let sweeper = Sweeper::new(state);
+        // A failure is logged where it happens; a panic there must not end the server.
+        let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Removes the empty staging directories when the server stops.
+pub(crate) async fn finish(state: &ServerState) {
+    if state.config.writing == Writing::Allowed {
+        let sweeper = Sweeper::new(state);
+        let _ = tokio::task::spawn_blocking(move || sweeper.tidy()).await;
+    }
+}
+
+/// The parts of the server that a sweep uses.
+struct Sweeper {
+    root: Root,
+    uploads: Arc<Uploads>,
+    buckets: Buckets,
+    abandoned: Duration,
+}
+
+impl Sweeper {
+    fn new(state: &ServerState) -> Self {
+        let (root, uploads, buckets) =
+            (state.root.clone(), state.uploads.clone(), state.config.buckets.clone());
+        Self { root, uploads, buckets, abandoned: state.config.limits.abandoned }
+    }
+
+    fn sweep(&self) {
+        for bucket in self.buckets() {
+            // A failure of one keeps none of the others from its work.
+            let swept = [
+                staging::sweep(&self.root, &bucket, self.abandoned),
+                self.uploads.sweep(&bucket, self.abandoned),
+                trash::sweep(&self.root, &bucket, self.abandoned),
+            ];
+            for error in swept.into_iter().filter_map(Result::err) {
+                tracing::warn!(%error, %bucket, "leftovers of unfinished writes or trash cannot be removed");
+            }
+        }
+    }
+
+    fn tidy(&self) {
+        self.buckets().iter().for_each(|bucket| reserved::tidy(&self.root, bucket));
+    }
+
+    /// Every directory that may have a staging directory: the served one too, for files beside the
+    /// buckets.
+    fn buckets(&self) -> Vec<EntryPath> {
+        let served = EntryPath::default();
+        let names = || -> io::Result<Vec<OsString>> {
+            let entries = Reader::open(&self.root, &served)?.collect::<io::Result<Vec<_>>>()?;
+            Ok(entries.into_iter().filter(|entry| entry.kind != Kind::File).map(|entry| entry.name).collect())
+        };
+        let names = match self.buckets {
+            Buckets::Named(_) => Vec::new(),
+            Buckets::FirstLevel => names().unwrap_or_else(|error| {
+                tracing::warn!(%error, "the buckets cannot be listed");
+                Vec::new()
+            }),
+        };
+        let below = names.iter().map(|name| served.join(name));
+        std::iter::once(served.clone()).chain(below).collect()
+    }
+}

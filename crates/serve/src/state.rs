@@ -1,0 +1,120 @@
+//! The state that all requests of one server share: the directory, the policies, the counters. It
+//! also identifies the caller of a request. Used by the APIs and the router.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, COOKIE};
+
+use crate::access::attempts::Attempts;
+use crate::access::keys::{Access, Key, Rights};
+use crate::access::sessions::{SESSION_COOKIE, Sessions, basic, cookie};
+use crate::config::{Authentication, Config, Writing};
+use crate::http::hosts::Hosts;
+use crate::http::metrics::Metrics;
+use crate::http::request::Request;
+use crate::object::root::Root;
+use crate::object::uploads::Uploads;
+use crate::path::EntryPath;
+
+/// The state that all requests of one server share.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    /// The configuration.
+    pub(crate) config: Config,
+    /// The bound address.
+    pub(crate) address: SocketAddr,
+    /// The served directory.
+    pub(crate) root: Root,
+    /// Uploads in parts, of S3 clients and of the page.
+    pub(crate) uploads: Arc<Uploads>,
+    /// Browser sessions.
+    pub(crate) sessions: Sessions,
+    /// Recent wrong secrets.
+    pub(crate) attempts: Arc<Attempts>,
+    /// The counters behind `/metrics`.
+    pub(crate) metrics: Arc<Metrics>,
+    /// The server's names.
+    pub(crate) hosts: Hosts,
+}
+
+/// The result of checking an access key and a secret.
+#[derive(Clone, Debug)]
+pub(crate) enum SignIn {
+    /// They belong together.
+    Key(Arc<Key>),
+    /// They do not.
+    Wrong,
+    /// They were not compared: too many wrong secrets came for this key from this address.
+    Wait(Duration),
+}
+
+impl ServerState {
+    /// The access of a request, by HTTP Basic or session cookie. The S3 service checks signatures.
+    ///
+    /// # Errors
+    /// The time to wait, after too many wrong secrets.
+    pub(crate) fn access(&self, request: &Request) -> Result<Access, Duration> {
+        let Authentication::Keys(keys) = &self.config.authentication else { return Ok(Access::Everyone) };
+        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
+            return match self.sign_in(request.peer.ip(), &access_key, &secret) {
+                SignIn::Key(key) => Ok(Access::Key(key)),
+                SignIn::Wrong => Ok(Access::Nobody),
+                SignIn::Wait(wait) => Err(wait),
+            };
+        }
+        let token = request.header(COOKIE).and_then(|header| cookie(header, &self.session_cookie()));
+        let holder = token.and_then(|token| self.sessions.holder(token));
+        let key = holder.and_then(|id| keys.get(&id));
+        Ok(key.map_or(Access::Nobody, |key| Access::Key(key.clone())))
+    }
+
+    /// Weighs a secret, unless too many wrong ones came before.
+    pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
+        let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
+        let counted = self.counted(access_key);
+        if let Some(wait) = self.attempts.wait(from, counted) {
+            return SignIn::Wait(wait);
+        }
+        match keys.check(access_key, secret) {
+            Some(key) => {
+                self.attempts.succeeded(from, counted);
+                SignIn::Key(key.clone())
+            }
+            None => {
+                self.attempts.failed(from, counted);
+                SignIn::Wrong
+            }
+        }
+    }
+
+    /// The name under which wrong secrets of `access_key` are counted: all unknown ones share the
+    /// empty name.
+    pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
+        match &self.config.authentication {
+            Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
+            _ => "",
+        }
+    }
+
+    /// `path` for writing by `access`, fenced by its rights; none where it has no right to, or the
+    /// server takes no writes at all.
+    pub(crate) fn writable(&self, access: &Access, path: &EntryPath) -> Option<EntryPath> {
+        if self.config.writing == Writing::Refused {
+            return None;
+        }
+        Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
+    }
+
+    /// The name of the cookie that holds a session. Cookies of one host are shared by its ports, so
+    /// it holds the port.
+    pub(crate) fn session_cookie(&self) -> String {
+        format!("{SESSION_COOKIE}_{}", self.address.port())
+    }
+
+    /// The scheme of the server's own URLs.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.config.tls.is_some() { "https" } else { "http" }
+    }
+}
