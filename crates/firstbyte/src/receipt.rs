@@ -12,7 +12,7 @@ use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::ShardReceipt;
+use crate::shard_receipt::ShardReceipt;
 use crate::size::{human, whole};
 
 /// The extent to which content was checked.

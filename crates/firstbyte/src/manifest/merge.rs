@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use serde::Serialize;
 
-use super::done::{Changed, Done, ShardReceipt};
 use super::{Manifest, Totals};
 use crate::receipt::{Failed, Receipt};
 use crate::size::human;
+use crate::shard_receipt::{Changed, Done, ShardReceipt};
 use crate::{Error, Result};
 
 /// Objects and failures that are named; the counts have all.

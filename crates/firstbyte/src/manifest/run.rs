@@ -19,7 +19,6 @@ use firstbyte_transfer::{
     Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
 };
 
-use super::done::{Changed, Done, ShardReceipt};
 use super::table::{Row, Rows};
 use super::{Manifest, ShardChoice, version};
 use crate::Result;
