@@ -12,6 +12,8 @@ VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 # The last one with a free licence; what it formats, newer ones format alike.
 TERRAFORM=github.com/hashicorp/terraform@v1.5.7
+# Checks workflows of continuous integration.
+ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 # What a program is made of, by the authors of the format.
 CYCLONEDX=cargo-cyclonedx@0.5.9
 # From here on `go` fetches by itself the newer toolchain a module asks for.
@@ -117,8 +119,11 @@ golang() {
         go_program versitygw "$VERSITYGW"
         go_program minio "$MINIO"
     fi
-    # Not into GOBIN: the tests want this version, whatever else is installed.
-    if needs deploy; then go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"; fi
+    # Not into GOBIN: the tests want these versions, whatever else is installed.
+    if needs deploy; then
+        go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"
+        go_program actionlint "$ACTIONLINT" "$(go env GOPATH)/bin"
+    fi
 }
 
 # venv FILE [DIR]: installs the versions pinned in FILE into DIR, by default .venv; a copy of FILE in it marks that as
