@@ -1,8 +1,10 @@
 """Checks a release before its tag, and what was built from it: see RELEASING.md.
 
-    release.py                          the crates: metadata, and the order in which they are published
-    release.py --tag vX.Y.Z             also version, changelog, lock file and a clean tree
-    release.py --tag vX.Y.Z --dist DIR  the files of `make dist`: names, checksums, notices; writes DIR/notes.md
+    release.py                          the crates: metadata, order of publication
+    release.py --tag vX.Y.Z             also version, changelog and a clean tree
+    release.py --tag vX.Y.Z --dist DIR  what `make dist` has built: names, checksums, notices
+
+The last also writes DIR/notes.md, the section of the changelog.
 
 Every fault is printed; the exit code is 1 if there is any.
 """

@@ -23,6 +23,7 @@ mod described;
 mod doctor;
 mod du;
 mod escapes;
+mod failures;
 mod faults;
 mod few_threads;
 mod folded_names;

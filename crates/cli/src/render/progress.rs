@@ -112,11 +112,10 @@ impl Observer for Progress {
         if self.failures == Failures::Returned {
             return;
         }
-        let error = Error::from_transfer(&failure.error);
-        let line = format!("firstbyte: {}", error.about(&failure.location));
+        let error = Error::from_transfer(&failure.error).about(&failure.location);
         match &self.bar {
-            Some(bar) => bar.suspend(|| console::say(line)),
-            None => console::say(line),
+            Some(bar) => bar.suspend(|| console::failed(&error)),
+            None => console::failed(&error),
         }
     }
 

@@ -23,6 +23,7 @@ use super::table::{Row, Rows};
 use super::{Manifest, ShardChoice, version};
 use crate::Result;
 use crate::environment::Lookup;
+use crate::shard_receipt::{Changed, Done, ShardReceipt};
 
 /// A shard of a manifest, and what is done of it.
 pub struct ShardRun {
