@@ -31,7 +31,8 @@ declare -A PACKAGES=(
     # Slurm: a cluster of its own, which the tests start and end.
     [clients]="chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2
         man=man-db npm=npm slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
-    [deploy]="go=golang-go"
+    # Reads the units of deploy/systemd, and mounts by mount(8) in a namespace.
+    [deploy]="go=golang-go systemd-analyze=systemd unshare=util-linux mount=mount"
     [peers]="vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find s3fs=s3fs
         makeblastdb=ncbi-blast+ fusermount3=fuse3"
 )
