@@ -199,7 +199,7 @@ fn failures_of_local_places_and_command_lines_have_a_kind() {
     let ran = world.run(&["--json", "--log-format", "json", "cp", "tree", "out"]);
     let line: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
     assert_eq!((ran.code, &line["kind"]), (Some(2), &Value::from("is_directory")), "{ran:?}");
-    let ran = world.run(&["--log-format", "json", "cp", "s3://", "out"]);
+    let ran = world.run(&["--log-format", "json", "cp", "ftp://host/x", "out"]);
     let line: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
     assert_eq!((ran.code, &line["kind"]), (Some(2), &Value::from("bad_input")), "{ran:?}");
     let silent = Scripted::start(|_, _| Reply::Silence);

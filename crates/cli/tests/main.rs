@@ -43,6 +43,7 @@ mod mount_memory;
 mod mv;
 mod names_taken;
 mod no_head;
+mod old_formats;
 mod one_place;
 mod outage;
 mod outputs;

@@ -201,7 +201,8 @@ impl From<firstbyte::Error> for Error {
             Library::Read(error) => error.into(),
             Library::Transfer(error) => error.into(),
             Library::Manifest { .. } => Self { kind: error.kind(), ..Self::failed(error.to_string()) },
-            Library::Directory { .. } => Self::usage(error.to_string()).advise("add -r for what is in it"),
+            Library::Directory { .. } => Self { kind: error.kind(), ..Self::usage(error.to_string()) }
+                .advise("add -r for what is in it"),
             other => Self { kind: other.kind(), ..Self::usage(other.to_string()) },
         }
     }
