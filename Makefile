@@ -33,6 +33,7 @@ uninstall: ## removes what `install` with the same PREFIX has made
 	rm -f "$(INTO)"/bin/firstbyte "$(INTO)"/share/man/man1/firstbyte{,-*}.1 \
 	    "$(INTO)"/share/bash-completion/completions/firstbyte "$(INTO)"/share/zsh/site-functions/_firstbyte \
 	    "$(INTO)"/share/fish/vendor_completions.d/firstbyte.fish
+	rm -rf "$(INTO)"/share/doc/firstbyte
 
 check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@scripts/need.sh build

@@ -5,7 +5,8 @@
 #   firstbyte-VERSION-linux-ARCH.cdx.json   what it is made of (CycloneDX); a wheel holds that of its module
 #   firstbyte-VERSION-cp311-*.whl           the Python package, with the program, man pages and completions
 #   firstbyte-VERSION-source.tar.gz         the last commit
-#   share/                                  man pages and completions, for PREFIX/share
+#   share/                                  man pages, completions and notices, for PREFIX/share
+#   THIRD-PARTY-NOTICES.txt                 licences of the crates in the program and the module
 #   function-*, api-*, layer-*, handlers.zip   for AWS Lambda
 #   SHA256SUMS                              of every file
 set -euo pipefail
@@ -27,6 +28,7 @@ try_wheel() {
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$1"
     "$venv/bin/firstbyte" --version
     test -s "$venv/share/man/man1/firstbyte-cp.1"
+    test -s "$venv/share/doc/firstbyte/THIRD-PARTY-NOTICES.txt"
     (cd / && "$venv/bin/python" -c 'import firstbyte; print(len(firstbyte.listdir("/")), "names in / by", firstbyte.__file__)')
     rm -rf "$venv"
 }
@@ -50,6 +52,7 @@ for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
         "dist/$name" --version
         scripts/share.sh "dist/$name" "$data/data/share"
         cp -r "$data/data/share" dist/share
+        cp dist/share/doc/firstbyte/THIRD-PARTY-NOTICES.txt dist/
     fi
 
     # The module is no program: a panic in it must become an exception, so not the profile `dist`, which aborts.
@@ -61,6 +64,7 @@ for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
     lambda=${arch/aarch64/arm64}
     cargo zigbuild --locked --profile dist --target "$target" -p firstbyte-lambda --bins
     built=$CARGO_TARGET_DIR/$target/dist
+    python3 scripts/notices.py firstbyte-lambda "$built/THIRD-PARTY-NOTICES.txt"
     python3 scripts/zips.py function "$built/bootstrap" "dist/function-$lambda.zip"
     python3 scripts/zips.py function "$built/api" "dist/api-$lambda.zip"
     python3 scripts/zips.py layer "$wheel" "dist/layer-$lambda.zip"

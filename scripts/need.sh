@@ -12,6 +12,8 @@ VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 # The last one with a free licence; what it formats, newer ones format alike.
 TERRAFORM=github.com/hashicorp/terraform@v1.5.7
+# Checks workflows of continuous integration.
+ACTIONLINT=github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 # What a program is made of, by the authors of the format.
 CYCLONEDX=cargo-cyclonedx@0.5.9
 # From here on `go` fetches by itself the newer toolchain a module asks for.
@@ -29,7 +31,8 @@ declare -A PACKAGES=(
     # Slurm: a cluster of its own, which the tests start and end.
     [clients]="chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2
         s3fs=s3fs fusermount3=fuse3 go=golang-go man=man-db npm=npm nginx=nginx mkfs.ext4=e2fsprogs slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
-    [deploy]="go=golang-go"
+    # Reads the units of deploy/systemd, and mounts by mount(8) in a namespace.
+    [deploy]="go=golang-go systemd-analyze=systemd unshare=util-linux mount=mount"
     [peers]="vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find s3fs=s3fs
         makeblastdb=ncbi-blast+ fusermount3=fuse3"
 )
@@ -119,8 +122,11 @@ golang() {
     fi
     # A client with the AWS SDK for Go; go builds it again if its source is another.
     if needs clients; then go build -C tests/clients/go -o "$PWD/.venv/servers/aws-sdk-go" .; fi
-    # Not into GOBIN: the tests want this version, whatever else is installed.
-    if needs deploy; then go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"; fi
+    # Not into GOBIN: the tests want these versions, whatever else is installed.
+    if needs deploy; then
+        go_program terraform "$TERRAFORM" "$(go env GOPATH)/bin"
+        go_program actionlint "$ACTIONLINT" "$(go env GOPATH)/bin"
+    fi
 }
 
 # venv FILE [DIR]: installs the versions pinned in FILE into DIR, by default .venv; a copy of FILE in it marks that as

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Writes what belongs beside the program below DIR, as under PREFIX/share: man pages, and completions for bash, zsh and
-# fish. `make install`, the wheel and `make dist` call it:
+# Writes what belongs beside the program below DIR, as under PREFIX/share: man pages, completions for bash, zsh and fish,
+# and the licences of the crates in it. `make install`, the wheel and `make dist` call it:
 #
 #   share.sh PROGRAM DIR
 set -euo pipefail
 program=$1
 share=$2
+notices=$(realpath -m "$share")/doc/firstbyte/THIRD-PARTY-NOTICES.txt
 
 # completion SHELL FILE
 completion() {
@@ -17,3 +18,5 @@ completion() {
 completion bash bash-completion/completions/firstbyte
 completion zsh zsh/site-functions/_firstbyte
 completion fish fish/vendor_completions.d/firstbyte.fish
+mkdir -p "$share/doc/firstbyte"
+(cd "$(dirname "$0")/.." && python3 scripts/notices.py firstbyte-cli firstbyte-python "$notices")

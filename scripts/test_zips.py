@@ -31,6 +31,11 @@ class Zips(unittest.TestCase):
         self.pack("function", "api")
         self.assertEqual(self.out.read_bytes(), first)
 
+    def test_a_function_has_the_licences_of_what_it_contains(self):
+        (self.folder / "api").write_bytes(b"program")
+        (self.folder / "THIRD-PARTY-NOTICES.txt").write_bytes(b"licences")
+        self.assertEqual(self.pack("function", "api")["THIRD-PARTY-NOTICES.txt"], (b"licences", 0o100644))
+
     def test_a_layer_has_the_modules_where_lambda_looks_and_no_program(self):
         with zipfile.ZipFile(self.folder / "firstbyte.whl", "w") as wheel:
             wheel.writestr("firstbyte/__init__.py", "pass")
@@ -38,10 +43,12 @@ class Zips(unittest.TestCase):
             wheel.writestr("firstbyte-1.dist-info/METADATA", "m")
             wheel.writestr("firstbyte-1.data/scripts/firstbyte", "p")
             wheel.writestr("firstbyte-1.data/data/share/man/man1/firstbyte.1", "man")
+            wheel.writestr("firstbyte-1.data/data/share/doc/firstbyte/THIRD-PARTY-NOTICES.txt", "licences")
         layer = self.pack("layer", "firstbyte.whl")
         self.assertEqual(layer["python/firstbyte/__init__.py"], (b"pass", 0o100644))
         self.assertEqual(set(layer), {f"python/{name}" for name in [
             "firstbyte/__init__.py", "firstbyte/_native.abi3.so", "firstbyte-1.dist-info/METADATA",
+            "firstbyte/THIRD-PARTY-NOTICES.txt",
         ]})
 
     def test_the_handlers_of_the_repository_are_packed(self):

@@ -1,6 +1,6 @@
 """Packs zips for AWS Lambda: a function from its static binary, a layer from the Python wheel.
 
-    zips.py function BINARY OUT.zip     the binary, as `bootstrap`
+    zips.py function BINARY OUT.zip     the binary, as `bootstrap`, with the notices beside it
     zips.py layer WHEEL OUT.zip         the package below `python/`
     zips.py handlers DIRECTORY OUT.zip  Python handlers
 
@@ -18,11 +18,16 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 # What a wheel has beside the package: the program, man pages and completions. A function in Python
 # uses none of it, and the program is larger than the package.
 BESIDE = ".data/"
+# The licences of what a program contains travel with it.
+NOTICES = "THIRD-PARTY-NOTICES.txt"
 
 
 def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
     """The name, content and mode of each file of a function."""
     yield "bootstrap", binary.read_bytes(), 0o755
+    notices = binary.parent / NOTICES
+    if notices.exists():
+        yield NOTICES, notices.read_bytes(), 0o644
 
 
 def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
@@ -31,6 +36,8 @@ def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
         for name in packed.namelist():
             if not name.endswith("/") and BESIDE not in name:
                 yield f"python/{name}", packed.read(name), 0o755 if name.endswith(".so") else 0o644
+            elif name.endswith(f"/{NOTICES}"):
+                yield f"python/firstbyte/{NOTICES}", packed.read(name), 0o644
 
 
 def handlers(directory: Path) -> Iterator[tuple[str, bytes, int]]:

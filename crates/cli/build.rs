@@ -1,8 +1,27 @@
 //! Links the program at a fixed address, where the target is glibc: the loader then has no pointers
-//! to adjust at each start (docs/decisions/0040-fixed-address.md).
+//! to adjust at each start (docs/decisions/0040-fixed-address.md). Extracts the verb that
+//! CONTRIBUTING.md
+//! shows, which the tests compile.
+
+use std::path::Path;
+
+/// Beside the workspace; a packaged crate has none.
+const CONTRIBUTING: &str = "../../CONTRIBUTING.md";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    let page = std::fs::read_to_string(CONTRIBUTING).unwrap_or_default();
+    if !page.is_empty() {
+        println!("cargo::rerun-if-changed={CONTRIBUTING}");
+    }
+    let skeleton =
+        page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
+    // A file that is included has no documentation of its own.
+    let skeleton: Vec<&str> = skeleton.lines().filter(|line| !line.starts_with("//!")).collect();
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    if let Err(error) = std::fs::write(Path::new(&out).join("skeleton.rs"), skeleton.join("\n")) {
+        println!("cargo::error=the skeleton of a verb cannot be written: {error}");
+    }
     if std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("gnu") {
         println!("cargo::rustc-link-arg-bins=-no-pie");
     }

@@ -17,7 +17,7 @@ TMP = Path(os.environ.get("FIRSTBYTE_TMP", "/tmp"))
 COMMON = {"action", "endpoint_url", "keep"}
 
 
-class BadEvent(Exception):
+class BadInput(Exception):
     """The function does not know this event, or its values make no sense."""
 
 
@@ -25,7 +25,7 @@ class NotFound(Exception):
     """There is no such object, file or bucket."""
 
 
-class AccessDenied(Exception):
+class Denied(Exception):
     """The role may not do this."""
 
 
@@ -33,7 +33,7 @@ class NotMounted(Exception):
     """The directory is not there, or is empty."""
 
 
-class TmpTooSmall(Exception):
+class Full(Exception):
     """There is no room for what is to be written."""
 
 
@@ -80,7 +80,7 @@ class Call:
         """A field of the event that the action needs."""
         value = self.event.get(name)
         if not isinstance(value, str) or not value:
-            raise BadEvent(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/functions.md")
+            raise BadInput(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/functions.md")
         return value
 
     def destination(self) -> Path:
@@ -99,7 +99,7 @@ class Call:
         """Refuses what cannot fit, before a byte moves."""
         existing = next(parent for parent in path.parents if parent.exists())
         if size > (free := shutil.disk_usage(existing).free):
-            raise TmpTooSmall(f"{path}: needs {size} bytes, and {free} are free; give the function more ephemeral storage")
+            raise Full(f"{path}: needs {size} bytes, and {free} are free; give the function more ephemeral storage")
 
     def answer(self, done: dict) -> dict:
         """The answer; what was made below /tmp is removed, unless the event keeps it."""
@@ -165,10 +165,10 @@ def handler(actions: dict[str, tuple[set[str], Callable[[Call], dict]]]) -> Call
     def handle(event: dict, context) -> dict:
         action = event.get("action") if isinstance(event, dict) else None
         if action not in actions:
-            raise BadEvent(f"`{action}` is no action of this function; its actions are {', '.join(actions)}")
+            raise BadInput(f"`{action}` is no action of this function; its actions are {', '.join(actions)}")
         fields, work = actions[action]
         if unknown := set(event) - COMMON - fields:
-            raise BadEvent(f"the event of action `{action}`: unknown field `{min(unknown)}`; see docs/functions.md")
+            raise BadInput(f"the event of action `{action}`: unknown field `{min(unknown)}`; see docs/functions.md")
         call = Call(event, context)
         try:
             done = work(call)

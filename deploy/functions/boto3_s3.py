@@ -28,7 +28,7 @@ def bucket_and_key(location: str) -> tuple[str, str]:
     scheme, _, rest = location.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise answer.BadEvent(f"{location}: write s3://BUCKET/KEY")
+        raise answer.BadInput(f"{location}: write s3://BUCKET/KEY")
     return bucket, key
 
 
@@ -42,7 +42,7 @@ def explained(error: ClientError, location: str, action: str) -> Exception:
     if code in ("404", "NoSuchKey", "NoSuchBucket"):
         return answer.NotFound(f"{location}: not found; check the name")
     if code in ("403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"):
-        return answer.AccessDenied(f"{location}: access denied ({code}); the role lacks {action}")
+        return answer.Denied(f"{location}: access denied ({code}); the role lacks {action}")
     return error
 
 
@@ -70,7 +70,7 @@ def copy_many(call: answer.Call) -> dict:
     def fetch(key: str) -> int:
         path = root / key[len(prefix) :].lstrip("/")
         if ".." in path.parts:
-            raise answer.BadEvent(f"s3://{bucket}/{key}: its name leads out of {root}")
+            raise answer.BadInput(f"s3://{bucket}/{key}: its name leads out of {root}")
         path.parent.mkdir(parents=True, exist_ok=True)
         s3.download_file(bucket, key, str(path), Callback=call.moved)
         return path.stat().st_size

@@ -20,7 +20,7 @@ def copied(call: answer.Call, *, recursive: bool) -> dict:
     except FileNotFoundError as error:
         raise answer.NotFound(f"{error}; check the name") from error
     except PermissionError as error:
-        raise answer.AccessDenied(f"{error}; the role lacks s3:GetObject or s3:ListBucket") from error
+        raise answer.Denied(f"{error}; the role lacks s3:GetObject or s3:ListBucket") from error
     call.stages["first_byte_seconds"] = call.stages["ready_seconds"] + (receipt.get("first_byte_seconds") or 0.0)
     call.reached("all")
     return receipt | {"verb": call.event["action"], "destination": str(path)}
@@ -45,7 +45,7 @@ def part(read: str, size: int) -> int:
     if read == "all":
         return size
     if not read.endswith("%"):
-        raise answer.BadEvent(f"`read` is {read}; this function knows `all` and a share such as `1%`")
+        raise answer.BadInput(f"`read` is {read}; this function knows `all` and a share such as `1%`")
     return min(size, -int(-size * float(read[:-1]) // 100))
 
 

@@ -83,9 +83,9 @@ def test_one_and_many_are_copied(module, function, files, tmp_path):
 def test_what_cannot_be_done_is_an_error_with_a_stable_name(module, function, files, tmp_path):
     root, handle = root_of(module, tmp_path), function(module)
     for event, name, part in [
-        ({"action": "upload"}, "BadEvent", "`upload` is no action"),
-        ({"action": "download"}, "BadEvent", "`source` is missing"),
-        ({"action": "download", "source": f"{root}/big", "continue": "x"}, "BadEvent", "unknown field `continue`"),
+        ({"action": "upload"}, "BadInput", "`upload` is no action"),
+        ({"action": "download"}, "BadInput", "`source` is missing"),
+        ({"action": "download", "source": f"{root}/big", "continue": "x"}, "BadInput", "unknown field `continue`"),
         ({"action": "download", "source": f"{root}/none"}, "NotFound", "none"),
     ]:
         with pytest.raises(Exception, match=part) as error:

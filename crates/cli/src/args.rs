@@ -128,7 +128,7 @@ impl Cli {
             let shown =
                 if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
             let printed = console::print_bytes(shown.as_bytes());
-            printed.unwrap_or_else(|error| console::error(error));
+            printed.unwrap_or_else(|error| console::failed(&error));
             std::process::exit(error.exit_code());
         })
     }

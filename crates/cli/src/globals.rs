@@ -12,6 +12,8 @@ use firstbyte_location::units;
 use firstbyte_store::{CustomerKey, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
+use crate::render::log_line::{self, LogFormat};
+
 /// Options of every verb.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
@@ -29,6 +31,9 @@ pub struct Globals {
     /// Write log messages to this file instead, as -v does
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Form of log messages; RUST_LOG chooses them by target and level
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
@@ -160,12 +165,15 @@ impl Globals {
 
     /// Whether each object is named on standard error when it is complete.
     pub fn names_objects(&self) -> bool {
-        self.verbose == 1 && self.log_file.is_none()
+        self.verbose == 1 && self.log_file.is_none() && self.log_format == LogFormat::Text
     }
 
     /// Whether progress is drawn on the terminal that standard error is.
     pub fn draws_progress(&self) -> bool {
-        self.progress != ProgressMode::Never && !self.quiet && std::io::stderr().is_terminal()
+        self.progress != ProgressMode::Never
+            && !self.quiet
+            && !log_line::is_json()
+            && std::io::stderr().is_terminal()
     }
 
     /// The memory ceiling, in bytes.

@@ -14,18 +14,12 @@ mod signals;
 mod title;
 mod verbs;
 
-use std::fs::OpenOptions;
 use std::process::ExitCode;
-use std::sync::Arc;
-
-use firstbyte_location::shown;
-use firstbyte_transfer::OBJECTS;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::prelude::*;
 
 use args::{Cli, Verb};
 use render::console;
 use render::error::{Error, Exit, Result};
+use render::log::{self, Verbosity};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
     mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, suggest, sync,
@@ -47,7 +41,7 @@ fn main() -> ExitCode {
             let suggestion =
                 error.missing.as_deref().and_then(|missing| suggest::instead_of(missing, &cli.globals));
             let error = suggestion.into_iter().fold(error, Error::advise);
-            console::error(&error);
+            console::failed(&error);
             error.exit
         })
         .into()
@@ -98,30 +92,13 @@ fn run(cli: &Cli) -> Result<Exit> {
 /// `-v` names each object, `-vv` shows every request and what other libraries do. Warnings of a
 /// mount and of a server are always logged: no other output shows them.
 fn begin_log(cli: &Cli) -> Result<()> {
-    let warnings = Targets::new().with_default(LevelFilter::WARN);
-    let levels = match (cli.globals.verbose, &cli.globals.log_file) {
-        (0, None) if matches!(cli.verb, Verb::Mount(_) | Verb::Serve(_)) => warnings,
-        (0, None) => return Ok(()),
-        (0 | 1, _) => warnings.with_target("firstbyte", LevelFilter::INFO),
-        _ => Targets::new().with_default(LevelFilter::DEBUG),
+    let globals = &cli.globals;
+    let verbosity = match (globals.verbose, &globals.log_file) {
+        (0, None) if matches!(cli.verb, Verb::Mount(_) | Verb::Serve(_)) => Verbosity::Warnings,
+        (0, None) => Verbosity::Quiet,
+        (1, None) if globals.names_objects() => Verbosity::Notes,
+        (0 | 1, _) => Verbosity::Objects,
+        _ => Verbosity::Requests,
     };
-    // Named by the verb itself.
-    let levels = match cli.globals.names_objects() {
-        true => levels.with_target(OBJECTS, LevelFilter::WARN),
-        false => levels,
-    };
-    // s3s logs every refused request as an error; the access log has those.
-    let levels = levels.with_target("s3s", LevelFilter::OFF);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false);
-    let Some(path) = &cli.globals.log_file else {
-        let lines = lines.with_writer(|| console::LogLines(console::StandardError));
-        tracing_subscriber::registry().with(lines.with_filter(levels)).init();
-        return Ok(());
-    };
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
-    let file = Arc::new(file);
-    let lines = lines.with_writer(move || console::LogLines(Arc::clone(&file)));
-    tracing_subscriber::registry().with(lines.with_filter(levels)).init();
-    Ok(())
+    log::begin(verbosity, globals.log_format, globals.log_file.as_deref())
 }

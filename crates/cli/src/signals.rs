@@ -87,7 +87,7 @@ fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'st
             std::thread::sleep(LOOK);
         }
         if ending.exit == Exit::Interrupted {
-            console::error(Error::interrupted());
+            console::failed(&Error::interrupted());
         }
         std::process::exit(ending.exit as i32);
     };
@@ -142,7 +142,7 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
     thread("last-deadline", move || {
         std::thread::sleep(deadline.saturating_add(GRACE));
         let error = Error::from(Transfer::Deadline { after: deadline }).about(&source);
-        console::error(&error);
+        console::failed(&error);
         std::process::exit(error.exit as i32);
     })
 }

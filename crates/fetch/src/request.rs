@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{RETRIES, RequestTracker};
-use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages};
+use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages, attempt_span};
 
 use crate::attempt::Attempt;
 
@@ -78,10 +78,17 @@ pub struct Tries {
 pub trait Failure {
     /// The store's error. No other is worth another attempt.
     fn store(&self) -> Option<&StoreError>;
+
+    /// The same, to note the attempts in it.
+    fn store_mut(&mut self) -> Option<&mut StoreError>;
 }
 
 impl Failure for StoreError {
     fn store(&self) -> Option<&StoreError> {
+        Some(self)
+    }
+
+    fn store_mut(&mut self) -> Option<&mut StoreError> {
         Some(self)
     }
 }
@@ -108,18 +115,25 @@ impl<'a> Slot<'a> {
         mut opened: Option<Cancel>,
         mut once: impl FnMut(&mut Attempt<'a>) -> Result<T, E>,
     ) -> Result<T, Ended<E>> {
-        let (mut tries, mut last) = (Tries::default(), None);
+        let (mut tries, mut last, began) = (Tries::default(), None, Instant::now());
+        let mut attempts = 0;
         loop {
+            attempts += 1;
             if !interest.is_wanted(tries) {
                 return Err(Ended::Unwanted(last));
             }
+            let span = attempt_span(attempts);
             let mut attempt = Attempt::new(self.tracker, self.index, opened.take(), tries.cuts);
             let result = once(&mut attempt);
             let (cut, reached) = attempt.end(result.is_ok());
-            let error = match result {
+            drop(span);
+            let mut error = match result {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
+            if let Some(cause) = error.store_mut() {
+                cause.attempted(attempts, began.elapsed());
+            }
             let progressed = reached > tries.highest;
             tries.highest = tries.highest.max(reached);
             if progressed && !interest.is_repeatable() {

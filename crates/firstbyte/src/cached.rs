@@ -7,7 +7,6 @@ use firstbyte_hydrate::cache::{Cache, Limits, Released, Status};
 use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
 
-use crate::manifest::ShardRun;
 use crate::operand::below;
 use crate::{Client, Depth, Error, Options, Result};
 
@@ -69,20 +68,6 @@ impl Client {
             list = self.hydrator.pinned(list);
         }
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
-    }
-
-    /// Fetches the objects of a shard of a manifest into the cache, as [`hydrate`](Self::hydrate)
-    /// does.
-    ///
-    /// # Errors
-    /// A client without a cache; no thread can be started; the manifest cannot be read.
-    pub fn hydrate_shard(&self, run: &ShardRun, keep: Keep, limit_rate: Option<u64>) -> Result<Job> {
-        self.cache()?;
-        let mut list = run.wanted()?;
-        if keep == Keep::Always {
-            list = self.hydrator.pinned(list);
-        }
-        Ok(self.hydrator.hydrate(list, limit_rate)?)
     }
 
     /// The cached versions of an object, or of everything below a location. Reads the cache only:

@@ -11,7 +11,6 @@ use firstbyte_transfer::{
 
 use crate::copy_rules::{Destination, Source, Wildcards};
 use crate::filter::Filter;
-use crate::manifest::{ShardRun, ShardTarget};
 use crate::{Client, Depth, Error, Result};
 
 /// How one copy is done.
@@ -96,36 +95,6 @@ impl Client {
         }
     }
 
-    /// Copies a shard of a manifest. Returns what was done of each source; `run` knows which
-    /// objects are done.
-    ///
-    /// # Errors
-    /// What ended it. Failures of single objects are in the summaries.
-    pub fn cp_shard(
-        &self,
-        run: &ShardRun,
-        destination: impl AsRef<OsStr>,
-        copy: &Copy,
-    ) -> Result<Vec<Summary>> {
-        let (mut summaries, mut ended) = (Vec::new(), None);
-        let mut report = |copied: firstbyte_transfer::Result<Summary>| {
-            match copied {
-                Ok(mut summary) => {
-                    ended = summary.ended.take();
-                    summaries.push(summary);
-                }
-                Err(error) => ended = Some(error),
-            }
-            ended.is_none()
-        };
-        let target = ShardTarget::Copy(destination.as_ref());
-        run.copy(&self.engine(copy), target, Effect::Apply, &Silent, &mut report)?;
-        match ended {
-            Some(error) => Err(error.into()),
-            None => Ok(summaries),
-        }
-    }
-
     /// The error of a copy, which says so if its source is a prefix.
     fn if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
         let is_missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
@@ -135,7 +104,7 @@ impl Client {
         error.into()
     }
 
-    fn engine(&self, copy: &Copy) -> Engine {
+    pub(crate) fn engine(&self, copy: &Copy) -> Engine {
         let settings = Settings {
             checksum: copy.checksum.clone(),
             limit_rate: copy.limit_rate.or(self.copies.limit_rate),

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use firstbyte_location::LocationError;
-use firstbyte_store::Error as StoreError;
+use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -75,6 +75,34 @@ impl Error {
         }
     }
 
+    /// The kind of the failure: the same name in receipts, logs, Python and functions.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Location(_)
+            | Self::Option { .. }
+            | Self::Operand { .. }
+            | Self::Manifest { .. }
+            | Self::Overlap { .. } => FailureKind::BadInput,
+            Self::Directory { .. } => FailureKind::IsDirectory,
+            Self::Store(error) => error.kind(),
+            Self::Read(error) => error.kind(),
+            Self::Transfer(error) => error.kind(),
+        }
+    }
+
+    /// The request that failed, where there was one: its status, its identifiers at the service,
+    /// the number of attempts and their time.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        match self {
+            Self::Store(error) => error.trace(),
+            Self::Read(error) => error.trace(),
+            Self::Transfer(error) => error.trace(),
+            _ => None,
+        }
+    }
+
     /// The operating system's own error beneath, where there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
@@ -104,7 +132,7 @@ impl Error {
     /// The kind of error that a local file would have: an object that changed under its
     /// reader is [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
     #[must_use]
-    pub fn kind(&self) -> io::ErrorKind {
+    pub fn io_kind(&self) -> io::ErrorKind {
         use firstbyte_hydrate::Error as Read;
         use firstbyte_transfer::Error as Transfer;
         use io::ErrorKind;
@@ -172,7 +200,7 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        Self::new(error.kind(), error)
+        Self::new(error.io_kind(), error)
     }
 }
 

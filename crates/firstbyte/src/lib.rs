@@ -41,12 +41,14 @@ pub mod environment;
 mod error;
 mod file;
 pub mod filter;
+#[cfg(feature = "manifest")]
 pub mod manifest;
 pub mod name_list;
 pub mod operand;
 mod options;
 pub mod pattern;
 pub mod receipt;
+mod shard_receipt;
 pub mod size;
 
 pub use cached::{Hydrate, Keep, has_cache, release_matching};
@@ -57,6 +59,7 @@ pub use file::LazyFile;
 pub use operand::Depth;
 pub use options::Options;
 pub use receipt::Receipt;
+pub use shard_receipt::{Changed, Done, ShardReceipt};
 
 pub use firstbyte_hydrate as hydrate;
 pub use firstbyte_location as location;

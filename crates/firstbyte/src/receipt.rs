@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use firstbyte_location::{Strength, Version};
+use firstbyte_store::{FailureKind, Trace};
 use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::ShardReceipt;
+use crate::shard_receipt::ShardReceipt;
 
 /// The extent to which content was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -34,17 +35,64 @@ impl From<firstbyte_transfer::Verified> for Verified {
 }
 
 /// An item that failed, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Failed {
     /// The item.
     pub location: String,
     /// The reason, as one line.
     pub error: String,
+    /// The kind of the failure.
+    #[serde(default)]
+    pub kind: FailureKind,
+    /// The HTTP status, if a server answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The identifier that the service gave the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// S3's second identifier, `x-amz-id-2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<String>,
+    /// Requests sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// Time since the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+impl Failed {
+    /// An item that failed by this error, with the line that people get.
+    #[must_use]
+    pub fn new(location: String, error: String, kind: FailureKind, trace: Option<&Trace>) -> Self {
+        let trace = trace.cloned();
+        Self {
+            location,
+            error,
+            kind,
+            status: trace.as_ref().and_then(|trace| trace.status),
+            attempts: trace.as_ref().map(|trace| trace.attempts),
+            seconds: trace.as_ref().map(|trace| trace.took.as_secs_f64()),
+            host_id: trace.as_ref().and_then(|trace| trace.host_id.clone()),
+            request_id: trace.and_then(|trace| trace.request_id),
+        }
+    }
+}
+
+/// The number of the fields' meaning: it grows when a field changes its meaning or goes, not when
+/// one is added. Receipts without a number are of the first.
+pub const SCHEMA: u32 = 1;
+
+fn first_schema() -> u32 {
+    1
 }
 
 /// The result of a verb.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Receipt {
+    /// [`SCHEMA`] of its writer.
+    #[serde(default = "first_schema")]
+    pub schema: u32,
     /// The verb.
     pub verb: Cow<'static, str>,
     /// The source; several are separated by spaces.
@@ -113,6 +161,41 @@ pub struct Receipt {
     pub shard: Option<ShardReceipt>,
 }
 
+impl Default for Receipt {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            verb: Cow::default(),
+            source: String::new(),
+            destination: None,
+            objects: 0,
+            bytes: 0,
+            skipped: 0,
+            deleted: None,
+            left_out: None,
+            differences: None,
+            seconds: 0.0,
+            first_byte_seconds: None,
+            bytes_per_second: 0.0,
+            requests: 0,
+            retries: 0,
+            hedged: 0,
+            resumed_bytes: 0,
+            reread_bytes: 0,
+            verified: None,
+            version: None,
+            peak_memory_bytes: 0,
+            cpu_seconds: 0.0,
+            failed: Vec::new(),
+            bound_by: None,
+            init_seconds: None,
+            remaining_seconds: None,
+            tmp_bytes: None,
+            shard: None,
+        }
+    }
+}
+
 impl Receipt {
     /// The receipt of a verb that has done nothing yet.
     #[must_use]
@@ -144,6 +227,25 @@ impl Receipt {
         self.verified = [self.verified, summary.verified.map(Into::into)].into_iter().flatten().min();
         self.version = summary.version.as_ref().map(version_text);
         self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
+    }
+
+    /// Reads a receipt of this schema or an older one.
+    ///
+    /// # Errors
+    /// The text is no receipt (`None`), or one of a newer schema, with a sentence about it.
+    pub fn parse(text: &str) -> Result<Self, Option<String>> {
+        #[derive(Deserialize)]
+        struct Numbered {
+            #[serde(default = "first_schema")]
+            schema: u32,
+        }
+        // The number first: other fields of a newer one may be of other types.
+        let Numbered { schema } = serde_json::from_str(text.trim()).map_err(|_| None)?;
+        if schema > SCHEMA {
+            let newest = format!("a receipt of schema {schema}, and this firstbyte reads up to {SCHEMA}");
+            return Err(Some(format!("{newest}; use the firstbyte of its writer")));
+        }
+        serde_json::from_str(text.trim()).map_err(|_| None)
     }
 
     /// True if nothing was copied, skipped or deleted.

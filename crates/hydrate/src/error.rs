@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
+use firstbyte_store::{FailureKind, Trace};
 
 /// A failed operation on a file or the cache. Cheap to clone: the error of one fetch is reported
 /// to every read that waits for it.
@@ -116,6 +117,34 @@ pub enum Error {
 }
 
 impl Error {
+    /// The kind of the failure.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Changed { .. } => FailureKind::Changed,
+            Self::Panicked { .. } => FailureKind::Internal,
+            Self::Unversioned { .. } | Self::NoLength { .. } | Self::NotKept { .. } | Self::Newer { .. } => {
+                FailureKind::Unsupported
+            }
+            Self::Directory { .. } => FailureKind::IsDirectory,
+            Self::Deadline { .. } => FailureKind::TimedOut,
+            Self::Thread { source } | Self::Cache { source, .. } => FailureKind::of_io(source),
+            Self::NoRoom { .. } => FailureKind::Full,
+            Self::Released { .. } => FailureKind::Failed,
+            Self::Checksum(_) => FailureKind::Damaged,
+        }
+    }
+
+    /// The request that failed, where there was one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        match self {
+            Self::Store(error) => error.trace(),
+            _ => None,
+        }
+    }
+
     /// The read took longer than `deadline`.
     pub(crate) fn deadline(location: &firstbyte_location::Location, deadline: std::time::Duration) -> Self {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
@@ -137,7 +166,7 @@ impl Error {
 impl From<firstbyte_store::Error> for Error {
     fn from(error: firstbyte_store::Error) -> Self {
         match error {
-            firstbyte_store::Error::Changed { location, expected, found } => {
+            firstbyte_store::Error::Changed { location, expected, found, .. } => {
                 let advice = match expected.differs_by_tag(&found) {
                     true => {
                         "or its servers give different ETags for one file: `firstbyte cat` reads it by one request"

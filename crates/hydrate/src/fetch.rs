@@ -107,7 +107,11 @@ impl Wanted<'_> {
     fn silence(&self) -> StoreError {
         let version = &self.fetch.version;
         let (location, after) = (version.location.to_string(), version.engine.settings.deadline);
-        if self.fetch.is_wanted() { StoreError::TimedOut { location, after } } else { StoreError::Cancelled }
+        if self.fetch.is_wanted() {
+            StoreError::TimedOut { location, after, trace: None }
+        } else {
+            StoreError::Cancelled
+        }
     }
 }
 
@@ -450,5 +454,9 @@ impl<'a> Receiver<'a> {
 fn check_length(fetch: &Fetch, received: u64, bytes: ByteRange) -> Result<(), StoreError> {
     let missing = bytes.len() - received;
     let location = || fetch.version.location.to_string();
-    if missing == 0 { Ok(()) } else { Err(StoreError::Truncated { location: location(), missing }) }
+    if missing == 0 {
+        Ok(())
+    } else {
+        Err(StoreError::Truncated { location: location(), missing, trace: None })
+    }
 }

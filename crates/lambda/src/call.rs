@@ -14,7 +14,7 @@ use crate::deadline::Deadline;
 use crate::environment::Environment;
 use crate::event::Common;
 use crate::run::Run;
-use crate::{Failure, Kind, Result, tmp};
+use crate::{Failure, FailureKind, Result, tmp};
 
 /// An invocation that is being answered.
 pub(crate) struct Call<'a> {
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
 
     /// Whether a failure leaves what was made: for a call that may be repeated with its token.
     pub(crate) fn leaves(&self, failure: &Failure) -> bool {
-        self.common.continues && failure.kind != Kind::Changed
+        self.common.continues && failure.kind != FailureKind::Changed
     }
 
     /// Notes a path that is removed with the answer, unless it is to stay.

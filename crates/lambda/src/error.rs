@@ -4,100 +4,71 @@
 //! Lambda passes both on as `errorType` and `errorMessage`.
 
 use std::fmt;
-use std::io::{self, ErrorKind};
 
-use firstbyte_location::{Location, LocationError, is_full, one_line, shown};
-use firstbyte_store::Error as StoreError;
+use firstbyte_location::{Location, LocationError, one_line, shown};
+use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 use lambda_runtime::Diagnostic;
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// What kind of failure it is. The name of the variant is the `errorType`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The function does not know this event, or its values make no sense.
-    BadEvent,
-    /// No credentials, or expired ones.
-    NoCredentials,
-    /// The role may not do this.
-    AccessDenied,
-    /// There is no such object, file or bucket.
-    NotFound,
-    /// The object changed while it was read, or since the call before.
-    Changed,
-    /// The directory is not there, is empty, or is on another file system.
-    NotMounted,
-    /// There is no room for what is to be written.
-    TmpTooSmall,
-    /// The time left is too short to begin.
-    DeadlineNear,
-    /// The store asked to slow down, and went on to.
-    Throttled,
-    /// The endpoint cannot be reached, or stopped answering.
-    Unreachable,
-    /// The content does not match its checksum.
-    Damaged,
-    /// The object is archived.
-    Archived,
-    /// The destination cannot be written.
-    NotWritable,
-    /// The server answered with something else, or a file operation failed.
-    Failed,
-    /// A mistake in this program.
-    Internal,
-}
-
 /// A failed invocation.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Its kind.
-    pub kind: Kind,
+    /// Its kind. The name of the variant is the `errorType`.
+    pub kind: FailureKind,
     /// The line.
     pub message: String,
 }
 
 impl Failure {
     /// A failure of this kind.
-    pub fn new(kind: Kind, message: impl AsRef<str>) -> Self {
+    pub fn new(kind: FailureKind, message: impl AsRef<str>) -> Self {
         Self { kind, message: one_line(message.as_ref()) }
     }
 
     /// An event that cannot be meant.
     pub fn event(message: impl AsRef<str>) -> Self {
-        Self::new(Kind::BadEvent, message)
+        Self::new(FailureKind::BadInput, message)
     }
 
     /// The work of an invocation panicked.
     #[must_use]
     pub fn panicked(panic: &dyn fmt::Display) -> Self {
-        Self::new(Kind::Internal, format!("a mistake in firstbyte: {panic}; please report it"))
+        Self::new(FailureKind::Internal, format!("a mistake in firstbyte: {panic}; please report it"))
     }
 
     /// A failed file operation.
     #[must_use]
     pub fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(kind_of_io(error), format!("{}: {error}", shown(path)))
+        Self::new(FailureKind::of_io(error), format!("{}: {error}", shown(path)))
     }
 
     /// A failed request or file operation of the store.
     #[must_use]
     pub fn of_store(error: &StoreError) -> Self {
-        let kind = kind_of_store(error);
-        let advice = match kind {
-            Kind::AccessDenied => "check the role of the function",
-            Kind::NoCredentials => {
-                "give the function a role, or set FIRSTBYTE_NO_SIGN_REQUEST for a public bucket"
-            }
-            Kind::NotFound => "check the name",
-            Kind::Changed => "call it again without `continue` to read the new version",
-            Kind::TmpTooSmall => "give the function more ephemeral storage",
-            Kind::Throttled => "call it again later, or with fewer functions at once",
-            Kind::Unreachable => "check the endpoint, and the function's subnet, route and VPC endpoint",
-            Kind::DeadlineNear => return Self::near("no answer before the deadline"),
-            _ => return Self::new(kind, error.to_string()),
+        let kind = error.kind();
+        let advice = match error {
+            StoreError::Denied { .. } => "check the role of the function",
+            StoreError::Cancelled => return Self::near("no answer before the deadline"),
+            _ => match kind {
+                FailureKind::NoCredentials => {
+                    "give the function a role, or set FIRSTBYTE_NO_SIGN_REQUEST for a public bucket"
+                }
+                FailureKind::NotFound | FailureKind::NoSuchBucket => "check the name",
+                FailureKind::Changed => "call it again without `continue` to read the new version",
+                FailureKind::Full => "give the function more ephemeral storage",
+                FailureKind::Throttled => "call it again later, or with fewer functions at once",
+                FailureKind::Unreachable
+                | FailureKind::TimedOut
+                | FailureKind::Disconnected
+                | FailureKind::Certificate => {
+                    "check the endpoint, and the function's subnet, route and VPC endpoint"
+                }
+                _ => return Self::new(kind, said(error, error.trace())),
+            },
         };
-        Self::new(kind, format!("{error}; {advice}"))
+        Self::new(kind, format!("{}; {advice}", said(error, error.trace())))
     }
 
     /// A failed transfer.
@@ -106,10 +77,8 @@ impl Failure {
         use firstbyte_transfer::Error as Transfer;
         match error {
             Transfer::Store(error) => Self::of_store(error),
-            Transfer::Io { source, .. } => Self::new(kind_of_io(source), error.to_string()),
-            Transfer::Invalid { .. } => Self::event(error.to_string()),
             Transfer::Interrupted | Transfer::Deadline { .. } => Self::near("no answer before the deadline"),
-            other => Self::new(Kind::Failed, other.to_string()),
+            other => Self::new(other.kind(), other.to_string()),
         }
     }
 
@@ -122,10 +91,7 @@ impl Failure {
             Library::Store(error) => Self::of_store(error),
             Library::Transfer(error) => Self::of_transfer(error),
             Library::Read(Read::Store(error)) => Self::of_store(error),
-            Library::Read(Read::Changed { .. }) => Self::new(Kind::Changed, error.to_string()),
-            Library::Read(Read::Deadline { .. }) => Self::new(Kind::Unreachable, error.to_string()),
-            Library::Read(_) => Self::new(Kind::Failed, error.to_string()),
-            other => Self::event(other.to_string()),
+            other => Self::new(other.kind(), other.to_string()),
         }
     }
 
@@ -136,40 +102,15 @@ impl Failure {
 
     /// Not enough time.
     pub(crate) fn near(why: &str) -> Self {
-        Self::new(Kind::DeadlineNear, format!("{why}; give the function a longer timeout"))
+        Self::new(FailureKind::Deadline, format!("{why}; give the function a longer timeout"))
     }
 }
 
-fn kind_of_store(error: &StoreError) -> Kind {
-    match error {
-        StoreError::NotFound { .. } => Kind::NotFound,
-        StoreError::Denied { .. } => Kind::AccessDenied,
-        StoreError::Credentials { .. } | StoreError::CredentialsTimedOut { .. } => Kind::NoCredentials,
-        StoreError::Archived { .. } => Kind::Archived,
-        StoreError::Changed { .. } => Kind::Changed,
-        StoreError::Checksum { .. } => Kind::Damaged,
-        StoreError::SlowDown { .. } => Kind::Throttled,
-        StoreError::Unreachable { .. }
-        | StoreError::Certificate { .. }
-        | StoreError::TimedOut { .. }
-        | StoreError::Disconnected { .. }
-        | StoreError::Unresponsive { .. } => Kind::Unreachable,
-        StoreError::Io { source, .. } => kind_of_io(source),
-        StoreError::InvalidName { .. } | StoreError::Unsupported { .. } | StoreError::Options { .. } => {
-            Kind::BadEvent
-        }
-        StoreError::Cancelled => Kind::DeadlineNear,
-        _ => Kind::Failed,
-    }
-}
-
-fn kind_of_io(error: &io::Error) -> Kind {
-    match error.kind() {
-        _ if is_full(error) => Kind::TmpTooSmall,
-        ErrorKind::NotFound => Kind::NotFound,
-        ErrorKind::FileTooLarge => Kind::TmpTooSmall,
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Kind::NotWritable,
-        _ => Kind::Failed,
+/// The line of an error, with the identifiers of its request: the log of a function has no more.
+fn said(error: &StoreError, trace: Option<&Trace>) -> String {
+    match trace.map(ToString::to_string).filter(|trace| !trace.is_empty()) {
+        Some(trace) => format!("{error} [{trace}]"),
+        None => error.to_string(),
     }
 }
 
@@ -204,20 +145,17 @@ mod tests {
     #[test]
     fn what_other_calls_meet_too_says_what_to_change() {
         let of = |error: StoreError| Failure::of_store(&error);
-        let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None });
-        assert!(slow.kind == Kind::Throttled && slow.message.contains("fewer functions"), "{slow}");
-        assert_eq!(of(StoreError::Cancelled).kind, Kind::DeadlineNear);
-        let full = std::io::Error::from(ErrorKind::StorageFull);
+        let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None, trace: None });
+        assert!(slow.kind == FailureKind::Throttled && slow.message.contains("fewer functions"), "{slow}");
+        assert_eq!(of(StoreError::Cancelled).kind, FailureKind::Deadline);
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let full = of(StoreError::Io { location: "/tmp/x".into(), source: full });
-        assert!(full.kind == Kind::TmpTooSmall && full.message.contains("ephemeral storage"), "{full}");
+        assert!(full.kind == FailureKind::Full && full.message.contains("ephemeral storage"), "{full}");
     }
 
     #[test]
     fn the_error_type_is_the_name_of_the_kind_and_the_message_is_one_line() {
-        let diagnostic = Diagnostic::from(Failure::new(Kind::TmpTooSmall, "a\nb"));
-        assert_eq!(
-            (diagnostic.error_type.as_str(), diagnostic.error_message.as_str()),
-            ("TmpTooSmall", "a\\x0ab")
-        );
+        let diagnostic = Diagnostic::from(Failure::new(FailureKind::Full, "a\nb"));
+        assert_eq!((diagnostic.error_type.as_str(), diagnostic.error_message.as_str()), ("Full", "a\\x0ab"));
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Kind;
+    use crate::FailureKind;
 
     #[test]
     fn what_is_read_of_an_object_is_written_in_four_ways() {
@@ -223,7 +223,7 @@ mod tests {
             (json!({"action": "list", "source": "s3://b", "keep": "no"}), "expected a boolean"),
         ] {
             let failure = parse(event).unwrap_err();
-            assert!(failure.kind == Kind::BadEvent && failure.message.contains(part), "{failure}");
+            assert!(failure.kind == FailureKind::BadInput && failure.message.contains(part), "{failure}");
         }
     }
 }

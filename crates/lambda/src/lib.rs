@@ -23,6 +23,7 @@ pub use actions::perform;
 pub use answer::{Answer, Stages};
 pub use deadline::Deadline;
 pub use environment::Environment;
-pub use error::{Failure, Kind, Result};
+pub use error::{Failure, Result};
 pub use event::Read;
+pub use firstbyte_store::FailureKind;
 pub use meter::Rate;

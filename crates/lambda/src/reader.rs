@@ -108,7 +108,7 @@ pub fn read(
         let Some(read) = source.read_at(step, range.start + reading.bytes, &mut go_on)? else { break };
         if read == 0 {
             let why = format!("the object ends {} bytes before the range does", range.len() - reading.bytes);
-            return Err(Failure::new(crate::Kind::Changed, why));
+            return Err(Failure::new(crate::FailureKind::Changed, why));
         }
         let arrived = &step[..read];
         meter.add(read as u64);

@@ -13,7 +13,7 @@ use firstbyte_transfer::{Concurrency, Engine, Failure as Failed, Observer, Setti
 use crate::deadline::Deadline;
 use crate::frontier::Frontier;
 use crate::meter::{Meter, Window};
-use crate::{Failure, Kind, Result};
+use crate::{Failure, FailureKind, Result};
 
 /// The interval at which the deadline is looked at; a fraction of the smallest margin.
 const LOOK: Duration = Duration::from_millis(20);
@@ -65,7 +65,7 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     };
     let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
     let started = thread.spawn(look);
-    started.map_err(|error| Failure::new(Kind::Failed, format!("starting a thread: {error}")))?;
+    started.map_err(|error| Failure::new(FailureKind::Failed, format!("starting a thread: {error}")))?;
     Ok(sender)
 }
 

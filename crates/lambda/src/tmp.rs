@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use firstbyte::size::human;
 use firstbyte_location::shown;
 
-use crate::{Failure, Kind, Result};
+use crate::{Failure, FailureKind, Result};
 
 /// Bytes for the journal of a download: at most 32,768 records of 17 bytes.
 const JOURNAL: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub(crate) fn free(path: &Path) -> Option<u64> {
 /// Checks that a file of `size` bytes fits at `path`, beside what an earlier call has left of it.
 ///
 /// # Errors
-/// [`Kind::TmpTooSmall`], with the size that is needed.
+/// [`FailureKind::Full`], with the size that is needed.
 pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
     let here: u64 =
         partial_files(path).iter().filter_map(|path| path.metadata().ok()).map(|m| m.blocks() * BLOCK).sum();
@@ -53,7 +53,7 @@ pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
 /// The failure of what needs more room than there is.
 pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
     Failure::new(
-        Kind::TmpTooSmall,
+        FailureKind::Full,
         format!(
             "{}: needs {needed}, and {} are free; give the function more ephemeral storage, or read it with \
              action `open`, which writes nothing",
@@ -136,7 +136,7 @@ mod tests {
     fn what_cannot_fit_is_refused_with_the_size_it_needs() {
         let root = tempfile::tempdir().unwrap();
         let failure = check_room(&root.path().join("deep/er"), 1 << 60).unwrap_err();
-        assert_eq!(failure.kind, Kind::TmpTooSmall);
+        assert_eq!(failure.kind, FailureKind::Full);
         assert!(failure.message.contains("needs 1024 PiB"), "{failure}");
         assert!(check_room(&root.path().join("small"), 1).is_ok());
     }

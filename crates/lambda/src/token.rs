@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Kind, Result};
+use crate::{Failure, FailureKind, Result};
 
 /// Incremented when the meaning of a field changes.
 const FORMAT: u32 = 1;
@@ -101,7 +101,7 @@ impl Token {
         let expected = self.version.as_ref().map(Pinned::version);
         match expected {
             Some(expected) if !expected.agrees_with(found) => Err(Failure::new(
-                Kind::Changed,
+                FailureKind::Changed,
                 format!(
                     "{location}: changed since the call before: expected {expected}, found {found}; call it again \
                      without `continue` to read the new version"
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(again.bytes, 5);
         assert!(again.check(&source, &version).is_ok());
         let other = Version { etag: Some("\"b\"".into()), ..version };
-        assert_eq!(again.check(&source, &other).unwrap_err().kind, Kind::Changed);
+        assert_eq!(again.check(&source, &other).unwrap_err().kind, FailureKind::Changed);
 
         let elsewhere = Location::parse("s3://b/other".as_ref()).unwrap();
         assert!(Token::decode(None, "open", &source).unwrap().is_none());
@@ -155,7 +155,7 @@ mod tests {
             ("eyJmb3JtYXQiOjJ9", "open", &source, "format 2"),
         ] {
             let failure = Token::decode(Some(text), action, source).unwrap_err();
-            assert!(failure.kind == Kind::BadEvent && failure.message.contains(part), "{failure}");
+            assert!(failure.kind == FailureKind::BadInput && failure.message.contains(part), "{failure}");
         }
     }
 }

@@ -99,7 +99,7 @@ fn a_prefix_is_copied_and_listed() {
         assert!(fs::read(path).unwrap() == bytes(number, 1000 + usize::try_from(number).unwrap()));
     }
     event["keep"] = json!(false);
-    function.fails(&event, "BadEvent", &["has files already", "\"keep\": true"]);
+    function.fails(&event, "BadInput", &["has files already", "\"keep\": true"]);
     assert_eq!(function.names(), ["run"]);
 
     // And back, from the files to the store.
@@ -148,16 +148,16 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
     let store = Store::minio();
     let (source, _) = store.put_seeded("dir/big", MIB);
     let mut function = Function::start(&store.url());
-    function.fails(&json!({"action": "upload"}), "BadEvent", &["`upload` is no action", "copy-many"]);
+    function.fails(&json!({"action": "upload"}), "BadInput", &["`upload` is no action", "copy-many"]);
     function.fails(
         &json!({"action": "open", "source": source, "raed": 1}),
-        "BadEvent",
+        "BadInput",
         &["unknown field `raed`"],
     );
-    function.fails(&json!({"action": "open", "source": "ftp://h/x"}), "BadEvent", &["ftp://h/x"]);
+    function.fails(&json!({"action": "open", "source": "ftp://h/x"}), "BadInput", &["ftp://h/x"]);
     function.fails(
         &json!({"action": "download", "source": source, "continue": "x"}),
-        "BadEvent",
+        "BadInput",
         &["no token"],
     );
     let missing = format!("s3://{BUCKET}/none");
@@ -169,7 +169,7 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
         );
     }
     let directory = format!("s3://{BUCKET}/dir/");
-    function.fails(&json!({"action": "download", "source": directory}), "BadEvent", &["copy-many"]);
+    function.fails(&json!({"action": "download", "source": directory}), "BadInput", &["copy-many"]);
     function.fails(
         &json!({"action": "list", "source": "s3://nowhere-at-all"}),
         "NotFound",
@@ -190,7 +190,7 @@ fn a_wrong_key_and_missing_credentials_are_named() {
         let mut denied = Function::start_in(&store.url(), tmp.path(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]);
         denied.fails(
             &json!({"action": "open", "source": source}),
-            "AccessDenied",
+            "Denied",
             &[&source, "SignatureDoesNotMatch", "the role of the function"],
         );
         let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
@@ -206,7 +206,7 @@ fn a_wrong_key_and_missing_credentials_are_named() {
     });
     for action in ["list", "copy-many"] {
         let event = json!({"action": action, "source": "s3://b/run/"});
-        Function::start(refusing.url()).fails(&event, "AccessDenied", &["s3://b", "may lack s3:ListBucket"]);
+        Function::start(refusing.url()).fails(&event, "Denied", &["s3://b", "may lack s3:ListBucket"]);
     }
 }
 
@@ -226,7 +226,7 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
         match function.invoke(&json!({"action": action, "source": source}), std::time::Duration::from_secs(1))
         {
             support::Outcome::Error(error) => {
-                assert_eq!(error["errorType"], "DeadlineNear", "{action}: {error}")
+                assert_eq!(error["errorType"], "Deadline", "{action}: {error}")
             }
             other => panic!("{action}: {other:?}"),
         }

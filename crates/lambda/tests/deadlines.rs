@@ -135,7 +135,7 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
     function.answer(&json!({"action": "open", "source": source}));
     match function.invoke(&json!({"action": "download", "source": source}), Duration::from_millis(140)) {
         Outcome::Error(error) => {
-            assert_eq!(error["errorType"], "DeadlineNear");
+            assert_eq!(error["errorType"], "Deadline");
             assert!(error["errorMessage"].as_str().unwrap().contains("150 ms are kept"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -174,11 +174,11 @@ fn what_does_not_fit_is_refused_before_a_byte_moves() {
     let mut function = Function::start_in(&store.url(), small.0.path(), &[]);
     function.fails(
         &json!({"action": "download", "source": source}),
-        "TmpTooSmall",
+        "Full",
         &["needs 11.0 MiB", "8.00 MiB are free"],
     );
     let many = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/dir/")});
-    function.fails(&many, "TmpTooSmall", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
+    function.fails(&many, "Full", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
     assert!(function.names().is_empty(), "{:?}", function.names());
     // Reading it needs no room.
     assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 10 << 20);

@@ -176,8 +176,9 @@ pub(crate) fn outcome<'py>(
     failures: u64,
     failed: Vec<(String, Error)>,
 ) -> PyResult<Outcome<'py>> {
-    let line =
-        |(location, error): &(String, Error)| Failed { location: location.clone(), error: error.to_string() };
+    let line = |(location, error): &(String, Error)| {
+        Failed::new(location.clone(), error.to_string(), error.kind(), error.trace())
+    };
     receipt.failed = failed.iter().map(line).collect();
     receipt.finish(started);
     let text = serde_json::to_string(&receipt).map_err(|error| PyValueError::new_err(error.to_string()))?;

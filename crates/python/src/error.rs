@@ -4,9 +4,11 @@
 use std::io;
 
 use firstbyte_location::Location;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use firstbyte_store::{FailureKind, Trace};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict};
 use rustix::io::Errno;
 
 use crate::name::Form;
@@ -44,32 +46,58 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Fo
     os_error(source, filename)
 }
 
-/// What went wrong with an object, as if it were a local file: an `OSError` of the right subclass
+/// What went wrong with an object: the exception of its kind, which is also that of a local file,
 /// with the location as its file name. An argument that cannot be used is a `ValueError`.
 pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
     failure_at(py, error, location.map(ToString::to_string).as_deref())
 }
 
-/// As [`failure`], at a location that is text already.
+/// As [`failure`], at a location that is text already. The class is that of the kind, and the
+/// remedies of the command line are left out.
 pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Option<&str>) -> PyErr {
-    let mut line = error.to_string();
-    if let Some(advice) = error.advice() {
-        line = format!("{line}; {advice}");
-    }
+    let line = error.to_string();
     let code = match error.number() {
-        Some(code) => code,
-        None if error.kind() == io::ErrorKind::InvalidInput => return PyValueError::new_err(line),
-        None => errno(error.kind()).raw_os_error(),
+        Some(code) => Some(code),
+        None if error.io_kind() == io::ErrorKind::InvalidInput => None,
+        None => Some(errno(error.io_kind()).raw_os_error()),
     };
     // OSError names its file by itself.
-    let place = location.filter(|place| line.starts_with(*place)).map(str::to_owned);
-    let cut = place.as_ref().and_then(|place| line[place.len()..].strip_prefix(": "));
-    let text = cut.unwrap_or(&line).trim_end_matches(&format!(" (os error {code})")).to_owned();
-    let filename = place.map_or_else(
-        || py.None(),
-        |place| place.into_pyobject(py).map_or_else(|_| py.None(), |text| text.into_any().unbind()),
-    );
-    PyOSError::new_err((code, text, filename))
+    let place = location.filter(|place| line.starts_with(*place) && code.is_some());
+    let cut = place.and_then(|place| line[place.len()..].strip_prefix(": "));
+    let text = cut.unwrap_or(&line);
+    let text = match code {
+        Some(code) => text.trim_end_matches(&format!(" (os error {code})")),
+        None => text,
+    };
+    let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };
+    raised(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
+}
+
+/// The exception of a kind, as `firstbyte._errors` makes it.
+fn raised(
+    py: Python<'_>,
+    kind: FailureKind,
+    code: Option<i32>,
+    text: &str,
+    place: Option<&str>,
+    trace: Option<&Trace>,
+) -> PyResult<PyErr> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let facts = PyDict::new(py);
+    if let Some(trace) = trace {
+        if let Some(status) = trace.status {
+            facts.set_item("status", status)?;
+        }
+        for (name, value) in [("request_id", &trace.request_id), ("host_id", &trace.host_id)] {
+            if let Some(value) = value {
+                facts.set_item(name, value)?;
+            }
+        }
+        facts.set_item("attempts", trace.attempts)?;
+        facts.set_item("seconds", trace.took.as_secs_f64())?;
+    }
+    let make = MAKE.import(py, "firstbyte._errors", "error")?;
+    Ok(PyErr::from_value(make.call1((kind.name(), code, text, place, facts))?))
 }
 
 fn errno(kind: io::ErrorKind) -> Errno {

@@ -127,7 +127,7 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
 
 /// Whether a directory is not there, or not any more.
 fn is_gone(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    matches!(error.io_kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Deletes objects; deleting what is not there is no error. Returns those that failed.

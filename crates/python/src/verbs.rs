@@ -87,7 +87,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
         return Err(directory());
     }
     if !is_one && !is_tree {
-        return Err(StoreError::NotFound { location: root.to_string() }.into());
+        return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
     }
     let mut summary = Summary::default();
     if is_tree {

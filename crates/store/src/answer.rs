@@ -106,7 +106,11 @@ fn digest(head: &Head) -> Option<Checksum> {
 
 /// The body of a 200 or 206, after checking that the response matches `get`.
 pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
-    let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail };
+    body_of(place, get, head, incoming).map_err(|error| error.traced(|| head.trace()))
+}
+
+fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
+    let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail, trace: None };
     let (range, size) = if head.status == 206 {
         let asked = get
             .range
@@ -138,7 +142,7 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
     }
     // The whole object in response to a range is usable if the range starts at its first byte.
     if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
-        return Err(Error::RangeIgnored { location: place.to_owned() });
+        return Err(Error::RangeIgnored { location: place.to_owned(), trace: None });
     }
     if let Some(asked) = get.range.filter(|asked| asked.is_empty()) {
         return Ok(Body::empty(place.to_owned(), stat, asked.start));
@@ -149,6 +153,10 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
 /// The result of a 416 (range after the end of the object): an empty body if the object is empty,
 /// else an error.
 pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
+    empty_body(place, get, head).map_err(|error| error.traced(|| head.trace()))
+}
+
+fn empty_body(place: &str, get: &Get, head: &Head) -> Result<Body> {
     let size = head
         .get("content-range")
         .and_then(|text| text.strip_prefix("bytes */"))
@@ -171,7 +179,7 @@ pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
         Some(size) => format!("byte {start} was requested of an object of {size} bytes"),
         None => format!("byte {start} was requested, which is after the end of the object"),
     };
-    Err(Error::Protocol { location: place.to_owned(), detail })
+    Err(Error::Protocol { location: place.to_owned(), detail, trace: None })
 }
 
 /// True if an error to HEAD says nothing about the object: the method may be refused where GET is
@@ -195,7 +203,7 @@ pub(crate) fn size_of_whole(place: &str, head: &Head, incoming: &Incoming) -> Re
         Some((range, size)) if range == ByteRange::new(0, 1) => Ok(size),
         _ => {
             let detail = format!("Content-Range `{text}` where bytes 0-1 were asked");
-            Err(Error::Protocol { location: place.to_owned(), detail })
+            Err(Error::Protocol { location: place.to_owned(), detail, trace: None })
         }
     }
 }
@@ -207,6 +215,7 @@ pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> 
             location: place.to_owned(),
             expected: Box::new(expected.clone()),
             found: Box::new(found.version.clone()),
+            trace: None,
         }),
         _ => Ok(()),
     }

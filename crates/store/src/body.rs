@@ -112,7 +112,11 @@ impl Body {
         let Some(rest) = self.rest.as_mut().filter(|rest| !rest.range.is_empty()) else { return Ok(false) };
         let next = (rest.request)(rest.range)?;
         if next.range.is_empty() {
-            return Err(Error::Truncated { location: self.place.clone(), missing: rest.range.len() });
+            return Err(Error::Truncated {
+                location: self.place.clone(),
+                missing: rest.range.len(),
+                trace: None,
+            });
         }
         rest.range.start = next.range.end;
         (self.left, self.source) = (next.left, next.source);
@@ -257,7 +261,7 @@ impl Body {
             return Err(match &mut self.source {
                 Source::Local(source) => source.ended_early(&self.place, version),
                 Source::Sftp(reading) => reading.ended_early(version),
-                _ => Error::Truncated { location: self.place.clone(), missing: *left },
+                _ => Error::Truncated { location: self.place.clone(), missing: *left, trace: None },
             });
         }
         *left -= count as u64;
@@ -272,6 +276,7 @@ impl Body {
                 _ => Err(Error::Protocol {
                     location: self.place.clone(),
                     detail: format!("more bytes than the {} announced", self.range.len()),
+                    trace: None,
                 }),
             },
             Source::Empty => Ok(count),

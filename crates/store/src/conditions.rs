@@ -39,12 +39,13 @@ pub(crate) fn refused(place: &str, expected: Option<&Version>, found: Result<Ver
     match found {
         Err(error @ Error::NotFound { .. }) => error,
         Ok(found) if expected.if_match().is_some() && found.if_match() == expected.if_match() => {
-            Error::OwnTagRefused { location, etag: found.etag.unwrap_or_default() }
+            Error::OwnTagRefused { location, etag: found.etag.unwrap_or_default(), trace: None }
         }
         found => Error::Changed {
             location,
             expected: Box::new(expected),
             found: Box::new(found.unwrap_or_default()),
+            trace: None,
         },
     }
 }

@@ -1,16 +1,21 @@
 //! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
 
 mod advice;
+mod kind;
+mod trace;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use firstbyte_location::{ChecksumError, Service, Version, is_full};
+use firstbyte_location::{ChecksumError, Location, Service, Version, is_full};
 
 use crate::codes::{self, Meaning};
 
 pub use advice::io_advice;
+pub use kind::FailureKind;
+pub(crate) use trace::{HOST_ID, REQUEST_IDS};
+pub use trace::{Trace, Traced};
 
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
@@ -30,6 +35,8 @@ pub enum Error {
     NotFound {
         /// The location.
         location: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The store refuses these credentials, or none were given.
     #[error("{location}: access denied ({detail})")]
@@ -40,6 +47,8 @@ pub enum Error {
         detail: String,
         /// How the request showed who asks.
         request: Asked,
+        /// The request that failed.
+        trace: Traced,
     },
     /// Credentials cannot be found, or have expired.
     #[error("{location}: no usable credentials ({detail})")]
@@ -48,6 +57,8 @@ pub enum Error {
         location: String,
         /// The cause.
         detail: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// A service that issues credentials did not respond within the deadline.
     #[error("{location}: no credentials ({service} has not answered for {after:?})")]
@@ -66,6 +77,8 @@ pub enum Error {
         location: String,
         /// Its storage class.
         class: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The content changed while it was read, or differs from the pinned version.
     #[error("{location}: {}", change(.expected, .found))]
@@ -76,6 +89,8 @@ pub enum Error {
         expected: Box<Version>,
         /// The version found; unknown if the store reports only that it differs.
         found: Box<Version>,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The server refuses a request for the version whose tag it sends itself.
     #[error("{location}: the server answers 412 to If-Match with its own ETag {etag}")]
@@ -84,12 +99,16 @@ pub enum Error {
         location: String,
         /// The tag.
         etag: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The server answered a range request with the whole object.
     #[error("{location}: the server does not serve ranges")]
     RangeIgnored {
         /// The object.
         location: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The body ended early.
     #[error("{location}: the body ended {missing} bytes early")]
@@ -98,6 +117,8 @@ pub enum Error {
         location: String,
         /// The number of missing bytes.
         missing: u64,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The content of a file ends before or behind the length that its file system states, and the
     /// file has not changed.
@@ -121,6 +142,8 @@ pub enum Error {
         detail: String,
         /// The operating system's error number, if the connection failed by one.
         number: Option<i32>,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The server's certificate, or its SSH key, is not accepted.
     #[error("{endpoint}: {fault}{detail}")]
@@ -157,6 +180,8 @@ pub enum Error {
         location: String,
         /// The deadline.
         after: Duration,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The connection was lost.
     #[error("{location}: connection lost ({detail})")]
@@ -165,6 +190,8 @@ pub enum Error {
         location: String,
         /// The operating system's message.
         detail: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The endpoint did not respond for a whole deadline. Requests to it fail at once until it
     /// answers a probe.
@@ -178,6 +205,8 @@ pub enum Error {
         retry_in: Duration,
         /// Consecutive requests without a response.
         silences: u32,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The file to upload cannot be read, or became shorter.
     #[error("{location}: cannot read the data to upload ({source})")]
@@ -194,6 +223,8 @@ pub enum Error {
         location: String,
         /// The delay that the server requests.
         retry_after: Option<Duration>,
+        /// The request that failed.
+        trace: Traced,
     },
     /// Any other error of a server.
     #[error("{location}: server answered {status} {code}: {message}")]
@@ -206,6 +237,8 @@ pub enum Error {
         code: String,
         /// The server's message.
         message: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// A response that is not valid HTTP or XML, or does not match the request.
     #[error("{location}: unusable answer ({detail})")]
@@ -214,6 +247,8 @@ pub enum Error {
         location: String,
         /// The mistake in it.
         detail: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// A listing is not in the order of names that its reader relies on.
     #[error("{location}: the store lists its names out of order: {name} behind {previous}")]
@@ -230,6 +265,8 @@ pub enum Error {
     Precondition {
         /// The destination.
         location: String,
+        /// The request that failed.
+        trace: Traced,
     },
     /// The store does not support this operation.
     #[error("{location}: {what} is not possible here")]
@@ -238,6 +275,8 @@ pub enum Error {
         location: String,
         /// The operation.
         what: &'static str,
+        /// The request that failed.
+        trace: Traced,
     },
     /// A name that is invalid at the destination.
     #[error("{location}: {why}")]
@@ -288,7 +327,7 @@ impl Error {
     #[must_use]
     pub fn concerns_store(&self) -> bool {
         match self {
-            Self::NotFound { location } | Self::Unsupported { location, .. } => is_bucket(location),
+            Self::NotFound { location, .. } | Self::Unsupported { location, .. } => is_bucket(location),
             Self::Unreachable { .. }
             | Self::Certificate { .. }
             | Self::Credentials { .. }
@@ -304,6 +343,11 @@ impl Error {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
+}
+
+/// The error for an operation that a location does not have.
+pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
+    Error::Unsupported { location: location.to_string(), what, trace: None }
 }
 
 /// The change between two versions, in words.
@@ -469,7 +513,7 @@ mod tests {
     fn a_refusal_is_advised_about_by_what_was_asked() {
         let advice = |request, detail: &str| {
             let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
-            Error::Denied { location, detail, request }.advice().unwrap()
+            Error::Denied { location, detail, request, trace: None }.advice().unwrap()
         };
         assert!(advice(Asked::Signed, "SignatureDoesNotMatch: The request").contains("clock"));
         assert!(advice(Asked::Signed, "AccessDenied; the policy").contains("--no-sign-request"));
@@ -484,21 +528,23 @@ mod tests {
             let file = firstbyte_location::FileIdentity::new((1, 2), (3_i64, 4_i64), (changed, 0));
             Box::new(Version { file: Some(file), size: Some(5), ..Version::default() })
         };
-        let error = Error::Changed { location: "/f".into(), expected: file(6), found: file(7) }.to_string();
+        let error = Error::Changed { location: "/f".into(), expected: file(6), found: file(7), trace: None }
+            .to_string();
         assert!(error.contains("written at 7000000000 ns, not at 6000000000"), "{error}");
-        let error = Error::Changed { location: "/f".into(), expected: Box::default(), found: file(7) };
+        let error =
+            Error::Changed { location: "/f".into(), expected: Box::default(), found: file(7), trace: None };
         assert!(error.to_string().contains("expected unknown, found inode 2"), "{error}");
     }
 
     #[test]
     fn a_missing_bucket_concerns_the_store_and_a_missing_object_does_not() {
-        let missing = |location: &str| Error::NotFound { location: location.into() };
+        let missing = |location: &str| Error::NotFound { location: location.into(), trace: None };
         assert!(missing("s3://bucket").concerns_store() && missing("az://container").concerns_store());
         for object in ["s3://bucket/key", "gs://bucket/key", "https://host", "/path"] {
             assert!(!missing(object).concerns_store(), "{object}");
         }
         assert!(
-            Error::Unreachable { endpoint: "h:1".into(), detail: String::new(), number: None }
+            Error::Unreachable { endpoint: "h:1".into(), detail: String::new(), number: None, trace: None }
                 .concerns_store()
         );
     }

@@ -50,10 +50,6 @@ impl<'a> Call<'a> {
         let payload = Payload::Bytes(b"");
         Self { method, headers: Vec::new(), payload, cancel, throttle: Throttle::default() }
     }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
 }
 
 impl Http {
@@ -182,7 +178,7 @@ impl Http {
                     self.client.own_tags.are_refused_by(&server);
                     self.get(url, get)
                 }
-                error => Err(error),
+                error => Err(error.traced(|| reply.head.trace())),
             },
             416 => answer::unsatisfied(&place, get, &reply.head),
             _ => {
@@ -256,6 +252,7 @@ impl Http {
             headers.extend(own);
             let request = Request {
                 place: &place,
+                operation: None,
                 origin: &origin,
                 method: call.method,
                 target: at.target.clone(),
@@ -265,12 +262,6 @@ impl Http {
                 cancel: &cancel,
                 throttle: &call.throttle,
             };
-            tracing::debug!(
-                method = call.method.as_str(),
-                url = place,
-                range = call.header("range"),
-                "request"
-            );
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
                 // Only this object's redirect is known to lead to the unreachable endpoint.
                 Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
@@ -318,20 +309,27 @@ impl Reply {
             return Ok((head, incoming));
         }
         let location = place.to_owned();
-        let code = head.reason.clone();
+        let (code, trace) = (head.reason.clone(), head.trace());
         // Error pages are not shown; read them so that the connection can be reused.
         let _ = incoming.collect(LONGEST_REFUSAL);
-        Err(match head.status {
-            404 | 410 => Error::NotFound { location },
+        let error = match head.status {
+            404 | 410 => Error::NotFound { location, trace: None },
             401 | 403 | 407 => {
                 let detail = format!("{} {code}", head.status);
-                Error::Denied { location, detail, request: Asked::Web }
+                Error::Denied { location, detail, request: Asked::Web, trace: None }
             }
-            412 => Error::Precondition { location },
-            429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head) },
-            405 | 501 => Error::Unsupported { location, what: "this request" },
-            status => Error::Server { location, status, code, message: "see the server's log".to_owned() },
-        })
+            412 => Error::Precondition { location, trace: None },
+            429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head), trace: None },
+            405 | 501 => Error::Unsupported { location, what: "this request", trace: None },
+            status => Error::Server {
+                location,
+                status,
+                code,
+                message: "see the server's log".to_owned(),
+                trace: None,
+            },
+        };
+        Err(error.traced(|| trace))
     }
 }
 
@@ -341,7 +339,7 @@ fn place(url: &HttpUrl) -> String {
 }
 
 fn protocol(place: &str, detail: String) -> Error {
-    Error::Protocol { location: place.to_owned(), detail }
+    Error::Protocol { location: place.to_owned(), detail, trace: None }
 }
 
 /// User and password as a Basic `Authorization` header.

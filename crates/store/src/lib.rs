@@ -39,7 +39,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, Result, io_advice};
+pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
@@ -56,6 +56,7 @@ pub use options::{
     ServerSideEncryption, Signing, header_value,
 };
 pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, StatedLength, Unfinished};
+pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstbyte_pacing::backoff;
+use tracing::span::EnteredSpan;
 
 use crate::wire::Client;
 use crate::{Cancel, Error, Outages, Result};
@@ -15,15 +16,28 @@ pub(crate) struct Retry<'a> {
     client: &'a Arc<Client>,
     cancel: Cancel,
     tries: u32,
+    /// Attempts, with the one under way.
+    attempts: u32,
+    began: Instant,
+    /// Names the attempt in the events of its request.
+    span: Option<EnteredSpan>,
 }
 
 impl<'a> Retry<'a> {
     pub(crate) fn new(client: &'a Arc<Client>, cancel: &Cancel) -> Self {
-        Self { client, cancel: client.scoped_cancel(cancel), tries: 0 }
+        Self {
+            client,
+            cancel: client.scoped_cancel(cancel),
+            tries: 0,
+            attempts: 1,
+            began: Instant::now(),
+            span: Some(attempt_span(1)),
+        }
     }
 
     /// Waits before the next attempt, or returns the error if there is none left.
-    pub(crate) fn wait_or_give_up(&mut self, error: Error) -> Result<()> {
+    pub(crate) fn wait_or_give_up(&mut self, mut error: Error) -> Result<()> {
+        error.attempted(self.attempts, self.began.elapsed());
         let options = &self.client.options;
         let silent = matches!(error, Error::TimedOut { .. } | Error::Unresponsive { .. });
         if !error.is_transient() || (silent && options.outages == Outages::FailFast) {
@@ -36,8 +50,20 @@ impl<'a> Retry<'a> {
         let wait = error.pause_after(self.tries);
         tracing::debug!(%error, ?wait, "trying again");
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
-        self.cancel.sleep(wait)
+        self.cancel.sleep(wait)?;
+        self.attempts += 1;
+        // Left before the next is entered, which would lie within it.
+        self.span = None;
+        self.span = Some(attempt_span(self.attempts));
+        Ok(())
     }
+}
+
+/// The span around an attempt, whose number its events have.
+#[must_use]
+pub fn attempt_span(attempt: u32) -> EnteredSpan {
+    // Of the target of requests: a log of those alone has their attempts.
+    tracing::debug_span!(target: "firstbyte_store::request", "attempt", attempt).entered()
 }
 
 impl Error {

@@ -159,7 +159,7 @@ impl Sftp {
         }
         if asked.start > 0 && asked.start >= size {
             let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
-            return Err(Error::Protocol { location, detail });
+            return Err(Error::Protocol { location, detail, trace: None });
         }
         let range = ByteRange::new(0, size).intersect(asked);
         if range.is_empty() {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
 
 use crate::azure::Azure;
+use crate::error::unsupported;
 use crate::google::Google;
 use crate::http::Http;
 use crate::order::Ordered;
@@ -213,7 +214,7 @@ impl Store {
             Location::Object(object) if object.service.is_s3() && !object.key.is_empty() => {
                 self.s3_of(object.service)?.presign(object, presign)
             }
-            other => Err(Error::Unsupported { location: other.to_string(), what: "a presigned URL" }),
+            other => Err(unsupported(other, "a presigned URL")),
         }
     }
 
@@ -323,7 +324,7 @@ impl Store {
         let version = body.stat().version.clone();
         if version.strength() == Strength::None {
             let detail = format!("bytes {} where more were asked", body.range());
-            return Err(Error::Protocol { location: location.to_string(), detail });
+            return Err(Error::Protocol { location: location.to_string(), detail, trace: None });
         }
         let (store, location) = (self.clone(), location.clone());
         let get = Get { version: Some(version), checksum: false, ..get.clone() };
@@ -429,7 +430,7 @@ impl Store {
             (Location::Object(from), Location::Object(to)) if from.service == to.service => {
                 by_service!(self, to, it => it.copy(from, version, to, options))
             }
-            _ => Err(Error::Unsupported { location: destination.to_string(), what: WITHIN }),
+            _ => Err(unsupported(destination, WITHIN)),
         }
     }
 
@@ -454,7 +455,7 @@ impl Store {
     pub fn create_directory(&self, location: &Location) -> Result<()> {
         match location {
             Location::Sftp(place) => self.sftp.create_directory(place),
-            other => Err(Error::Unsupported { location: other.to_string(), what: "creating a directory" }),
+            other => Err(unsupported(other, "creating a directory")),
         }
     }
 
@@ -466,7 +467,7 @@ impl Store {
     pub fn remove_directory(&self, location: &Location, unfinished: Unfinished) -> Result<()> {
         match location {
             Location::Sftp(place) => self.sftp.remove_directory(place, unfinished),
-            other => Err(Error::Unsupported { location: other.to_string(), what: "removing a directory" }),
+            other => Err(unsupported(other, "removing a directory")),
         }
     }
 
@@ -477,7 +478,7 @@ impl Store {
     pub fn kind_of_name(&self, location: &Location) -> Result<Kind> {
         match location {
             Location::Sftp(place) => self.sftp.kind_of_name(place),
-            other => Err(Error::Unsupported { location: other.to_string(), what: "a look at a link" }),
+            other => Err(unsupported(other, "a look at a link")),
         }
     }
 
@@ -576,7 +577,7 @@ pub fn require_key(location: &Location) -> Result<()> {
 fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
         Location::Object(object) if object.key.is_empty() => Ok(object),
-        other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
+        other => Err(unsupported(other, "an operation on buckets")),
     }
 }
 
@@ -584,7 +585,7 @@ fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
 fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     object_in_s3(location, "a version of an object").and_then(|object| match object.bucket.is_empty() {
         false => Ok(object),
-        true => Err(Error::Unsupported { location: location.to_string(), what: "a version of an object" }),
+        true => Err(unsupported(location, "a version of an object")),
     })
 }
 
@@ -595,6 +596,6 @@ const WITHIN: &str = "a copy within the service";
 fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
     match location {
         Location::Object(object) if object.service.is_s3() => Ok(object),
-        other => Err(Error::Unsupported { location: other.to_string(), what }),
+        other => Err(unsupported(other, what)),
     }
 }

@@ -69,7 +69,8 @@ impl<T: Tree> Walk<T> {
     }
 
     fn enter(&mut self, directory: Vec<u8>) -> Result<()> {
-        let protocol = |why: String| Error::Protocol { location: self.tree.place(&directory), detail: why };
+        let protocol =
+            |why: String| Error::Protocol { location: self.tree.place(&directory), detail: why, trace: None };
         if directory.len() > LONGEST_PATH {
             let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
             return Err(protocol(why));

@@ -190,7 +190,7 @@ impl<'a> Marker<'a> {
             }
         }
         // Another run has the same two places, or the store does not show what it was given.
-        Err(self.unproven(first, StoreError::NotFound { location: marker.to_string() }))
+        Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
     }
 
     /// Whether a location has its content.

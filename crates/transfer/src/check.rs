@@ -48,7 +48,7 @@ pub(crate) fn check(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Observe
     let (one, other) =
         (entries(scope, &check.source, markers)?, entries(scope, &check.destination, markers)?);
     let Some(one) = one else {
-        return Err(StoreError::NotFound { location: check.source.to_string() }.into());
+        return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
     };
     let other = other.unwrap_or_else(nothing);
     let mut walk = Walk::new(scope, check, observer);
@@ -68,7 +68,9 @@ pub(crate) fn check_one(scope: &Scope<'_>, check: &Check<'_>, observer: &dyn Obs
     };
     let (one, other) = (size(&check.source)?, size(&check.destination)?);
     match (one, other) {
-        (None, _) => return Err(StoreError::NotFound { location: check.source.to_string() }.into()),
+        (None, _) => {
+            return Err(StoreError::NotFound { location: check.source.to_string(), trace: None }.into());
+        }
         (Some(_), None) => walk.differs(b"", Finding::OnlySource),
         (Some(one), Some(other)) => {
             let entry = |size| Entry { size, ..Entry::named(Vec::new(), Kind::File) };

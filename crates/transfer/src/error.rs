@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Location, Version, shown};
-use firstbyte_store::{Error as StoreError, is_full};
+use firstbyte_store::{Error as StoreError, FailureKind, Trace, is_full};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -107,6 +107,29 @@ impl Error {
             Self::EmptySource { .. } => {
                 Some("check the name; --allow-empty deletes all that only the destination has")
             }
+            _ => None,
+        }
+    }
+
+    /// The kind of the failure.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Interrupted => FailureKind::Interrupted,
+            Self::Deadline { .. } => FailureKind::Deadline,
+            Self::Replaced { .. } => FailureKind::Changed,
+            Self::OnePlace { .. } | Self::Invalid { .. } => FailureKind::BadInput,
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::EmptySource { .. } | Self::ExtrasKept { .. } | Self::Unproven { .. } => FailureKind::Failed,
+        }
+    }
+
+    /// The request that failed, where there was one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        match self {
+            Self::Store(error) => error.trace(),
             _ => None,
         }
     }

@@ -62,6 +62,7 @@ impl Job {
                 location: self.source.to_string(),
                 expected: expected.clone(),
                 found: Box::new(found.clone()),
+                trace: None,
             }
             .into()),
             _ => Ok(()),
@@ -71,7 +72,7 @@ impl Job {
     /// Says of an object that has changed, whether it has since it was planned.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match error {
-            Error::Store(StoreError::Changed { location, expected, found })
+            Error::Store(StoreError::Changed { location, expected, found, .. })
                 if self.entry.as_ref().is_some_and(|entry| entry.version.is_some()) =>
             {
                 Error::Replaced { location, expected, found }

@@ -121,7 +121,9 @@ fn read(requester: &mut Requester<'_>, source: &Location, stat: &Stat, range: By
                 let read = body.read(&mut bytes[filled..end])?;
                 if read == 0 {
                     let missing = (end - filled) as u64;
-                    return Err(StoreError::Truncated { location: source.to_string(), missing }.into());
+                    return Err(
+                        StoreError::Truncated { location: source.to_string(), missing, trace: None }.into()
+                    );
                 }
                 filled += read;
                 attempt.moved(read as u64, range.start + filled as u64);

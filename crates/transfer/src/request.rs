@@ -75,6 +75,13 @@ impl Failure for Error {
             _ => None,
         }
     }
+
+    fn store_mut(&mut self) -> Option<&mut StoreError> {
+        match self {
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl<'t> Deref for Attempt<'_, 't> {

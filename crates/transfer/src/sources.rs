@@ -69,6 +69,7 @@ impl<'a> Sources<'a> {
                 location: source.to_string(),
                 expected: Box::new(copied.clone()),
                 found: Box::new(stat.version),
+                trace: None,
             }
             .into()),
             Err(StoreError::NotFound { .. }) => Ok(()),

@@ -85,7 +85,9 @@ impl Output<'_> {
             && version.strength() == Strength::None
         {
             let detail = format!("the stream broke after {written} bytes and has no version ({version})");
-            return Err(StoreError::Protocol { location: self.source.to_string(), detail }.into());
+            return Err(
+                StoreError::Protocol { location: self.source.to_string(), detail, trace: None }.into()
+            );
         }
         let range = match written {
             0 => self.range,

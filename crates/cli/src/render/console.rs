@@ -21,6 +21,7 @@ use rustix::fs::FileType;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::render::error::{Error, Result};
+use crate::render::log_line;
 
 /// The time that a line waits for a standard error that accepts nothing. Only one line waits: after
 /// that, lines are tried without waiting until one is accepted.
@@ -88,6 +89,13 @@ pub fn standard_input() -> Result<File> {
 
 /// Says a line on standard error.
 pub fn say(line: impl Display) {
+    let line = if log_line::is_json() { log_line::said(&line.to_string()) } else { line.to_string() };
+    StandardError.take(format!("{line}\n").as_bytes());
+}
+
+/// Says on standard error that something failed.
+pub fn failed(error: &Error) {
+    let line = if log_line::is_json() { log_line::failed(error) } else { format!("error: {error}") };
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
@@ -107,7 +115,8 @@ pub struct LogLines<W>(pub W);
 
 impl<W: Write> Write for LogLines<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        writeln!(self.0, "{}", one_line(&String::from_utf8_lossy(bytes)))?;
+        // At once: the writer takes whole lines.
+        self.0.write_all(format!("{}\n", one_line(&String::from_utf8_lossy(bytes))).as_bytes())?;
         Ok(bytes.len())
     }
 

@@ -5,8 +5,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use firstbyte::receipt::Failed;
 use firstbyte_location::{LocationError, one_line};
-use firstbyte_store::io_advice;
+use firstbyte_store::{FailureKind, Trace, Traced, io_advice};
+use serde_json::{Map, Value, json};
 
 /// The exit code of a verb. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub struct Error {
     pub advice: Option<String>,
     /// The location that does not exist, if that is the cause.
     pub missing: Option<String>,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// The request that failed, if one did.
+    pub trace: Traced,
 }
 
 /// The result type of the verbs.
@@ -48,17 +54,24 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A failure without special advice.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into(), advice: None, missing: None }
+        Self {
+            exit: Exit::Failed,
+            message: message.into(),
+            advice: None,
+            kind: FailureKind::Failed,
+            trace: None,
+            missing: None,
+        }
     }
 
     /// A command line that cannot be meant.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into(), advice: None, missing: None }
+        Self { exit: Exit::Usage, kind: FailureKind::BadInput, ..Self::failed(message) }
     }
 
     /// The end by a signal.
     pub fn interrupted() -> Self {
-        Self { exit: Exit::Interrupted, message: "interrupted".into(), advice: None, missing: None }
+        Self { exit: Exit::Interrupted, kind: FailureKind::Interrupted, ..Self::failed("interrupted") }
     }
 
     /// Adds what to try.
@@ -70,7 +83,7 @@ impl Error {
     /// A failed operation of the operating system at a named place.
     pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         let advice = io_advice(error.kind()).map(str::to_owned);
-        Self { advice, ..Self::failed(format!("{place}: {error}")) }
+        Self { advice, kind: FailureKind::of_io(error), ..Self::failed(format!("{place}: {error}")) }
     }
 }
 
@@ -87,7 +100,41 @@ impl Error {
             Transfer::Store(cause) => missing(cause),
             _ => None,
         };
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing }
+        Self { missing, ..Self::of(exit, error, error.advice(), error.kind(), error.trace()) }
+    }
+
+    /// An error of a library.
+    fn of(
+        exit: Exit,
+        error: &dyn fmt::Display,
+        advice: Option<&'static str>,
+        kind: FailureKind,
+        trace: Option<&Trace>,
+    ) -> Self {
+        let (message, advice) = (error.to_string(), advice.map(str::to_owned));
+        Self { exit, message, advice, kind, trace: trace.cloned().map(Box::new), missing: None }
+    }
+
+    /// What failed, where, why, and what to try: a receipt has the rest in fields of their own.
+    pub fn sentence(&self) -> String {
+        let line =
+            self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
+        without_numbers(&one_line(&line))
+    }
+
+    /// The item of a receipt that failed by this.
+    pub fn item(&self, location: String) -> Failed {
+        Failed::new(location, self.sentence(), self.kind, self.trace.as_deref())
+    }
+
+    /// The fields of the item without its location and its sentence, for the log.
+    pub fn facts(&self) -> Map<String, Value> {
+        let item = json!(self.item(String::new()));
+        let own = |(name, _): &(String, Value)| !matches!(name.as_str(), "location" | "error");
+        match item {
+            Value::Object(fields) => fields.into_iter().filter(own).collect(),
+            _ => Map::new(),
+        }
     }
 
     /// Puts the place in front of the message, unless the message names it.
@@ -101,16 +148,16 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line =
-            self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
-        f.write_str(&without_numbers(&one_line(&line)))
+        f.write_str(&self.sentence())?;
+        let trace = self.trace.as_ref().map(|trace| trace.to_string()).unwrap_or_default();
+        if trace.is_empty() { Ok(()) } else { write!(f, " [{}]", one_line(&trace)) }
     }
 }
 
 /// The location that a store does not have.
 fn missing(error: &firstbyte_store::Error) -> Option<String> {
     match error {
-        firstbyte_store::Error::NotFound { location } => Some(location.clone()),
+        firstbyte_store::Error::NotFound { location, .. } => Some(location.clone()),
         _ => None,
     }
 }
@@ -141,8 +188,10 @@ impl From<firstbyte_store::Error> for Error {
             Store::Options { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
-        let missing = missing(&error);
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing }
+        Self {
+            missing: missing(&error),
+            ..Self::of(exit, &error, error.advice(), error.kind(), error.trace())
+        }
     }
 }
 
@@ -171,7 +220,7 @@ impl From<firstbyte_hydrate::Error> for Error {
             firstbyte_hydrate::Error::Store(cause) => missing(cause),
             _ => None,
         };
-        Self { exit, advice: advice.map(str::to_owned), message: error.to_string(), missing }
+        Self { missing, ..Self::of(exit, &error, advice, error.kind(), error.trace()) }
     }
 }
 
@@ -191,9 +240,10 @@ impl From<firstbyte::Error> for Error {
             Library::Store(error) => error.into(),
             Library::Read(error) => error.into(),
             Library::Transfer(error) => error.into(),
-            Library::Manifest { .. } => Self::failed(error.to_string()),
-            Library::Directory { .. } => Self::usage(error.to_string()).advise("add -r for what is in it"),
-            other => Self::usage(other.to_string()),
+            Library::Manifest { .. } => Self { kind: error.kind(), ..Self::failed(error.to_string()) },
+            Library::Directory { .. } => Self { kind: error.kind(), ..Self::usage(error.to_string()) }
+                .advise("add -r for what is in it"),
+            other => Self { kind: other.kind(), ..Self::usage(other.to_string()) },
         }
     }
 }
@@ -227,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_store_error_keeps_its_place_and_its_advice() {
-        let error = Error::from(firstbyte_store::Error::NotFound { location: "s3://b/k".into() });
+        let error =
+            Error::from(firstbyte_store::Error::NotFound { location: "s3://b/k".into(), trace: None });
         assert_eq!(error.exit, Exit::Failed);
         assert!(error.to_string().starts_with("s3://b/k: not found; check the spelling"), "{error}");
         assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);

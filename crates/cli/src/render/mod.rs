@@ -5,6 +5,8 @@ pub mod bar;
 pub mod console;
 pub mod error;
 pub mod json;
+pub mod log;
+pub mod log_line;
 pub mod progress;
 pub mod report;
 mod result_line;

@@ -145,11 +145,10 @@ impl Observer for Progress {
         if self.failures == Failures::Returned {
             return;
         }
-        let error = Error::from_transfer(&failure.error);
-        let line = error.about(&failure.location);
+        let error = Error::from_transfer(&failure.error).about(&failure.location);
         match &self.bar {
-            Some(bar) => bar.suspend(|| console::error(line)),
-            None => console::error(line),
+            Some(bar) => bar.suspend(|| console::failed(&error)),
+            None => console::failed(&error),
         }
     }
 

@@ -132,8 +132,7 @@ impl Report {
         self.left_out.directories += summary.empty_directories;
         self.failures += summary.failures;
         self.receipt.failed.extend(summary.failed.iter().map(|failure| {
-            let error = Error::from_transfer(&failure.error).about(&failure.location);
-            Failed { location: failure.location.clone(), error: error.to_string() }
+            Error::from_transfer(&failure.error).about(&failure.location).item(failure.location.clone())
         }));
         if let Some(error) = summary.ended {
             self.fail(error.into());
@@ -142,8 +141,9 @@ impl Report {
 
     /// Prints the receipt. If the verb ended with an error, a failure to print is not reported,
     /// because the verb's error is more important.
-    fn print(&self, line: &str, output: Output) -> Result<()> {
+    fn print(&self, line: &str, globals: &Globals, output: Output) -> Result<()> {
         match output {
+            Output::Data if globals.json => console::log(&format!("{line}\n")),
             Output::Data => console::say(line),
             Output::Free => {
                 let printed = console::print(line);
@@ -161,8 +161,7 @@ impl Report {
     /// What ended the verb before its time, for `main` to print.
     pub fn end(mut self, globals: &Globals, output: Output) -> Result<Exit> {
         if let Some(error) = &self.ended {
-            let (location, error) = (self.receipt.source.clone(), error.to_string());
-            self.receipt.failed.push(Failed { location, error });
+            self.receipt.failed.push(error.item(self.receipt.source.clone()));
         }
         self.receipt.finish(self.started);
         if let Some(path) = &self.kept {
@@ -180,9 +179,9 @@ impl Report {
             firstbyte_store::refused_calls().iter().for_each(console::note);
         }
         if globals.json {
-            self.print(&json::line(&self.receipt), output)?;
+            self.print(&json::line(&self.receipt), globals, output)?;
         } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {
-            self.print(&result_line(&self.receipt, self.planned.as_ref()), output)?;
+            self.print(&result_line(&self.receipt, self.planned.as_ref()), globals, output)?;
         }
         match self.ended {
             Some(error) => Err(error),

@@ -162,8 +162,11 @@ fn replayed(path: &Path) -> Result<WantedList> {
     Ok(Box::new(reads.map(move |read| match read {
         Ok((location, _)) if lacks_secrets(&location) => {
             let why = "noted without its password or signature, which no file holds; name it itself";
-            let error =
-                firstbyte_store::Error::Credentials { location: location.to_string(), detail: why.into() };
+            let error = firstbyte_store::Error::Credentials {
+                location: location.to_string(),
+                detail: why.into(),
+                trace: None,
+            };
             Err(Failure { location, error: error.into() })
         }
         Ok((location, range)) => Ok(Wanted { location, version: None, range: Some(range) }),
@@ -248,7 +251,7 @@ impl From<Progress> for Reached {
     fn from(progress: Progress) -> Self {
         let failed = progress.failed.into_iter().filter(|_| progress.is_over).map(|failure| {
             let location = failure.location.to_string();
-            Failed { error: Error::from(failure.error).about(&location).to_string(), location }
+            Error::from(failure.error).about(&location).item(location)
         });
         Self {
             files_done: progress.files_done,
@@ -269,7 +272,9 @@ impl From<JobProgress> for Reached {
             bytes: progress.bytes,
             bytes_here: progress.bytes_here,
             fetched: progress.fetched,
-            failed: failed.map(|JobFailure { location, error }| Failed { location, error }).collect(),
+            failed: failed
+                .map(|JobFailure { location, error }| Error::failed(error).item(location))
+                .collect(),
             is_over: progress.is_over,
         }
     }

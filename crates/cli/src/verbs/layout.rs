@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use firstbyte::receipt::{Failed, Receipt};
 use firstbyte_layout::{self as layout, Failure, Scheme};
 use firstbyte_location::shown;
+use firstbyte_store::FailureKind;
 use serde_json::{Map, Value, json};
 
 use crate::globals::Globals;
@@ -59,7 +60,7 @@ pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
 fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
     let error = Error::from(error);
     if globals.json {
-        receipt.failed.push(Failed { location: receipt.source.clone(), error: error.to_string() });
+        receipt.failed.push(error.item(receipt.source.clone()));
         receipt.finish(began);
         // What ended the verb is the error to tell, whatever becomes of the receipt.
         let _ = console::print(json::line(&receipt));
@@ -70,9 +71,9 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
 /// Prints each failure on standard error, and returns the failures for the receipt.
 fn failed(failures: &[Failure]) -> Vec<Failed> {
     let named = |failure: &Failure| {
-        let error = Error::failed(failure.error.to_string()).to_string();
-        console::error(&error);
-        Failed { location: place(&failure.path), error }
+        let error = Error::failed(failure.error.to_string());
+        console::failed(&error);
+        error.item(place(&failure.path))
     };
     failures.iter().map(named).collect()
 }
@@ -118,7 +119,16 @@ impl From<layout::Error> for Error {
             Layout::Scheme { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
-        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string(), missing: None }
+        let kind = match &error {
+            Layout::Io { source, .. } => FailureKind::of_io(source),
+            Layout::NotFound { .. } | Layout::Missing { .. } | Layout::NoFile { .. } => FailureKind::NotFound,
+            Layout::NotEmpty { .. } | Layout::Taken { .. } => FailureKind::Exists,
+            Layout::Content { .. } | Layout::Malformed { .. } | Layout::Uneven { .. } => FailureKind::Damaged,
+            Layout::Scheme { .. } | Layout::Name { .. } | Layout::Unfit { .. } => FailureKind::BadInput,
+            Layout::Newer { .. } => FailureKind::Unsupported,
+            _ => FailureKind::Failed,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), kind, ..Self::failed(error.to_string()) }
     }
 }
 

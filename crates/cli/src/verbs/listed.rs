@@ -60,10 +60,10 @@ impl<'a> Failures<'a> {
 
     /// One more.
     pub fn add(&self, location: String, error: Error) {
-        let error = error.about(&location).to_string();
-        self.counter.print(&format!("error: {error}"));
+        let error = error.about(&location);
+        self.counter.beside(|| console::failed(&error));
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.push(Failed { location, error });
+        failed.push(error.item(location));
     }
 
     /// Something that is worth knowing, and no failure: the first line alone.
@@ -92,7 +92,7 @@ impl<'a> Failures<'a> {
 pub fn from_listing(error: &listing::Error) -> Error {
     match error {
         listing::Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            firstbyte_store::Error::NotFound { location: shown(path).to_string() }.into()
+            firstbyte_store::Error::NotFound { location: shown(path).to_string(), trace: None }.into()
         }
         other => Error::failed(other.to_string()),
     }
@@ -114,15 +114,14 @@ pub fn end(
     let all_roots = roots.len() == asked;
     receipt.failed = failures.into_failed();
     let partial = !receipt.failed.is_empty() || !roots.is_empty();
-    let named =
-        roots.iter().map(|(location, error)| Failed { location: location.clone(), error: error.to_string() });
+    let named = roots.iter().map(|(location, error)| error.item(location.clone()));
     receipt.failed.extend(named);
     receipt.finish(started);
     if globals.json {
-        console::say(json::line(&receipt));
+        console::log(&format!("{}\n", json::line(&receipt)));
     }
     let last = roots.pop();
-    roots.iter().for_each(|(_, error)| console::error(error));
+    roots.iter().for_each(|(_, error)| console::failed(error));
     match last {
         Some((_, error)) if all_roots => Err(error),
         Some((_, error)) => Err(Error { exit: Exit::Partial, ..error }),

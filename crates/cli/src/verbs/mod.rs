@@ -84,3 +84,11 @@ fn add_of_object(
 fn joined(operands: &[OsString]) -> String {
     operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod skeleton {
+    //! The verb that CONTRIBUTING.md shows: it compiles as it is.
+    #![allow(dead_code, reason = "compiled alone")]
+
+    include!(concat!(env!("OUT_DIR"), "/skeleton.rs"));
+}

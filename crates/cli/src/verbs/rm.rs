@@ -143,7 +143,7 @@ impl Rm<'_> {
                 .advise("firstbyte ls shows what is below it; -r deletes all of that"));
         }
         if !is_one && !is_tree && !self.args.yes {
-            return Err(StoreError::NotFound { location: root.to_string() }.into());
+            return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
         }
         let takes = self.args.filter.takes(&root.last_component().unwrap_or_default());
         let one = (is_one && takes).then(|| Target::One(root.clone()));

@@ -189,8 +189,8 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
-        console::error(Error::failed(format!("{location}: {error}")));
-        self.outcome().failed.push(Failed { location, error });
+        console::failed(&Error::failed(format!("{location}: {error}")));
+        self.outcome().failed.push(Error::failed(error).item(location));
     }
 
     fn outcome(&self) -> MutexGuard<'_, Outcome> {

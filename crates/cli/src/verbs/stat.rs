@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::Args;
-use firstbyte::receipt::{Failed, Receipt};
+use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
 use firstbyte_location::{Kind, Location, Strength, Version};
 use firstbyte_store::Stat;
@@ -57,12 +57,12 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     }
     let (count, all) = (failed.len(), locations.len());
     let Some(last) = failed.pop() else { return Ok(Exit::Done) };
-    failed.iter().for_each(|error| console::error(error));
+    failed.iter().for_each(console::failed);
     Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
 }
 
 fn receipt(location: &Location, error: &Error, requests: u64, started: Instant) -> Value {
-    let failed = vec![Failed { location: location.to_string(), error: error.to_string() }];
+    let failed = vec![error.item(location.to_string())];
     let mut receipt =
         Receipt { verb: "stat".into(), source: location.to_string(), requests, failed, ..Receipt::default() };
     receipt.finish(started);

@@ -6,7 +6,6 @@ use std::iter::Peekable;
 use std::num::NonZeroUsize;
 
 use clap::Args;
-use firstbyte::receipt::Failed;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, Kind, Location, shown};
 use firstbyte_store::{Directories, Links, ListOptions, Listing, Order, Store};
@@ -167,8 +166,8 @@ impl Drawing<'_> {
 
     fn failed(&mut self, location: &Location, error: Error) {
         let error = error.about(&location.to_string());
-        console::error(&error);
-        self.report.item_failed(Failed { location: location.to_string(), error: error.to_string() });
+        console::failed(&error);
+        self.report.item_failed(error.item(location.to_string()));
     }
 }
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use firstbyte_location::shown;
 use serde::Serialize;
 
-use super::done::{Changed, Done, ShardReceipt};
 use super::{Manifest, Totals};
 use crate::receipt::{Failed, Receipt};
+use crate::shard_receipt::{Changed, Done, ShardReceipt};
 use crate::size::human;
 use crate::{Error, Result};
 
@@ -132,7 +132,7 @@ fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
     let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
     let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";
-    let mut receipt: Receipt = serde_json::from_str(text.trim()).map_err(|_| fails(no_receipt.into()))?;
+    let mut receipt = Receipt::parse(&text).map_err(|why| fails(why.unwrap_or_else(|| no_receipt.into())))?;
     let shard = receipt.shard.take().ok_or_else(|| fails(no_receipt.into()))?;
     if shard.manifest != manifest.header().id {
         return Err(fails(format!(

@@ -8,7 +8,7 @@
 
 mod balance;
 mod choice;
-mod done;
+mod client;
 mod merge;
 mod plan;
 mod run;
@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::copy_rules::{Destination, Source, tree_name};
 use crate::{Error, Result};
 
+pub use crate::shard_receipt::{Changed, Done, ShardReceipt};
 pub use choice::ShardChoice;
-pub use done::{Changed, Done, ShardReceipt};
 pub use merge::{Doubled, MOST_NAMED, Merged, Workers, merge};
 pub use plan::{Plan, Planned, plan};
 pub use run::{ShardRun, ShardTarget};

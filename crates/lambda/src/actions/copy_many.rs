@@ -113,7 +113,8 @@ fn record(answer: &mut Answer, summary: &Summary) {
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
         let error = Failure::of_transfer(&failure.error);
-        Failed { location: failure.location.clone(), error: error.to_string() }
+        let (kind, trace) = (failure.error.kind(), failure.error.trace());
+        Failed::new(failure.location.clone(), error.to_string(), kind, trace)
     }));
 }
 

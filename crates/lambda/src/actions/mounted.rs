@@ -12,7 +12,7 @@ use super::open::{finished, record};
 use crate::call::Call;
 use crate::event::Mounted;
 use crate::reader::{self, Source};
-use crate::{Answer, Failure, Kind, Result, mounts, tmp};
+use crate::{Answer, Failure, FailureKind, Result, mounts, tmp};
 
 const VERB: &str = "mounted";
 
@@ -67,7 +67,7 @@ fn read(call: &Call<'_>, event: &Mounted, path: &Path, answer: &mut Answer) -> R
 
 fn not_mounted(directory: &Path, why: &str) -> Failure {
     let advice = "check the function's file system configuration, its access point and its security group";
-    Failure::new(Kind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
+    Failure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
 /// A file as the operating system has it: no layer of ours is in between.

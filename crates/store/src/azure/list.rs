@@ -27,8 +27,8 @@ impl Azure {
         call.query.retain(|(_, value)| !value.is_empty());
         let (head, body) = self.call(&call)?;
         self.client.clocks.learn(Service::Azure, &head);
-        let listing =
-            xml::listing(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
+        let listing = xml::listing(&body)
+            .ok_or_else(|| protocol(&call.place(), "no listing in the response").traced(|| head.trace()))?;
         if is_service {
             let bucket = |container: &Named| Entry {
                 modified: container.properties.last_modified.as_deref().and_then(dates::http_date),

@@ -60,9 +60,11 @@ impl Azure {
 
     fn account(&self, place: &str) -> Result<&Account> {
         let found = self.account.get_or_init(|| Account::find(&self.client.options));
-        found
-            .as_ref()
-            .map_err(|detail| Error::Credentials { location: place.to_owned(), detail: detail.clone() })
+        found.as_ref().map_err(|detail| Error::Credentials {
+            location: place.to_owned(),
+            detail: detail.clone(),
+            trace: None,
+        })
     }
 }
 
@@ -106,18 +108,18 @@ impl RestStore for Azure {
         let location = call.place();
         let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
         match (refusal.code.as_str(), refusal.head.status) {
-            ("ContainerNotFound", _) => Error::NotFound { location: container() },
+            ("ContainerNotFound", _) => Error::NotFound { location: container(), trace: None },
             // What the condition `If-None-Match: *` found.
-            ("BlobAlreadyExists", _) => Error::Precondition { location },
+            ("BlobAlreadyExists", _) => Error::Precondition { location, trace: None },
             ("BlobArchived" | "BlobBeingRehydrated", _) => {
-                Error::Archived { location, class: "Archive".to_owned() }
+                Error::Archived { location, class: "Archive".to_owned(), trace: None }
             }
             // Whether the container is private or missing, it does not tell strangers.
             ("ResourceNotFound", 404) if asked == Asked::Unsigned => {
-                Error::Denied { location, detail: refusal.code, request: asked }
+                Error::Denied { location, detail: refusal.code, request: asked, trace: None }
             }
             ("PublicAccessNotPermitted" | "NoAuthenticationInformation", _) => {
-                Error::Denied { location, detail: refusal.code, request: asked }
+                Error::Denied { location, detail: refusal.code, request: asked, trace: None }
             }
             _ => refusal.into_error(location, asked),
         }

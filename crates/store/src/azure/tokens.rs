@@ -100,7 +100,7 @@ impl Source {
 }
 
 fn refused(object: &ObjectLocation, detail: String) -> Error {
-    Error::Credentials { location: object.to_string(), detail }
+    Error::Credentials { location: object.to_string(), detail, trace: None }
 }
 
 fn post(

@@ -55,6 +55,7 @@ impl Azure {
                 return Err(Error::Unsupported {
                     location,
                     what: "a copy within the account, without its key",
+                    trace: None,
                 });
             }
             Proof::Signature(signature) => url = with_signature(&url, signature),
@@ -75,6 +76,7 @@ impl Azure {
                 location: source.to_string(),
                 expected: Box::new(pinned.clone()),
                 found: Box::default(),
+                trace: None,
             },
             (error, _) => error,
         });
@@ -138,7 +140,7 @@ impl Azure {
     /// Refuses: the service deletes a container with all that is in it.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let what = "to delete a container only if it is empty";
-        Err(Error::Unsupported { location: bucket.to_string(), what })
+        Err(Error::Unsupported { location: bucket.to_string(), what, trace: None })
     }
 }
 

@@ -147,6 +147,7 @@ impl LocalSource {
             location: place.to_owned(),
             expected: Box::new(expected.clone()),
             found: Box::new(found),
+            trace: None,
         })
     }
 

@@ -11,7 +11,7 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { location } => not_found(location),
+            Self::NotFound { location, .. } => not_found(location),
             Self::Server { code, .. } if means_another_region(code) => {
                 "give the bucket's region with --region"
             }

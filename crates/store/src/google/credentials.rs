@@ -119,6 +119,7 @@ fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Resu
     let refused = |why: String| Error::Credentials {
         location: object.to_string(),
         detail: format!("{}: {why}", shown(&path)),
+        trace: None,
     };
     let (url, body) = request(&path).map_err(refused)?;
     let origin =
@@ -189,7 +190,7 @@ fn signed(header: &str, claims: &str, private_key: &str) -> std::result::Result<
 
 fn from_metadata_server(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
     let host = variable("GCE_METADATA_HOST").unwrap_or_else(|| METADATA_SERVER.to_owned());
-    let none = |detail| Error::Credentials { location: object.to_string(), detail };
+    let none = |detail| Error::Credentials { location: object.to_string(), detail, trace: None };
     let origin = Origin::parse(false, &host)
         .ok_or_else(|| none(format!("GCE_METADATA_HOST is {host}, which is no host")))?;
     let path = "/computeMetadata/v1/instance/service-accounts/default/token".to_owned();

@@ -60,8 +60,9 @@ impl Google {
         }
         let (head, body) = self.call(&call)?;
         self.client.clocks.learn(Service::Google, &head);
-        let list: ObjectList = serde_json::from_slice(&body)
-            .map_err(|error| protocol(&call.place(), format!("no listing in the response: {error}")))?;
+        let list: ObjectList = serde_json::from_slice(&body).map_err(|error| {
+            protocol(&call.place(), format!("no listing in the response: {error}")).traced(|| head.trace())
+        })?;
         let entry = |object: Object| {
             let entry = Entry {
                 size: object.size.parse().ok(),
@@ -81,9 +82,10 @@ impl Google {
             call.query.push(("project", credentials::project()?));
         }
         call.query.extend(token.map(|token| ("pageToken", token.to_owned())));
-        let (_, body) = self.call(&call)?;
-        let list: BucketList = serde_json::from_slice(&body)
-            .map_err(|error| protocol(&call.place(), format!("no buckets in the response: {error}")))?;
+        let (head, body) = self.call(&call)?;
+        let list: BucketList = serde_json::from_slice(&body).map_err(|error| {
+            protocol(&call.place(), format!("no buckets in the response: {error}")).traced(|| head.trace())
+        })?;
         let entry = |bucket: Bucket| Entry {
             modified: dates::rfc3339(&bucket.time_created),
             ..directory_entry(format!("{}/", bucket.name).into_bytes())

@@ -59,7 +59,10 @@ impl Google {
         call.header("accept-encoding", "gzip");
         if let Some(generation) = generation {
             if !generation.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(Error::NotFound { location: format!("{object}, generation {generation}") });
+                return Err(Error::NotFound {
+                    location: format!("{object}, generation {generation}"),
+                    trace: None,
+                });
             }
             call.query.push(("generation", generation.to_owned()));
         }

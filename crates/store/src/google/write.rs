@@ -111,13 +111,15 @@ impl Google {
                 .get("location")
                 .and_then(|url| Some(url.split_once("://")?.1))
                 .and_then(|rest| Some(rest[rest.find('/')?..].to_owned()))
-                .ok_or_else(|| protocol(&begin.place(), "no session in the response"))?;
+                .ok_or_else(|| {
+                    protocol(&begin.place(), "no session in the response").traced(|| head.trace())
+                })?;
             let mut send = Call::new(Method::Put, object, session, begin.cancel);
             send.payload = payload;
             send.throttle = options.sending.throttle.clone();
             let sent = self.send(&send).and_then(|reply| match reply {
                 Ok((_, incoming)) => incoming.collect(1 << 20),
-                Err(refusal) => Err(self.refused(&send, refusal)),
+                Err(refusal) => Err(self.refusal(&send, refusal)),
             });
             match sent {
                 Ok(body) => return Ok(body),
@@ -149,9 +151,11 @@ impl Google {
             call.query.extend(token.clone().map(|token| ("rewriteToken", token)));
             call.header("content-type", "application/json; charset=UTF-8");
             call.payload = Payload::Bytes(body.as_bytes());
-            let (_, answer) = self.call(&call).map_err(|error| self.source_changed(error, source, pinned))?;
-            let rewritten: Rewritten = serde_json::from_slice(&answer)
-                .map_err(|error| protocol(&call.place(), format!("no copy in the response: {error}")))?;
+            let (head, answer) =
+                self.call(&call).map_err(|error| self.source_changed(error, source, pinned))?;
+            let rewritten: Rewritten = serde_json::from_slice(&answer).map_err(|error| {
+                protocol(&call.place(), format!("no copy in the response: {error}")).traced(|| head.trace())
+            })?;
             match (rewritten.resource.filter(|_| rewritten.done), rewritten.rewrite_token) {
                 (Some(stored), _) => {
                     let size = stored.size.parse().ok().or(pinned.size);
@@ -174,6 +178,7 @@ impl Google {
                 location: source.to_string(),
                 expected: Box::new(pinned.clone()),
                 found: Box::new(stat.version),
+                trace: None,
             },
             Err(other) => other,
         }

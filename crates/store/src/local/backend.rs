@@ -30,6 +30,7 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
             location: shown(path).to_string(),
             expected: Box::new(expected.clone()),
             found: Box::new(stat.version),
+            trace: None,
         });
     }
     let place = shown(path).to_string();
@@ -48,7 +49,7 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
     let Some(asked) = asked else { return Ok(whole) };
     if asked.start > 0 && asked.start >= size {
         let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
-        return Err(Error::Protocol { location: shown(path).to_string(), detail });
+        return Err(Error::Protocol { location: shown(path).to_string(), detail, trace: None });
     }
     Ok(whole.intersect(asked))
 }

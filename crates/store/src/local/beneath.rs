@@ -206,6 +206,7 @@ impl Beneath {
                 location: shown(&self.path.join(name)).to_string(),
                 expected: Box::new(version.clone()),
                 found: Box::new(found),
+                trace: None,
             }),
             Err(error) => Err(self.explain(name, error)),
         }

@@ -298,7 +298,7 @@ impl LocalFile {
     }
 
     fn rename(&self, precondition: &Precondition) -> Result<()> {
-        let refused = || Error::Precondition { location: shown(&self.place.path).to_string() };
+        let refused = || Error::Precondition { location: shown(&self.place.path).to_string(), trace: None };
         let flags = match precondition {
             Precondition::None if self.place.over == Over::Nothing => return self.rename_to_free_name(),
             Precondition::None => RenameFlags::empty(),

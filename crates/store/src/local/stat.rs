@@ -99,7 +99,7 @@ pub(super) fn missing(path: &Path, error: io::Error) -> Error {
         // `NotADirectory`: a component of the path is a file, so there is no such file, as with
         // keys.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Error::NotFound { location: shown(path).to_string() }
+            Error::NotFound { location: shown(path).to_string(), trace: None }
         }
         _ => io_error(path, error),
     }

@@ -102,6 +102,12 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     /// The error for a refusal.
     fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error;
 
+    /// The error for a refusal, with the trace of its request.
+    fn refusal(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+        let trace = refusal.head.trace();
+        self.refused(call, refusal).traced(|| trace)
+    }
+
     /// Describes one object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
 
@@ -120,6 +126,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
             let Address { origin, target, headers } = self.address(call, &cancel)?;
             let request = Request {
                 place: &place,
+                operation: None,
                 origin: &origin,
                 method: call.method,
                 target,
@@ -130,7 +137,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 throttle: &call.throttle,
             };
             // Neither the target nor the headers: they may hold a signature.
-            tracing::debug!(method = call.method.as_str(), place, query = ?call.query, "request");
+            tracing::trace!(method = call.method.as_str(), place, query = ?call.query, "asking");
             let (head, incoming) = client.send(&request)?;
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
@@ -150,7 +157,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         loop {
             let sent = self.send(call).and_then(|reply| match reply {
                 Ok((head, incoming)) => Ok((head, incoming.collect(LONGEST_TEXT)?)),
-                Err(refusal) => Err(self.refused(call, refusal)),
+                Err(refusal) => Err(self.refusal(call, refusal)),
             });
             match sent {
                 Ok(done) => return Ok(done),
@@ -193,9 +200,10 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 // A generation that was replaced does not exist any more.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
-                    Err(conditions::refused(&place, Some(expected), found))
+                    let trace = || refusal.head.trace();
+                    Err(conditions::refused(&place, Some(expected), found).traced(trace))
                 }
-                _ => Err(self.refused(call, refusal)),
+                _ => Err(self.refusal(call, refusal)),
             },
         }
     }
@@ -261,5 +269,5 @@ pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
 
 /// The error for a response that cannot be used.
 pub(crate) fn protocol(place: &str, detail: impl ToString) -> Error {
-    Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
+    Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

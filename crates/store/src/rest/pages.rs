@@ -118,7 +118,7 @@ pub(super) fn first(service: &impl RestStore, query: &Query) -> Result<Page> {
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
     if !query.prefix.is_empty() && !narrowed && !page.brought_names && page.next.is_none() {
         let key = query.prefix.strip_suffix('/').unwrap_or(&query.prefix);
-        return Err(Error::NotFound { location: query.bucket.with_key(key).to_string() });
+        return Err(Error::NotFound { location: query.bucket.with_key(key).to_string(), trace: None });
     }
     Ok(page)
 }

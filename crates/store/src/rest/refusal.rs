@@ -66,14 +66,14 @@ impl Refusal {
         let Self { head, code, message } = self;
         let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };
         if codes::meaning(&code, head.status) == Meaning::SlowDown {
-            return Error::SlowDown { location, retry_after: retry_after(&head) };
+            return Error::SlowDown { location, retry_after: retry_after(&head), trace: None };
         }
         match head.status {
-            401 | 403 => Error::Denied { location, detail: detail(), request },
-            404 => Error::NotFound { location },
-            408 => Error::Disconnected { location, detail: detail() },
-            412 => Error::Precondition { location },
-            status => Error::Server { location, status, code, message },
+            401 | 403 => Error::Denied { location, detail: detail(), request, trace: None },
+            404 => Error::NotFound { location, trace: None },
+            408 => Error::Disconnected { location, detail: detail(), trace: None },
+            412 => Error::Precondition { location, trace: None },
+            status => Error::Server { location, status, code, message, trace: None },
         }
     }
 }

@@ -76,13 +76,14 @@ pub(crate) fn ask_for_token(
     cancel: &Cancel,
 ) -> Result<Token> {
     let place = call.place();
-    let refused = |detail: String| Error::Credentials { location: place.clone(), detail };
+    let refused = |detail: String| Error::Credentials { location: place.clone(), detail, trace: None };
     let mut headers = call.headers.clone();
     if body.is_some() {
         headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
     }
     let request = Request {
         place: &place,
+        operation: None,
         origin,
         method: if body.is_some() { Method::Post } else { Method::Get },
         target: call.target(),
@@ -102,7 +103,13 @@ pub(crate) fn ask_for_token(
     let answer = incoming.collect(LONGEST_ANSWER)?;
     if head.status >= 500 || head.status == 429 {
         let message = format!("{origin} gives no token at present");
-        return Err(Error::Server { location: place.clone(), status: 503, code: head.reason, message });
+        return Err(Error::Server {
+            location: place.clone(),
+            status: 503,
+            code: head.reason,
+            message,
+            trace: None,
+        });
     }
     if head.status != 200 {
         return Err(refused(format!("{origin} answered {} {}", head.status, head.reason)));

@@ -152,7 +152,7 @@ impl Identity {
             let location = location.to_owned();
             match failure.silence {
                 Some((service, after)) => Error::CredentialsTimedOut { location, service, after },
-                None => Error::Credentials { location, detail: failure.detail },
+                None => Error::Credentials { location, detail: failure.detail, trace: None },
             }
         };
         let mut state = self.asked.state();

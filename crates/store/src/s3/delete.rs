@@ -54,18 +54,7 @@ impl S3 {
             }
             // A store that does not answer would not answer 1,000 single requests either.
             Err(error) if error.is_transient() || matches!(error, Error::Cancelled) => {
-                let why = error.to_string();
-                let failed = batch.iter().map(|object| {
-                    let detail = why.clone();
-                    (
-                        located(object),
-                        match error {
-                            Error::Cancelled => Error::Cancelled,
-                            _ => Error::Disconnected { location: located(object).to_string(), detail },
-                        },
-                    )
-                });
-                failed.collect()
+                batch.iter().map(|object| (located(object), of_object(&error, object))).collect()
             }
             // The whole batch failed, maybe because of one key (a name that is illegal in XML), or
             // a refusal names no key. Delete the keys one by one, so that each failure has its key.
@@ -96,8 +85,23 @@ impl S3 {
         } else {
             call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
         }
-        let (_, answer) = self.call_text(&call)?;
+        let (head, answer) = self.call_text(&call)?;
         xml::parse_root("DeleteResult", &answer)
-            .ok_or_else(|| protocol(&call.place(), "no result in the response"))
+            .ok_or_else(|| protocol(&call.place(), "no result in the response").traced(|| head.trace()))
+    }
+}
+
+/// The error of a whole batch, as that of one of its objects.
+fn of_object(error: &Error, object: &ObjectLocation) -> Error {
+    let (location, trace) = (object.to_string(), error.trace().cloned().map(Box::new));
+    match error {
+        Error::Cancelled => Error::Cancelled,
+        Error::SlowDown { retry_after, .. } => Error::SlowDown { location, retry_after: *retry_after, trace },
+        Error::TimedOut { after, .. } => Error::TimedOut { location, after: *after, trace },
+        Error::Server { status, code, message, .. } => {
+            let (status, code, message) = (*status, code.clone(), message.clone());
+            Error::Server { location, status, code, message, trace }
+        }
+        other => Error::Disconnected { location, detail: other.to_string(), trace },
     }
 }

@@ -132,6 +132,7 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
         return Err(Error::Unsupported {
             location: location(),
             what: "an access point by its ARN (its alias works)",
+            trace: None,
         });
     }
     Ok(())

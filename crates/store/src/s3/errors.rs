@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::codes::{self, Meaning};
 use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
-use crate::{Asked, Error, Result};
+use crate::{Asked, Error, Result, Trace};
 
 use super::dialect::is_region;
 use super::operation::Operation;
@@ -21,6 +21,8 @@ pub(super) struct Refusal {
     region: Option<String>,
     class: Option<String>,
     request: Asked,
+    /// The identifiers in the body, for answers whose headers have none.
+    identifiers: (Option<String>, Option<String>),
 }
 
 /// `<Error>` (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
@@ -31,6 +33,8 @@ struct ErrorBody {
     message: String,
     region: Option<String>,
     storage_class: Option<String>,
+    request_id: Option<String>,
+    host_id: Option<String>,
 }
 
 impl Refusal {
@@ -39,13 +43,20 @@ impl Refusal {
         // Go's and nginx's words for a request without TLS at a port that wants it.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
             let message = "it expects TLS; write https:// in --endpoint-url".to_owned();
-            return Ok(Self { code: head.reason.clone(), message, region: None, class: None, request, head });
+            let body = ErrorBody { code: head.reason.clone(), message, ..ErrorBody::default() };
+            return Ok(Self::new(head, body, request));
         }
-        let body: ErrorBody = xml::parse(&body).unwrap_or_default();
+        let mut body: ErrorBody = xml::parse(&body).unwrap_or_default();
         // The response to a HEAD has no body: use the status.
-        let code = if body.code.is_empty() { head.reason.clone() } else { body.code.clone() };
-        let ErrorBody { message, region, storage_class: class, .. } = body;
-        Ok(Self { code, message, region, class, request, head })
+        if body.code.is_empty() {
+            body.code.clone_from(&head.reason);
+        }
+        Ok(Self::new(head, body, request))
+    }
+
+    fn new(head: Head, body: ErrorBody, request: Asked) -> Self {
+        let ErrorBody { code, message, region, storage_class: class, request_id, host_id } = body;
+        Self { code, message, region, class, request, identifiers: (request_id, host_id), head }
     }
 
     /// An error in the body of a 200, which services send where they begin to answer before they
@@ -53,10 +64,9 @@ impl Refusal {
     /// documentation of CompleteMultipartUpload demands.
     pub(super) fn in_success(head: &Head, body: &[u8], request: Asked) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
-        let ErrorBody { code, message, region, storage_class: class } = body;
         let mut head = head.clone();
-        head.status = codes::status(&code);
-        Some(Self { code, message, region, class, request, head })
+        head.status = codes::status(&body.code);
+        Some(Self::new(head, body, request))
     }
 
     /// The region of the bucket, if the error is that it is in another one.
@@ -73,7 +83,24 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
     }
 
+    /// The request that was refused.
+    pub(super) fn trace(&self) -> Trace {
+        let trace = self.head.trace();
+        let (request_id, host_id) = &self.identifiers;
+        let identifier = |text: &Option<String>| text.as_deref().and_then(Trace::identifier);
+        Trace {
+            request_id: trace.request_id.or_else(|| identifier(request_id)),
+            host_id: trace.host_id.or_else(|| identifier(host_id)),
+            ..trace
+        }
+    }
+
     pub(super) fn into_error(self, call: &Call<'_>) -> Error {
+        let trace = self.trace();
+        self.untraced(call).traced(|| trace)
+    }
+
+    fn untraced(self, call: &Call<'_>) -> Error {
         let location = call.place();
         let status = self.head.status;
         let detail = if self.message.is_empty() {
@@ -82,27 +109,31 @@ impl Refusal {
             format!("{}: {}", self.code, self.message)
         };
         if codes::meaning(&self.code, status) == Meaning::SlowDown {
-            return Error::SlowDown { location, retry_after: retry_after(&self.head) };
+            return Error::SlowDown { location, retry_after: retry_after(&self.head), trace: None };
         }
         match (self.code.as_str(), status) {
             ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken", _) => {
-                Error::Credentials { location, detail }
+                Error::Credentials { location, detail, trace: None }
             }
-            ("InvalidObjectState", _) => {
-                Error::Archived { location, class: self.class.unwrap_or_else(|| "GLACIER".to_owned()) }
+            ("InvalidObjectState", _) => Error::Archived {
+                location,
+                class: self.class.unwrap_or_else(|| "GLACIER".to_owned()),
+                trace: None,
+            },
+            ("NoSuchBucket", _) => Error::NotFound { location: bucket_of(&location), trace: None },
+            ("NoSuchUpload" | "QuotaExceeded", _) => {
+                Error::Server { location, status, code: self.code, message: self.message, trace: None }
             }
-            ("NoSuchBucket", _) => Error::NotFound { location: bucket_of(&location) },
-            ("NoSuchUpload", _) => Error::Server { location, status, code: self.code, message: self.message },
-            ("RequestTimeout", _) => Error::Disconnected { location, detail },
-            (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location },
+            ("RequestTimeout", _) => Error::Disconnected { location, detail, trace: None },
+            (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location, trace: None },
             (code, 403) if code == "AccessDenied" || code.eq_ignore_ascii_case("Forbidden") => {
                 denied(location, &detail, call.operation, self.request)
             }
-            (_, 401 | 403) => Error::Denied { location, detail, request: self.request },
+            (_, 401 | 403) => Error::Denied { location, detail, request: self.request, trace: None },
             (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
-                Error::Precondition { location }
+                Error::Precondition { location, trace: None }
             }
-            _ => Error::Server { location, status, code: self.code, message: self.message },
+            _ => Error::Server { location, status, code: self.code, message: self.message, trace: None },
         }
     }
 }
@@ -111,7 +142,12 @@ impl Refusal {
 /// messages only, and in no response to a HEAD.
 pub(super) fn denied(location: String, detail: &str, operation: Operation, request: Asked) -> Error {
     let actions = operation.actions().join(" or ");
-    Error::Denied { location, detail: format!("{detail}; the policy may lack {actions}"), request }
+    Error::Denied {
+        location,
+        detail: format!("{detail}; the policy may lack {actions}"),
+        request,
+        trace: None,
+    }
 }
 
 fn contains(body: &[u8], words: &str) -> bool {

@@ -79,9 +79,9 @@ impl S3 {
         let bucket = object.with_key("");
         let mut call = Call::new(Operation::CreateSession, &bucket, cancel);
         call.query.push(("session", String::new()));
-        let (_, body) = self.call_text(&call)?;
+        let (head, body) = self.call_text(&call)?;
         let created: Created = xml::parse_root("CreateSessionResult", &body)
-            .ok_or_else(|| protocol(&call.place(), "no session in the response"))?;
+            .ok_or_else(|| protocol(&call.place(), "no session in the response").traced(|| head.trace()))?;
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
         let stated = expiration.as_deref().and_then(dates::rfc3339);
         let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));

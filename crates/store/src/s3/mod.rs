@@ -265,6 +265,7 @@ impl S3 {
         let address = Address::of(&call.object.bucket, self.identity.settings(options)?, region)?;
         let mut request = Request {
             place,
+            operation: Some(&call.operation),
             origin: &address.origin,
             method: call.operation.method(),
             target: address.target(&call.object.key, &call.query),
@@ -288,8 +289,7 @@ impl S3 {
             };
             sign::sign_request(&mut request, &credentials, (rules, region), SystemTime::now())?;
         }
-        let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
-        tracing::debug!(operation = ?call.operation, place, query = ?call.query, range, region, "request");
+        tracing::trace!(operation = ?call.operation, place, query = ?call.query, region, "asking");
         self.client.send(&request)
     }
 
@@ -337,5 +337,5 @@ impl S3 {
 
 /// The error for a response that cannot be used.
 fn protocol(place: &str, detail: impl ToString) -> Error {
-    Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
+    Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

@@ -33,9 +33,10 @@ impl S3 {
                 call.header("x-amz-checksum-algorithm", "CRC64NVME");
                 call.header("x-amz-checksum-type", "FULL_OBJECT");
             }
-            let (_, body) = self.call_text(&call)?;
-            let initiated: Initiated =
-                xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the response"))?;
+            let (head, body) = self.call_text(&call)?;
+            let initiated: Initiated = xml::parse(&body).ok_or_else(|| {
+                protocol(&call.place(), "no upload id in the response").traced(|| head.trace())
+            })?;
             Ok(Upload { location: Location::Object(object.clone()), id: initiated.upload_id })
         })
     }
@@ -97,9 +98,9 @@ impl S3 {
             let mut call = Call::new(Operation::ListParts, object, &cancel);
             call.query.push(("uploadId", id.to_owned()));
             call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
-            let (_, body) = self.call_text(&call)?;
+            let (head, body) = self.call_text(&call)?;
             let page: PartPage = xml::parse_root("ListPartsResult", &body)
-                .ok_or_else(|| protocol(&call.place(), "no parts in the response"))?;
+                .ok_or_else(|| protocol(&call.place(), "no parts in the response").traced(|| head.trace()))?;
             if let Some(next) = page.next_part_number_marker.as_ref().filter(|_| page.is_truncated) {
                 let checked = turns.check(next, Brought::of(&page.part));
                 checked.map_err(|why| protocol(&call.place(), why))?;
@@ -194,9 +195,10 @@ impl S3 {
                 call.query.push(("key-marker", key));
                 call.query.push(("upload-id-marker", id));
             }
-            let (_, body) = self.call_text(&call)?;
-            let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body)
-                .ok_or_else(|| protocol(&call.place(), "no uploads in the response"))?;
+            let (head, body) = self.call_text(&call)?;
+            let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body).ok_or_else(|| {
+                protocol(&call.place(), "no uploads in the response").traced(|| head.trace())
+            })?;
             let brought = Brought::of(&page.upload);
             let form = self.form_of_uploads(&mut call, &page)?;
             uploads.extend(page.upload.into_iter().map(|pending| {

@@ -48,7 +48,7 @@ impl S3 {
         if crate::order::is_directory_bucket(object) {
             // The key of a session lives for five minutes.
             let what = "a presigned URL in a directory bucket";
-            return Err(Error::Unsupported { location: object.to_string(), what });
+            return Err(Error::Unsupported { location: object.to_string(), what, trace: None });
         }
         let options = &self.client.options;
         let place = object.to_string();

@@ -74,7 +74,7 @@ impl HttpConnector for Connector {
         let connector = self.clone();
         HttpConnectorFuture::new(async move {
             let (place, deadline) = (name_of(&request), connector.deadline);
-            let silent = Error::TimedOut { location: place.clone(), after: deadline };
+            let silent = Error::TimedOut { location: place.clone(), after: deadline, trace: None };
             let ending = CancelOnDrop::default();
             let (cancel, sender) = (ending.0.clone(), connector.clone());
             let task = tokio::task::spawn_blocking(move || sender.send(&request, &place, &cancel));
@@ -90,8 +90,11 @@ impl HttpConnector for Connector {
 
 impl Connector {
     fn send(&self, request: &HttpRequest, place: &str, cancel: &Cancel) -> Result<HttpResponse> {
-        let protocol =
-            |detail: &str| Error::Protocol { location: place.to_owned(), detail: detail.to_owned() };
+        let protocol = |detail: &str| Error::Protocol {
+            location: place.to_owned(),
+            detail: detail.to_owned(),
+            trace: None,
+        };
         let origin = Origin::parse_url(request.uri()).ok_or_else(|| protocol("no host and port"))?;
         let method = match request.method() {
             "GET" => Method::Get,
@@ -103,6 +106,7 @@ impl Connector {
         let own = |name: &str| !["host", "content-length"].iter().any(|own| own.eq_ignore_ascii_case(name));
         let request = Request {
             place,
+            operation: None,
             origin: &origin,
             method,
             target: target_of(request.uri()),
@@ -127,7 +131,7 @@ impl Connector {
     /// The error for `aws-config`. Only a lost connection is worth its retries: a wait has a
     /// deadline, and all that it was waited for is over.
     fn failed(&self, error: Error) -> ConnectorError {
-        if let Error::TimedOut { location, after } = &error {
+        if let Error::TimedOut { location, after, .. } = &error {
             let mut silence = self.provider.silence.lock().unwrap_or_else(PoisonError::into_inner);
             silence.get_or_insert_with(|| (location.clone(), *after));
         }

@@ -23,13 +23,7 @@ impl S3 {
             Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
                 Ok(Stat { kind: Kind::Directory, ..marker })
             }
-            Err(Error::NotFound { location }) => {
-                if self.has_below(object)? {
-                    Ok(Stat::directory())
-                } else {
-                    Err(Error::NotFound { location })
-                }
-            }
+            Err(Error::NotFound { .. }) if self.has_below(object)? => Ok(Stat::directory()),
             other => other,
         }
     }
@@ -117,7 +111,7 @@ impl S3 {
                     self.client.own_tags.are_refused_by(&server);
                     self.get(object, get)
                 }
-                error => Err(error),
+                error => Err(error.traced(|| refusal.trace())),
             },
             Err(refusal) => {
                 let id = get.version.as_ref().and_then(|version| version.version_id.as_deref());
@@ -136,8 +130,8 @@ impl S3 {
 /// What is not found is a version, if one was asked for.
 fn of_version(error: Error, version_id: Option<&str>) -> Error {
     match (error, version_id) {
-        (Error::NotFound { location }, Some(id)) => {
-            Error::NotFound { location: format!("{location}{VERSION}{id}") }
+        (Error::NotFound { location, trace }, Some(id)) => {
+            Error::NotFound { location: format!("{location}{VERSION}{id}"), trace }
         }
         (other, _) => other,
     }

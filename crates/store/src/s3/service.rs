@@ -89,6 +89,7 @@ impl S3 {
         })?;
         let mut request = Request {
             place: call.place,
+            operation: None,
             origin: &origin,
             method: match call.method {
                 ServiceMethod::Get => Method::Get,

@@ -52,7 +52,8 @@ pub(super) fn sign_request(
     (rules, region): (Rules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
-    let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
+    let refuse =
+        |detail: String| Error::Credentials { location: request.place.to_owned(), detail, trace: None };
     // Checked here, because the library's error does not name the header.
     if let Some((name, _)) =
         request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.is_empty()))
@@ -150,7 +151,8 @@ pub(super) fn sign_url(
     expires: Duration,
     at: SystemTime,
 ) -> Result<String> {
-    let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
+    let refuse =
+        |detail: String| Error::Credentials { location: request.place.to_owned(), detail, trace: None };
     let mut settings = SigningSettings::default();
     settings.percent_encoding_mode = PercentEncodingMode::Single;
     settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
@@ -180,6 +182,7 @@ mod tests {
         let cancel = Cancel::new();
         let mut request = Request {
             place: "p",
+            operation: None,
             origin: &origin,
             method: Method::Get,
             target: target.to_owned(),

@@ -88,11 +88,14 @@ impl S3 {
         destination: &Precondition,
     ) -> Error {
         match error {
-            Error::Precondition { location } => match self.refused(source, Some(version)) {
+            Error::Precondition { location, trace } => match self.refused(source, Some(version)) {
                 Error::OwnTagRefused { .. } if *destination != Precondition::None => {
-                    Error::Precondition { location }
+                    Error::Precondition { location, trace }
                 }
-                refused => refused,
+                refused => match trace {
+                    Some(trace) => refused.traced(|| *trace),
+                    None => refused,
+                },
             },
             other => other,
         }

@@ -232,7 +232,12 @@ impl Reading {
             return Ok(());
         }
         let location = self.exchange.place.clone();
-        Err(Error::Changed { location, expected: Box::new(expected.clone()), found: Box::new(found) })
+        Err(Error::Changed {
+            location,
+            expected: Box::new(expected.clone()),
+            found: Box::new(found),
+            trace: None,
+        })
     }
 }
 

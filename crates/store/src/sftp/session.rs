@@ -156,7 +156,7 @@ fn await_greeting(
             Ok(greeted) => return greeted.map_err(|lost| lost.at_start(location())),
             Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
             Err(_) if began.elapsed() < deadline => {}
-            Err(_) => return Err(Error::TimedOut { location: location(), after: deadline }),
+            Err(_) => return Err(Error::TimedOut { location: location(), after: deadline, trace: None }),
         }
     }
 }
@@ -382,7 +382,11 @@ impl Exchange {
                 Err(_) => {
                     // Others would wait for as long.
                     self.session().stop();
-                    return Err(Error::TimedOut { location: self.place.clone(), after: deadline });
+                    return Err(Error::TimedOut {
+                        location: self.place.clone(),
+                        after: deadline,
+                        trace: None,
+                    });
                 }
             }
         }
@@ -440,7 +444,7 @@ impl Exchange {
     /// The error for a reply of the wrong kind.
     pub(super) fn unexpected(&self) -> Error {
         let detail = "a reply of another kind than the request asks for".to_owned();
-        Error::Protocol { location: self.place.clone(), detail }
+        Error::Protocol { location: self.place.clone(), detail, trace: None }
     }
 
     /// The error for a reply that is a status or of the wrong kind.
@@ -466,15 +470,16 @@ impl Drop for Exchange {
 fn refusal(place: &str, what: &str, status: u32, message: &str) -> Error {
     let location = place.to_owned();
     match status {
-        code::NO_SUCH_FILE => Error::NotFound { location },
+        code::NO_SUCH_FILE => Error::NotFound { location, trace: None },
         code::PERMISSION_DENIED => {
-            Error::Denied { location, detail: message.to_owned(), request: Asked::Login }
+            Error::Denied { location, detail: message.to_owned(), request: Asked::Login, trace: None }
         }
         _ => Error::Server {
             location,
             status: u16::try_from(status).unwrap_or(u16::MAX),
             code: one_line(message),
             message: format!("it could not {what}"),
+            trace: None,
         },
     }
 }

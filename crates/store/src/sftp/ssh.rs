@@ -198,16 +198,16 @@ impl Lost {
     pub(super) fn at_start(self, location: String) -> Error {
         let Self { cause, endpoint, detail } = self;
         match cause {
-            Cause::Login => Error::Credentials { location, detail },
+            Cause::Login => Error::Credentials { location, detail, trace: None },
             Cause::HostKey => Error::Certificate { endpoint, fault: CertificateFault::HostKey, detail },
-            Cause::Address => Error::Unreachable { endpoint, detail, number: None },
-            Cause::Cut => Error::Disconnected { location, detail },
+            Cause::Address => Error::Unreachable { endpoint, detail, number: None, trace: None },
+            Cause::Cut => Error::Disconnected { location, detail, trace: None },
         }
     }
 
     /// The error of a request whose session has ended.
     pub(super) fn under_way(self, location: String) -> Error {
-        Error::Disconnected { location, detail: self.detail }
+        Error::Disconnected { location, detail: self.detail, trace: None }
     }
 }
 

@@ -61,7 +61,7 @@ impl Writing<'_> {
         match (&self.options.precondition, &before) {
             (Precondition::None, _) | (Precondition::Absent, None) => {}
             (Precondition::Matches(wanted), Some(found)) if wanted.agrees_with(&version(found)) => {}
-            _ => return Err(Error::Precondition { location: location() }),
+            _ => return Err(Error::Precondition { location: location(), trace: None }),
         }
         match before.map(|found| found.kind()) {
             Some(Kind::Directory) => {
@@ -204,7 +204,7 @@ impl Writing<'_> {
         }
         if found.size.is_some_and(|size| size != length) {
             let detail = format!("{length} bytes were written, and the file has {:?}", found.size);
-            return Err(Error::Protocol { location: self.place.to_string(), detail });
+            return Err(Error::Protocol { location: self.place.to_string(), detail, trace: None });
         }
         Ok(Written { version: version(&found), verified: None })
     }
@@ -224,10 +224,13 @@ impl Writing<'_> {
         };
         match self.exchange.status(request.string(&place.path))? {
             (code::OK, _) => Ok(()),
-            _ if is_new && self.before().is_err() => Err(Error::Precondition { location: place.to_string() }),
+            _ if is_new && self.before().is_err() => {
+                Err(Error::Precondition { location: place.to_string(), trace: None })
+            }
             (_, _) if replaces && !replacing => Err(Error::Unsupported {
                 location: place.to_string(),
                 what: "replacing a file (the server has no posix-rename)",
+                trace: None,
             }),
             (code, message) => Err(self.exchange.refused("rename the complete file", code, &message)),
         }

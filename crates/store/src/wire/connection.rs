@@ -221,8 +221,8 @@ pub(crate) fn classify(error: &io::Error, place: &str, cancel: &Cancel, deadline
     if cancel.is_cancelled() {
         Error::Cancelled
     } else if timed_out(error) {
-        Error::TimedOut { location, after: deadline }
+        Error::TimedOut { location, after: deadline, trace: None }
     } else {
-        Error::Disconnected { location, detail: error.to_string() }
+        Error::Disconnected { location, detail: error.to_string(), trace: None }
     }
 }

@@ -9,11 +9,12 @@ use firstbyte_location::to_usize;
 
 use super::chunked::Chunked;
 use super::connection::{self, Connection};
+use super::event::Answered;
 use super::outage::Endpoint;
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
 use super::{Head, splice};
-use crate::{Cancel, Error, RECORD, Result, Sink};
+use crate::{Cancel, Error, RECORD, Result, Sink, Trace};
 
 /// The rule that determines the end of a body.
 enum Framing {
@@ -44,10 +45,19 @@ pub(crate) struct Incoming {
     cancel: Cancel,
     /// The socket as registered with `cancel`.
     socket: Weak<TcpStream>,
+    /// The request, for errors of the body.
+    trace: Trace,
+    event: Option<Answered>,
 }
 
 impl Incoming {
-    pub(super) fn new(connection: Connection, head: &Head, request: &Request<'_>, back: Return) -> Self {
+    /// The body behind `head`, of a request that began at a time.
+    pub(super) fn new(
+        connection: Connection,
+        head: &Head,
+        (request, began): (&Request<'_>, Instant),
+        back: Return,
+    ) -> Self {
         let bodiless = request.method == Method::Head || matches!(head.status, 204 | 304);
         let framing = match head.content_length(request.place) {
             _ if bodiless => Framing::Length(0),
@@ -64,6 +74,8 @@ impl Incoming {
             back,
             place: request.place.to_owned(),
             cancel: request.cancel.clone(),
+            trace: head.trace(),
+            event: Answered::begin(request, head, began),
         };
         if matches!(incoming.framing, Framing::Length(0)) {
             incoming.finish();
@@ -81,6 +93,10 @@ impl Incoming {
 
     /// Reads into `buffer`. Returns 0 only at the correct end (or if `buffer` is empty).
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.read_bytes(buffer).map_err(|error| error.traced(|| self.trace.clone()))
+    }
+
+    fn read_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.ended || buffer.is_empty() {
             return Ok(0);
         }
@@ -93,7 +109,11 @@ impl Incoming {
             Framing::Chunked(state) => state.read(connection, buffer),
             Framing::UntilClose => connection.read(buffer),
             Framing::Unusable(detail) => {
-                return Err(Error::Protocol { location: self.place.clone(), detail: detail.clone() });
+                return Err(Error::Protocol {
+                    location: self.place.clone(),
+                    detail: detail.clone(),
+                    trace: None,
+                });
             }
         };
         match read {
@@ -120,9 +140,9 @@ impl Incoming {
             return Some(Ok(0));
         }
         Some(match splice::to_file(&connection.socket, sink, offset, left.min(limit)) {
-            Ok(count) => self.account(count),
+            Ok(count) => self.account(count).map_err(|error| error.traced(|| self.trace.clone())),
             Err(splice::Failed::Impossible) => return None,
-            Err(splice::Failed::Socket(error)) => Err(self.broken(&error)),
+            Err(splice::Failed::Socket(error)) => Err(self.broken(&error).traced(|| self.trace.clone())),
             Err(splice::Failed::File(source)) => {
                 self.connection = None;
                 Err(Error::Io { location: self.place.clone(), source })
@@ -141,7 +161,7 @@ impl Incoming {
             }
             if bytes.len() > most {
                 let detail = format!("more than {most} bytes where a short text was expected");
-                return Err(Error::Protocol { location: self.place.clone(), detail });
+                return Err(Error::Protocol { location: self.place.clone(), detail, trace: None });
             }
         }
     }
@@ -149,9 +169,12 @@ impl Incoming {
     /// Counts `count` bytes read; 0 is the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.receive(count as u64);
+        if let Some(event) = &mut self.event {
+            event.read(count);
+        }
         match &mut self.framing {
             Framing::Length(left) if count == 0 => {
-                let error = Error::Truncated { location: self.place.clone(), missing: *left };
+                let error = Error::Truncated { location: self.place.clone(), missing: *left, trace: None };
                 self.connection = None;
                 return Err(if self.cancel.is_cancelled() { Error::Cancelled } else { error });
             }
@@ -179,7 +202,7 @@ impl Incoming {
         self.connection = None;
         match error.kind() {
             io::ErrorKind::InvalidData => {
-                Error::Protocol { location: self.place.clone(), detail: error.to_string() }
+                Error::Protocol { location: self.place.clone(), detail: error.to_string(), trace: None }
             }
             _ => {
                 let error = connection::classify(error, &self.place, &self.cancel, self.back.deadline);
@@ -193,6 +216,7 @@ impl Incoming {
 
     fn finish(&mut self) {
         self.ended = true;
+        self.event = None;
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };
         // Bytes after the end of the body mean that the server states wrong lengths: close the

@@ -11,6 +11,7 @@
 
 mod chunked;
 mod connection;
+mod event;
 mod incoming;
 mod origin;
 mod outage;
@@ -33,7 +34,7 @@ use firstbyte_location::to_usize;
 use crate::clock::Clocks;
 use crate::conditions::OwnTags;
 use crate::order::Unsorted;
-use crate::{Cancel, Error, Options, Result};
+use crate::{Cancel, Error, Options, Result, Trace};
 
 pub(crate) use incoming::Incoming;
 pub(crate) use origin::Origin;
@@ -170,8 +171,10 @@ impl Client {
                 endpoint: request.origin.to_string(),
                 retry_in: refused.retry_in,
                 silences: refused.silences,
+                trace: None,
             }
         })?;
+        let began = Instant::now();
         let exchange = Exchange { client: self, request, key: &key, route, endpoint: &endpoint, admitted };
         let result = exchange.run();
         let outcome = match &result {
@@ -182,7 +185,10 @@ impl Client {
             Err(_) => Outcome::Answered,
         };
         endpoint.end(&admitted, outcome, Instant::now());
-        result.map_err(|failed| failed.error)
+        result.map_err(|failed| {
+            event::failed(request, &failed.error, began);
+            failed.error.traced(|| Trace { attempts: 1, took: began.elapsed(), ..Trace::default() })
+        })
     }
 
     /// Body bytes received so far.
@@ -246,7 +252,7 @@ impl Failed {
         };
         let endpoint = origin.to_string();
         let number = error.raw_os_error();
-        Self { error: Error::Unreachable { endpoint, detail, number }, fault }
+        Self { error: Error::Unreachable { endpoint, detail, number, trace: None }, fault }
     }
 }
 
@@ -299,7 +305,7 @@ impl Exchange<'_> {
         mut connection: Connection,
         wait: Duration,
     ) -> std::result::Result<(Head, Incoming), Failed> {
-        let (client, request) = (self.client, self.request);
+        let (client, request, began) = (self.client, self.request, Instant::now());
         if !request.cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
         }
@@ -322,11 +328,15 @@ impl Exchange<'_> {
         };
         let work = if sent.is_ok() { self.working_time() } else { Duration::ZERO };
         let deadline = client.options.read_deadline + work;
+        let head = head.map(|mut head| {
+            head.took = began.elapsed();
+            head
+        });
         let head = match (sent, head) {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
                 // The rest of the payload was not sent, so the connection cannot be reused.
-                let incoming = Incoming::new(connection, &head, request, self.back_to(None));
+                let incoming = Incoming::new(connection, &head, (request, began), self.back_to(None));
                 return Ok((head, incoming));
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)
@@ -347,7 +357,7 @@ impl Exchange<'_> {
         };
         connection.used = true;
         let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
-        let incoming = Incoming::new(connection, &head, request, self.back_to(pool));
+        let incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool));
         Ok((head, incoming))
     }
 

@@ -42,6 +42,8 @@ impl Method {
 pub(crate) struct Request<'a> {
     /// The location in error messages.
     pub(crate) place: &'a str,
+    /// The operation of the service's API, for the log.
+    pub(crate) operation: Option<&'a dyn std::fmt::Debug>,
     pub(crate) origin: &'a Origin,
     pub(crate) method: Method,
     /// Path and query, encoded.

@@ -1,9 +1,11 @@
 //! Reads and parses the head of a response.
 
 use std::io;
+use std::time::Duration;
 
 use super::Connection;
-use crate::{Error, Result};
+use crate::error::{HOST_ID, REQUEST_IDS};
+use crate::{Error, Result, Trace};
 
 /// Longest head accepted: S3 allows 2 KiB of user metadata; other servers send several KiB of
 /// cookies.
@@ -22,6 +24,8 @@ pub(crate) struct Head {
     pub(crate) reason: String,
     /// HTTP/1.1 rather than 1.0.
     http11: bool,
+    /// From the begin of the request to this head.
+    pub(super) took: Duration,
     /// Names in lower case.
     headers: Vec<(String, String)>,
 }
@@ -35,8 +39,9 @@ pub(super) enum HeadError {
 impl Head {
     /// Reads the head. Bytes of the body that were read with it stay in the connection's buffer.
     pub(super) fn read(connection: &mut Connection, place: &str) -> std::result::Result<Self, HeadError> {
-        let protocol =
-            |detail: String| HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail });
+        let protocol = |detail: String| {
+            HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail, trace: None })
+        };
         let mut interim = 0;
         loop {
             match Self::parse(connection.ahead()) {
@@ -87,6 +92,7 @@ impl Head {
             status: response.code.unwrap_or_default(),
             reason: response.reason.unwrap_or_default().to_owned(),
             http11: response.version == Some(1),
+            took: Duration::ZERO,
             headers,
         };
         Ok(Some((head, length)))
@@ -95,6 +101,18 @@ impl Head {
     /// The first header of this name (in lower case).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The request that this head answers, for the error that follows from it.
+    pub(crate) fn trace(&self) -> Trace {
+        let identifier = |name: &str| self.get(name).and_then(Trace::identifier);
+        Trace {
+            status: Some(self.status),
+            request_id: REQUEST_IDS.into_iter().find_map(identifier),
+            host_id: identifier(HOST_ID),
+            attempts: 1,
+            took: self.took,
+        }
     }
 
     /// All headers, names in lower case.
@@ -116,8 +134,11 @@ impl Head {
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;
         for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {
-            let unusable =
-                || Error::Protocol { location: place.to_owned(), detail: format!("content-length {value}") };
+            let unusable = || Error::Protocol {
+                location: place.to_owned(),
+                detail: format!("content-length {value}"),
+                trace: None,
+            };
             let length: u64 = value
                 .bytes()
                 .all(|b| b.is_ascii_digit())

@@ -160,8 +160,12 @@ impl Tls {
     }
 
     pub(super) fn session(&self, origin: &Origin) -> Result<Session> {
-        let unusable =
-            |why: String| Error::Unreachable { endpoint: origin.to_string(), detail: why, number: None };
+        let unusable = |why: String| Error::Unreachable {
+            endpoint: origin.to_string(),
+            detail: why,
+            number: None,
+            trace: None,
+        };
         let config = match self.config.get() {
             Some(config) => Arc::clone(config),
             None => {

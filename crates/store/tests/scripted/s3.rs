@@ -34,10 +34,10 @@ fn error_responses_become_specific_errors() {
         server.store().get(&object("k"), &Get::default()).err().unwrap()
     };
     assert!(
-        matches!(error(code("404 Not Found", "NoSuchKey")), Error::NotFound { location } if location == "s3://bucket/k")
+        matches!(error(code("404 Not Found", "NoSuchKey")), Error::NotFound { location, .. } if location == "s3://bucket/k")
     );
     assert!(
-        matches!(error(code("404 Not Found", "NoSuchBucket")), Error::NotFound { location } if location == "s3://bucket")
+        matches!(error(code("404 Not Found", "NoSuchBucket")), Error::NotFound { location, .. } if location == "s3://bucket")
     );
     assert!(matches!(error(code("403 Forbidden", "AccessDenied")), Error::Denied { .. }));
     assert!(matches!(error(code("403 Forbidden", "InvalidObjectState")), Error::Archived { .. }));

@@ -105,6 +105,7 @@ impl Download {
             location: self.source.to_string(),
             expected: Box::new(self.stat.version.clone()),
             found: Box::new(found.clone()),
+            trace: None,
         }
     }
 
@@ -130,7 +131,12 @@ impl Download {
                 }
                 if chunk.at == before {
                     let missing = end - before;
-                    return Err(StoreError::Truncated { location: self.source.to_string(), missing }.into());
+                    return Err(StoreError::Truncated {
+                        location: self.source.to_string(),
+                        missing,
+                        trace: None,
+                    }
+                    .into());
                 }
             }
             Ok(())

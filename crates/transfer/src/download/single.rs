@@ -166,7 +166,12 @@ impl Arriving<'_> {
                 .map_err(|error| error.at_file(path, &self.job.source))?;
             let missing = self.stat.size().and_then(|size| size.checked_sub(self.at));
             if let Some(missing) = missing.filter(|missing| *missing > 0) {
-                return Err(StoreError::Truncated { location: self.job.source.to_string(), missing }.into());
+                return Err(StoreError::Truncated {
+                    location: self.job.source.to_string(),
+                    missing,
+                    trace: None,
+                }
+                .into());
             }
             Ok((self.at, self.hasher.take().map(Hasher::finish)))
         })

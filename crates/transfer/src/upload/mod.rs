@@ -104,7 +104,7 @@ fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Res
         return Ok(());
     }
     let (expected, found) = (Box::new(stat.version.clone()), Box::new(now.version));
-    Err(StoreError::Changed { location: source.to_string(), expected, found }.into())
+    Err(StoreError::Changed { location: source.to_string(), expected, found, trace: None }.into())
 }
 
 /// The cause of a failed upload. A file that changes while it is sent makes it fail in many ways:

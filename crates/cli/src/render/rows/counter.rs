@@ -48,9 +48,14 @@ impl Counter {
 
     /// Prints a line, past the counter where one is shown.
     pub fn print(&self, line: &str) {
+        self.beside(|| console::say(line));
+    }
+
+    /// Lets `print` write to standard error, past the counter where one is shown.
+    pub fn beside(&self, print: impl FnOnce()) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| console::say(line)),
-            None => console::say(line),
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 

@@ -205,7 +205,7 @@ fn delivered(args: &RunArgs, globals: &Globals, ended: &Ended, there: &str) -> R
     let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {
         match client.cp(format!("{there}/{name}"), &to, &Copy::default()) {
             Ok(_) => Ok(Some(to)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.io_kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     };

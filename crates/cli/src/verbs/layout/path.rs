@@ -71,7 +71,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
             missing += 1;
             let place = args.target.directory.join(name);
             let error = Error::failed(format!("{}: no such file", shown(&place)));
-            console::error(error);
+            console::failed(&error);
             continue;
         };
         if globals.json {

@@ -53,7 +53,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             None => drop(fs::remove_file(&place.log)),
         }
         let exit = if outcome["usage"] == true { Exit::Usage } else { Exit::Failed };
-        return Err(Error { exit, message: message.into(), advice: None, missing: None });
+        return Err(Error { exit, ..Error::failed(message) });
     }
     outcome["log"] = json!(place.log);
     if globals.json {

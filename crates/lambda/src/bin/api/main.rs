@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::environment::variable;
-use firstbyte_lambda::{Deadline, Environment, Failure, Kind};
+use firstbyte_lambda::{Deadline, Environment, Failure, FailureKind};
 use lambda_http::http::{Method, StatusCode};
 use lambda_http::{Body, Error, Request, RequestExt, Response, service_fn};
 use serde_json::{Value, json};
@@ -38,11 +38,11 @@ async fn handle(environment: Arc<Environment>, request: Request) -> Result<Respo
 
 fn answer(environment: &Environment, request: &Request, deadline: &Deadline) -> (StatusCode, Value) {
     if deadline.is_near(None) {
-        return refusal(&Failure::new(Kind::DeadlineNear, "the time left is needed for this answer"));
+        return refusal(&Failure::new(FailureKind::Deadline, "the time left is needed for this answer"));
     }
     if request.method() != Method::GET || request.uri().path() != "/query" {
         let error =
-            json!({"errorType": "BadEvent", "errorMessage": "there is GET /query?source=LOCATION&share=1%"});
+            json!({"errorType": "BadInput", "errorMessage": "there is GET /query?source=LOCATION&share=1%"});
         return (StatusCode::NOT_FOUND, error);
     }
     let parameters = request.query_string_parameters();
@@ -56,17 +56,19 @@ fn answer(environment: &Environment, request: &Request, deadline: &Deadline) -> 
 
 fn refusal(failure: &Failure) -> (StatusCode, Value) {
     let status = match failure.kind {
-        Kind::BadEvent => StatusCode::BAD_REQUEST,
-        Kind::AccessDenied | Kind::NoCredentials | Kind::Archived => StatusCode::FORBIDDEN,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Changed => StatusCode::CONFLICT,
-        Kind::Throttled => StatusCode::SERVICE_UNAVAILABLE,
-        Kind::DeadlineNear => StatusCode::PAYLOAD_TOO_LARGE,
-        Kind::Unreachable => StatusCode::BAD_GATEWAY,
+        FailureKind::BadInput => StatusCode::BAD_REQUEST,
+        FailureKind::Denied | FailureKind::NoCredentials | FailureKind::Archived => StatusCode::FORBIDDEN,
+        FailureKind::NotFound | FailureKind::NoSuchBucket => StatusCode::NOT_FOUND,
+        FailureKind::Changed => StatusCode::CONFLICT,
+        FailureKind::Throttled => StatusCode::SERVICE_UNAVAILABLE,
+        FailureKind::Deadline => StatusCode::PAYLOAD_TOO_LARGE,
+        FailureKind::Unreachable | FailureKind::TimedOut | FailureKind::Disconnected => {
+            StatusCode::BAD_GATEWAY
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut body = json!({"errorType": format!("{:?}", failure.kind), "errorMessage": failure.message});
-    if failure.kind == Kind::DeadlineNear {
+    if failure.kind == FailureKind::Deadline {
         body["fits"] = json!({"largest_bytes": 0, "largest_share": "0.00%"});
     }
     (status, body)

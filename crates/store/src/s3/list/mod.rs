@@ -113,7 +113,7 @@ impl S3 {
         // On S3 a prefix exists only while a key begins with it, so an empty page means "not
         // found".
         if !object.key.is_empty() && !query.is_narrowed() && page.last.is_none() && page.next.is_none() {
-            return Err(Error::NotFound { location: object.to_string() });
+            return Err(Error::NotFound { location: object.to_string(), trace: None });
         }
         Ok(page)
     }

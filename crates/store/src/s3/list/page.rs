@@ -179,8 +179,8 @@ impl S3 {
             answer => answer?,
         };
         self.client.clocks.learn(query.bucket.service, &head);
-        let mut page =
-            ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
+        let mut page = ObjectPage::parse(&body)
+            .ok_or_else(|| protocol(&call.place(), "no listing in the response").traced(|| head.trace()))?;
         let form = self.form_of_names(&mut call, &page, ObjectPage::parse)?;
         if page.is_truncated && page.next_continuation_token.is_none() {
             if version == ListVersion::V2 {
@@ -237,9 +237,9 @@ impl S3 {
         if let From::Token(token) = from {
             call.query.push(("continuation-token", token.clone()));
         }
-        let (_, body) = self.call_text(&call)?;
+        let (head, body) = self.call_text(&call)?;
         let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
-            .ok_or_else(|| protocol(&call.place(), "no buckets in the response"))?;
+            .ok_or_else(|| protocol(&call.place(), "no buckets in the response").traced(|| head.trace()))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(dates::rfc3339),
             ..Entry::named(bucket.name.into_bytes(), Kind::Directory)

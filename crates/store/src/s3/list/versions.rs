@@ -37,7 +37,7 @@ impl S3 {
         };
         let mut versions = versions.take_while(is_own).peekable();
         match versions.peek() {
-            None => Err(Error::NotFound { location: object.to_string() }),
+            None => Err(Error::NotFound { location: object.to_string(), trace: None }),
             Some(_) => Ok(Box::new(versions)),
         }
     }
@@ -72,9 +72,10 @@ impl Versions {
             call.query.push(("key-marker", key.clone()));
             call.query.extend(version.iter().map(|id| ("version-id-marker", id.clone())));
         }
-        let (_, body) = self.s3.call_text(&call)?;
-        let page = ObjectPage::parse_versions(&body)
-            .ok_or_else(|| protocol(&call.place(), "no listing of versions in the response"))?;
+        let (head, body) = self.s3.call_text(&call)?;
+        let page = ObjectPage::parse_versions(&body).ok_or_else(|| {
+            protocol(&call.place(), "no listing of versions in the response").traced(|| head.trace())
+        })?;
         let form = self.s3.form_of_names(&mut call, &page, ObjectPage::parse_versions)?;
         let next = match (page.is_truncated, page.next_key_marker) {
             (false, _) => None,

@@ -1,0 +1,69 @@
+//! Files that other builds have written: old ones are read or dropped, newer ones refused by name.
+//! docs/stability.md promises it.
+
+use crate::support;
+
+use std::fs;
+
+use firstbyte_testkit::bytes;
+use support::World;
+use support::servers::S3;
+
+/// The journal of a download as builds wrote it that did not note the service of a source: the
+/// copy starts anew, and is right.
+#[test]
+fn a_journal_without_a_service_is_not_continued_and_the_copy_is_right() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(5, 48 << 20);
+    world.write("big", &content);
+    world.run(&["cp", "big", "s3://bucket/big"]).ok();
+    let cut = ["--json", "cp", "s3://bucket/big", "copy", "--limit-rate", "12MiB", "--deadline", "2s"];
+    let ran = world.run(&cut);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let journal = world.path(".copy.firstbyte-journal");
+    let written = fs::read(&journal).unwrap();
+    let end = written.iter().position(|byte| *byte == b'\n').unwrap();
+    let mut header: serde_json::Value = serde_json::from_slice(&written[..end]).unwrap();
+    header.as_object_mut().unwrap().remove("service").unwrap();
+    fs::write(&journal, [header.to_string().as_bytes(), &written[end..]].concat()).unwrap();
+    let receipt = world.run(&["--json", "cp", "s3://bucket/big", "copy"]).ok().receipt();
+    assert_eq!(receipt["resumed_bytes"], 0, "{receipt}");
+    assert!(world.read("copy") == content && !journal.exists());
+}
+
+#[test]
+fn an_old_cache_is_emptied_and_a_newer_one_refused() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("some", &bytes(3, 300_000));
+    world.run(&["cp", "some", "s3://bucket/some"]).ok();
+    world.run(&["hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]).ok();
+    let format = world.path("cache/format");
+    let title = fs::read_to_string(&format).unwrap();
+    let number: u32 = title.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stability.md")).unwrap();
+    assert!(page.contains(&format!("| cache | {number}, ")), "the number in docs/stability.md");
+    // As the builds before stores were a part of an object's name left it.
+    fs::write(&format, title.replace(&number.to_string(), "2")).unwrap();
+    let status =
+        world.run(&["--json", "hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]).ok().receipt();
+    assert_eq!(status["bytes"], 300_000, "{status}");
+    fs::write(&format, title.replace(&number.to_string(), "99")).unwrap();
+    let ran = world.run(&["hydrate", "--wait", "s3://bucket/some", "--cache", "cache"]);
+    ran.fails(1, &["cache format 99", &format!("knows {number}")]);
+}
+
+#[test]
+fn a_receipt_of_a_newer_schema_is_refused_with_its_number() {
+    let world = World::new();
+    world.write("tree/a", b"content");
+    world.run(&["plan", "tree/", "--shards", "1", "--out", "manifest.parquet"]).ok();
+    let receipt =
+        ["cp", "--manifest", "manifest.parquet", "--shard", "0/1", "out", "--receipt", "receipt.json"];
+    world.run(&receipt).ok();
+    world.run(&["receipts", "merge", "manifest.parquet", "receipt.json"]).ok();
+    let text = String::from_utf8(world.read("receipt.json")).unwrap();
+    fs::write(world.path("newer.json"), text.replace("\"schema\":1", "\"schema\":2")).unwrap();
+    world.run(&["receipts", "merge", "manifest.parquet", "newer.json"]).fails(1, &["schema 2", "newer.json"]);
+}

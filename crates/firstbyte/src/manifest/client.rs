@@ -1,0 +1,55 @@
+//! The operations of [`Client`](crate::Client) on a shard of a manifest: copy it, hydrate it.
+
+use std::ffi::OsStr;
+
+use firstbyte_hydrate::Job;
+use firstbyte_transfer::{Effect, Silent, Summary};
+
+use super::{ShardRun, ShardTarget};
+use crate::{Client, Copy, Keep, Result};
+
+impl Client {
+    /// Copies a shard of a manifest. Returns what was done of each source; `run` knows which
+    /// objects are done.
+    ///
+    /// # Errors
+    /// What ended it. Failures of single objects are in the summaries.
+    pub fn cp_shard(
+        &self,
+        run: &ShardRun,
+        destination: impl AsRef<OsStr>,
+        copy: &Copy,
+    ) -> Result<Vec<Summary>> {
+        let (mut summaries, mut ended) = (Vec::new(), None);
+        let mut report = |copied: firstbyte_transfer::Result<Summary>| {
+            match copied {
+                Ok(mut summary) => {
+                    ended = summary.ended.take();
+                    summaries.push(summary);
+                }
+                Err(error) => ended = Some(error),
+            }
+            ended.is_none()
+        };
+        let target = ShardTarget::Copy(destination.as_ref());
+        run.copy(&self.engine(copy), target, Effect::Apply, &Silent, &mut report)?;
+        match ended {
+            Some(error) => Err(error.into()),
+            None => Ok(summaries),
+        }
+    }
+
+    /// Fetches the objects of a shard of a manifest into the cache, as [`hydrate`](Self::hydrate)
+    /// does.
+    ///
+    /// # Errors
+    /// A client without a cache; no thread can be started; the manifest cannot be read.
+    pub fn hydrate_shard(&self, run: &ShardRun, keep: Keep, limit_rate: Option<u64>) -> Result<Job> {
+        self.cache()?;
+        let mut list = run.wanted()?;
+        if keep == Keep::Always {
+            list = self.hydrator.pinned(list);
+        }
+        Ok(self.hydrator.hydrate(list, limit_rate)?)
+    }
+}

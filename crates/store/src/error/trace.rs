@@ -1,0 +1,171 @@
+//! The facts about a failed request that the support of a service asks for, kept by the errors of
+//! this crate.
+//!
+//! [`Client::send`](crate::wire::Client::send) and the readers of answers add a trace once, where
+//! an error begins; the request loops add their attempts. The edges print it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Error;
+
+/// The trace of an error, if a request was made.
+pub type Traced = Option<Box<Trace>>;
+
+/// Longest identifier that is kept. Those of S3, the longest, have 76 characters.
+const LONGEST_ID: usize = 256;
+
+/// Headers with the identifier of a request, the most specific first: of S3 and what speaks it, Azure,
+/// Google, web servers and content networks. Sources are in docs/decisions/0150-failures.md.
+pub(crate) const REQUEST_IDS: [&str; 8] = [
+    "x-amz-request-id",
+    "x-ms-request-id",
+    "x-guploader-uploadid",
+    "x-oss-request-id",
+    "x-request-id",
+    "x-amz-cf-id",
+    "cf-ray",
+    "x-correlation-id",
+];
+
+/// S3's second identifier, which its support needs beside the first.
+pub(crate) const HOST_ID: &str = "x-amz-id-2";
+
+/// A failed request as its service knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The HTTP status; `None` if there was no answer.
+    pub status: Option<u16>,
+    /// The identifier that the service gave the request.
+    pub request_id: Option<String>,
+    /// S3's `x-amz-id-2`.
+    pub host_id: Option<String>,
+    /// Requests sent, with the last.
+    pub attempts: u32,
+    /// Time since the first of them was sent.
+    pub took: Duration,
+}
+
+impl Trace {
+    /// An identifier as it is kept: printable, and not too long.
+    pub(crate) fn identifier(text: &str) -> Option<String> {
+        let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_ID).collect();
+        (!text.trim().is_empty()).then(|| text.trim().to_owned())
+    }
+}
+
+impl fmt::Display for Trace {
+    /// `status 403, request id X, host id Y, 3 attempts in 1.2 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut facts = Vec::new();
+        facts.extend(self.status.map(|status| format!("status {status}")));
+        facts.extend(self.request_id.as_ref().map(|id| format!("request id {id}")));
+        facts.extend(self.host_id.as_ref().map(|id| format!("host id {id}")));
+        if self.attempts > 1 {
+            facts.push(format!("{} attempts in {:.1} s", self.attempts, self.took.as_secs_f64()));
+        }
+        f.write_str(&facts.join(", "))
+    }
+}
+
+impl Error {
+    /// The request that failed, where there was one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        match self {
+            Self::NotFound { trace, .. }
+            | Self::Denied { trace, .. }
+            | Self::Credentials { trace, .. }
+            | Self::Archived { trace, .. }
+            | Self::Changed { trace, .. }
+            | Self::OwnTagRefused { trace, .. }
+            | Self::RangeIgnored { trace, .. }
+            | Self::Truncated { trace, .. }
+            | Self::Unreachable { trace, .. }
+            | Self::TimedOut { trace, .. }
+            | Self::Disconnected { trace, .. }
+            | Self::Unresponsive { trace, .. }
+            | Self::SlowDown { trace, .. }
+            | Self::Server { trace, .. }
+            | Self::Protocol { trace, .. }
+            | Self::Precondition { trace, .. }
+            | Self::Unsupported { trace, .. } => trace.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn slot(&mut self) -> Option<&mut Traced> {
+        match self {
+            Self::NotFound { trace, .. }
+            | Self::Denied { trace, .. }
+            | Self::Credentials { trace, .. }
+            | Self::Archived { trace, .. }
+            | Self::Changed { trace, .. }
+            | Self::OwnTagRefused { trace, .. }
+            | Self::RangeIgnored { trace, .. }
+            | Self::Truncated { trace, .. }
+            | Self::Unreachable { trace, .. }
+            | Self::TimedOut { trace, .. }
+            | Self::Disconnected { trace, .. }
+            | Self::Unresponsive { trace, .. }
+            | Self::SlowDown { trace, .. }
+            | Self::Server { trace, .. }
+            | Self::Protocol { trace, .. }
+            | Self::Precondition { trace, .. }
+            | Self::Unsupported { trace, .. } => Some(trace),
+            _ => None,
+        }
+    }
+
+    /// Keeps the trace of the request that failed, unless one is kept already: the first is that
+    /// of the failure, later ones are those of questions about it.
+    #[must_use]
+    pub(crate) fn traced(mut self, of: impl FnOnce() -> Trace) -> Self {
+        if let Some(slot) = self.slot() {
+            slot.get_or_insert_with(|| Box::new(of()));
+        }
+        self
+    }
+
+    /// Notes how many requests were sent, for how long, before this error was the result.
+    pub fn attempted(&mut self, attempts: u32, took: Duration) {
+        if let Some(Some(trace)) = self.slot() {
+            trace.attempts = trace.attempts.max(attempts);
+            trace.took = trace.took.max(took);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing() -> Error {
+        Error::NotFound { location: "s3://b/k".into(), trace: None }
+    }
+
+    #[test]
+    fn the_first_trace_of_a_failure_is_kept() {
+        let of = |status| move || Trace { status: Some(status), attempts: 1, ..Trace::default() };
+        let mut error = missing().traced(of(404)).traced(of(200));
+        error.attempted(3, Duration::from_millis(1200));
+        let trace = error.trace().unwrap();
+        assert_eq!((trace.status, trace.attempts), (Some(404), 3));
+        assert_eq!(trace.to_string(), "status 404, 3 attempts in 1.2 s");
+    }
+
+    #[test]
+    fn an_error_without_a_request_has_no_trace() {
+        let mut error = missing();
+        error.attempted(3, Duration::from_secs(1));
+        assert_eq!(error.trace(), None);
+        assert_eq!(Error::Cancelled.traced(Trace::default).trace(), None);
+    }
+
+    #[test]
+    fn an_identifier_is_printable_and_short() {
+        assert_eq!(Trace::identifier("A\x1b[2J "), Some("A[2J".to_owned()));
+        assert_eq!(Trace::identifier(" \r\n"), None);
+        assert_eq!(Trace::identifier(&"x".repeat(1000)).unwrap().len(), LONGEST_ID);
+    }
+}

@@ -1,0 +1,100 @@
+//! The log of requests: one event each, when its answer has been read or dropped, or when there is
+//! none. Edges print it as text or JSON, or pass it on as a span.
+//!
+//! The attempt that a request belongs to is the field of the span around it, which the request
+//! loops enter.
+
+use std::time::Instant;
+
+use super::{Head, Request};
+use crate::{Error, Trace};
+
+/// The target of these events.
+pub(super) const TARGET: &str = "firstbyte_store::request";
+
+/// Whether anything reads these events.
+fn is_read() -> bool {
+    tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
+}
+
+/// A request whose answer is being read. Its event is sent when it is dropped.
+pub(super) struct Answered {
+    operation: Option<String>,
+    method: &'static str,
+    location: String,
+    range: Option<String>,
+    sent: u64,
+    began: Instant,
+    trace: Trace,
+    /// Bytes of the body so far.
+    received: u64,
+}
+
+impl Answered {
+    /// Begins with the head of an answer. `None` if nothing reads the event.
+    pub(super) fn begin(request: &Request<'_>, head: &Head, began: Instant) -> Option<Self> {
+        is_read().then(|| Self {
+            operation: request.operation.map(|operation| format!("{operation:?}")),
+            method: request.method.as_str(),
+            location: request.place.to_owned(),
+            range: range_of(request),
+            sent: request.payload.length(),
+            began,
+            trace: head.trace(),
+            received: 0,
+        })
+    }
+
+    /// So many more bytes of the body were read.
+    pub(super) fn read(&mut self, count: usize) {
+        self.received += count as u64;
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        tracing::debug!(
+            target: TARGET,
+            operation = self.operation.as_deref().map(display),
+            method = self.method,
+            location = self.location,
+            range = self.range,
+            status = self.trace.status,
+            bytes = self.received,
+            sent = self.sent,
+            milliseconds = milliseconds(self.began),
+            request_id = self.trace.request_id,
+            host_id = self.trace.host_id,
+            "request"
+        );
+    }
+}
+
+/// A request without an answer.
+pub(super) fn failed(request: &Request<'_>, error: &Error, began: Instant) {
+    if !is_read() {
+        return;
+    }
+    tracing::debug!(
+        target: TARGET,
+        operation = request.operation.map(debug),
+        method = request.method.as_str(),
+        location = request.place,
+        range = range_of(request),
+        bytes = 0_u64,
+        sent = request.payload.length(),
+        milliseconds = milliseconds(began),
+        kind = error.kind().name(),
+        %error,
+        "request"
+    );
+}
+
+fn range_of(request: &Request<'_>) -> Option<String> {
+    request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.clone())
+}
+
+/// Milliseconds since then, to a microsecond.
+fn milliseconds(began: Instant) -> f64 {
+    (began.elapsed().as_secs_f64() * 1e6).round() / 1e3
+}
