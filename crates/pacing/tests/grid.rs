@@ -9,15 +9,14 @@ mod simulator;
 use std::time::Duration;
 
 use firstbyte_pacing::{Controller, LONGEST_REQUEST};
-use simulator::{Hedging, Outcome, Setting, run};
+use simulator::{Hedging, Machine, Outcome, Setting, run};
 
 const MIB: u64 = 1 << 20;
 /// What the controller is held against. The sizes of its own steps are no power of two in general.
 const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
-fn cap(setting: &Setting) -> usize {
-    if setting.object.is_some() { Controller::MOST } else { Controller::MOST_OF_ONE }
-}
+/// Requests at once that the memory allows.
+const CAP: usize = 256;
 
 /// By then the controller has converged: 30 round trips, and a second for the windows of a short
 /// path. After refusals three times as long and sixteen requests, since it searches for the number
@@ -28,21 +27,19 @@ fn converged(setting: &Setting) -> Duration {
     if setting.most.is_some() { time * 3 + Duration::from_secs_f64(request) * 16 } else { time }
 }
 
-fn measured(setting: &Setting, controller: Controller, slots: usize, hedging: Hedging) -> Outcome {
+fn measured(setting: &Setting, controller: Controller, hedging: Hedging) -> Outcome {
     let length = converged(setting) + setting.round_trip * 60 + Duration::from_secs(4);
-    run(*setting, controller, slots, hedging, converged(setting), length)
+    run(*setting, controller, hedging, converged(setting), length)
 }
 
 fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
-    let cap = cap(setting);
-    measured(setting, Controller::new(setting.work(), cap), cap, hedging)
+    measured(setting, Controller::new(setting.work(), CAP, CAP), hedging)
 }
 
 /// The rate and the number of the best fixed concurrency.
 fn best(setting: &Setting) -> (f64, usize) {
-    let rate = |limit: usize| measured(setting, Controller::fixed(limit), limit, Hedging::On).rate;
-    let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
-    fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
+    let rate = |limit: usize| measured(setting, Controller::fixed(limit), Hedging::On).rate;
+    FIXED.into_iter().map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
 
 /// Every setting with this round trip.
@@ -61,6 +58,7 @@ fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
                 stalls,
                 most,
                 object,
+                ..REGION
             })
         })
     })
@@ -84,7 +82,7 @@ fn check(round_trip: Duration) {
         worst = worst.min(share);
         if share < 0.9 {
             failures
-                .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
+                .push(format!("{share:.2} of {limit}, at {:?} in the end: {} {} {:?} {:?} {}", found.limits.last(), setting.each/1e6, setting.total/1e6, setting.object, setting.most, setting.stalls));
         }
         // A probe takes a window, a hold twenty: of 60 ms or three round trips each.
         let window = Duration::from_millis(60).max(round_trip * 3);
@@ -131,17 +129,23 @@ fn around_the_world() {
 const REGION: Setting = Setting {
     round_trip: Duration::from_millis(30),
     each: 40e6,
+    spread: 0.0,
     total: 400e6,
     overhead: Duration::from_micros(300),
     stalls: 0.0,
     most: None,
+    per_second: None,
     object: None,
+    size: None,
+    machine: Machine::ENDLESS,
+    handshakes: 0,
+    slow_start: false,
 };
 
 #[test]
 fn hedging_hides_requests_that_stall() {
     let setting = Setting { stalls: 0.02, object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
-    let fixed = |hedging| measured(&setting, Controller::fixed(16), 16, hedging);
+    let fixed = |hedging| measured(&setting, Controller::fixed(16), hedging);
     let (hedged, waited) = (fixed(Hedging::On), fixed(Hedging::Off));
     assert!(hedged.rate > 2.0 * waited.rate, "{:.0} and {:.0}", hedged.rate, waited.rate);
 }

@@ -12,12 +12,15 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::{Failed, Origin};
-use crate::{Cancel, Error, KEEP_IDLE, LOOK, Options};
+use crate::{BUFFER, Cancel, Error, KEEP_IDLE, LOOK, Options};
 
 /// Time without a byte, after which a probe asks whether the host is there, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(6);
 /// Probes without an answer after which the connection is lost: half a minute in total.
 const KEEPALIVES: u32 = 4;
+/// Bytes that a socket takes beyond those that its connection sends, so that the counted bytes
+/// follow the network: two writes of a payload.
+const NOT_SENT: u32 = 2 * BUFFER as u32;
 
 /// Addresses, and when they were resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -155,5 +158,7 @@ fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    // What the kernel has taken and not sent yet is no progress. A kernel may lack the option.
+    let _ = socket2::SockRef::from(&socket).set_tcp_notsent_lowat(NOT_SENT);
     Ok(socket)
 }
