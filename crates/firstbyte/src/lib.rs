@@ -46,6 +46,7 @@ pub mod name_list;
 pub mod operand;
 mod options;
 pub mod pattern;
+pub mod process_limits;
 pub mod receipt;
 pub mod size;
 

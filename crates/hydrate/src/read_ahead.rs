@@ -116,7 +116,15 @@ impl Sequence {
 impl ReadAhead {
     /// For a file of `size` bytes. Windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
-        Self { size, most_window, server: Proximity::Far, longest: LONGEST_FAR, sequences: Vec::new(), clock: 0, unrelated: 0 }
+        Self {
+            size,
+            most_window,
+            server: Proximity::Far,
+            longest: LONGEST_FAR,
+            sequences: Vec::new(),
+            clock: 0,
+            unrelated: 0,
+        }
     }
 
     /// Updates the widest window, the distance of the server, and the length of a request that lasts

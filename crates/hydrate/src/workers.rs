@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::{
-    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, longest_request, request_share,
+    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, longest_request,
+    request_share,
 };
 use firstbyte_store::{KEEP_IDLE, STACK, THREAD_MEMORY};
 

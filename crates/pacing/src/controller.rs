@@ -89,6 +89,8 @@ pub struct Controller {
     window: Option<Window>,
     /// The longest round trip so far: a new connection needs several.
     longest_round_trip: Duration,
+    /// When the number last changed.
+    changed: Option<Instant>,
     /// Bytes a second of one request, in the latest window.
     request_rate: Option<f64>,
 }
@@ -127,7 +129,15 @@ impl Controller {
     }
 
     fn with(limit: ConcurrencyLimit, at_once: usize) -> Self {
-        Self { limit, at_once, slowdowns: 0, window: None, longest_round_trip: Duration::ZERO, request_rate: None }
+        Self {
+            limit,
+            at_once,
+            slowdowns: 0,
+            window: None,
+            longest_round_trip: Duration::ZERO,
+            changed: None,
+            request_rate: None,
+        }
     }
 
     /// The present number of requests at once.
@@ -172,6 +182,7 @@ impl Controller {
         }
         if self.limit.now() != before {
             tracing::trace!(before, now = self.limit.now(), "concurrency");
+            self.changed = Some(seen.now);
             self.window = Some(Window::new(seen, true));
         }
         self.limit.now()
@@ -191,12 +202,17 @@ impl Controller {
             self.window = Some(Window::new(seen, false));
             if !window.settling {
                 let seconds = elapsed.as_secs_f64();
-                self.request_rate = Some((seen.bytes - window.bytes) as f64 / seconds / self.limit.now() as f64);
+                self.request_rate =
+                    Some((seen.bytes - window.bytes) as f64 / seconds / self.limit.now() as f64);
                 // Of long bodies, how many move at a time changes with the waves in which requests
                 // end; the rate of one that moves does not.
-                let share = if work == Work::Small { 1.0 } else { window.moving / seconds / self.limit.now() as f64 };
-                let share = if share > 0.0 { share } else { 1.0 };
-                self.limit.observe(moved as f64 / seconds / share, if self.longest_round_trip < LONG { 2 } else { 4 });
+                let share =
+                    if work == Work::Small { 1.0 } else { window.moving / seconds / self.limit.now() as f64 };
+                let rate = moved as f64 / seconds / if share > 0.0 { share } else { 1.0 };
+                let slow_start = seen.round_trip * SLOW_START;
+                let is_early =
+                    self.changed.is_some_and(|at| seen.now.saturating_duration_since(at) < slow_start);
+                self.limit.observe(rate, if self.longest_round_trip < LONG { 2 } else { 4 }, is_early);
             }
         }
     }
@@ -216,7 +232,14 @@ impl Controller {
 
 impl Window {
     fn new(seen: &Observation, settling: bool) -> Self {
-        Self { since: seen.now, moved: seen.moved(), bytes: seen.bytes, moving: 0.0, seen: seen.now, settling }
+        Self {
+            since: seen.now,
+            moved: seen.moved(),
+            bytes: seen.bytes,
+            moving: 0.0,
+            seen: seen.now,
+            settling,
+        }
     }
 
     fn elapsed(&self, seen: &Observation) -> Duration {

@@ -35,7 +35,9 @@ pub struct RequestTracker<A> {
     /// Made when the first of a group is used, so that a high limit costs nothing.
     groups: [OnceLock<Box<[Slot<A>]>>; GROUPS],
     policy: Mutex<HedgePolicy>,
-    /// Requests whose bytes are on their way.
+    /// Requests that have begun and not ended.
+    in_flight: AtomicUsize,
+    /// Those whose bytes are on their way.
     moving: AtomicUsize,
     /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
     /// sending them takes time.
@@ -77,6 +79,7 @@ impl<A: Abort> RequestTracker<A> {
         Self {
             groups: [const { OnceLock::new() }; GROUPS],
             policy: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
             moving: AtomicUsize::new(0),
             quickest: AtomicU64::new(IDLE),
             rate: AtomicU64::new(0),
@@ -98,6 +101,7 @@ impl<A: Abort> RequestTracker<A> {
         lock(&self.policy).sent();
         *lock(&slot.request) = Request { abort: Some(abort), wait, cuts, cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         if wait == Wait::Head {
             self.first_read.get_or_init(|| now);
         } else {
@@ -110,9 +114,8 @@ impl<A: Abort> RequestTracker<A> {
         // Group `n` from 1 on holds the slots from FIRST_SLOTS << (n - 1) to twice that.
         let group = (index / FIRST_SLOTS).checked_ilog2().map_or(0, |log| log as usize + 1);
         let first = if group == 0 { 0 } else { FIRST_SLOTS << (group - 1) };
-        let slots = self.groups[group].get_or_init(|| {
-            (first..first.max(FIRST_SLOTS / 2) * 2).map(|_| Slot::idle()).collect()
-        });
+        let slots = self.groups[group]
+            .get_or_init(|| (first..first.max(FIRST_SLOTS / 2) * 2).map(|_| Slot::idle()).collect());
         &slots[index - first]
     }
 
@@ -155,7 +158,13 @@ impl<A: Abort> RequestTracker<A> {
         lock(&self.policy).median().or(self.quickest())
     }
 
-    /// Requests whose bytes are on their way: bodies that arrive, and writes.
+    /// Requests that have begun and not ended. One that pauses before its next attempt is none.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Those whose bytes are on their way: bodies that arrive, and writes.
     #[must_use]
     pub fn moving(&self) -> usize {
         self.moving.load(Ordering::Relaxed)
@@ -256,6 +265,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
             let request = lock(&self.slot.request);
             (request.wait, request.cut)
         };
+        self.tracker.in_flight.fetch_sub(1, Ordering::Relaxed);
         if wait != Wait::Head {
             self.tracker.moving.fetch_sub(1, Ordering::Relaxed);
         }
@@ -371,14 +381,14 @@ mod tests {
         let tracker = RequestTracker::new(start);
         let begin = |slot, wait| tracker.begin(slot, wait, Flag::default(), 0, start);
         let (read, write, opened) = (begin(0, Wait::Head), begin(1, Wait::Write), begin(2, Wait::Body));
-        assert_eq!(tracker.moving(), 2);
+        assert_eq!((tracker.in_flight(), tracker.moving()), (3, 2));
         read.head_arrived(9, start + MS);
         assert_eq!(tracker.moving(), 3);
         for request in [read, write, opened] {
             request.end(false, start + MS);
         }
         begin(0, Wait::Head).end(false, start + MS);
-        assert_eq!(tracker.moving(), 0);
+        assert_eq!((tracker.in_flight(), tracker.moving()), (0, 0));
     }
 
     #[test]

@@ -106,11 +106,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(
-        scope: &'a Scope<'a>,
-        observer: &'a dyn Observer,
-        subject: Subject<'a>,
-    ) -> Self {
+    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
         Self {
             store: &scope.store,
             single: scope.store.without_retries(),

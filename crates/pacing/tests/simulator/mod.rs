@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{
-    Abort, Controller, InFlightRequest, Observation, RequestTracker, Wait, Work,
-    backoff_at, longest_request, request_share,
+    Abort, Controller, InFlightRequest, Observation, RequestTracker, Wait, Work, backoff_at, longest_request,
+    request_share,
 };
 
 /// How long a request stalls.
@@ -332,7 +332,8 @@ impl<'a> World<'a> {
             self.tokens = (self.tokens - 1.0).max(0.0);
         }
         self.server_free = self.server_free.max(self.now) + overhead;
-        let handshakes = if worker.reached.is_none() { round_trip * self.setting.handshakes } else { Duration::ZERO };
+        let handshakes =
+            if worker.reached.is_none() { round_trip * self.setting.handshakes } else { Duration::ZERO };
         let until = if self.random() < stalls {
             self.now + STALL
         } else {
@@ -356,7 +357,7 @@ impl<'a> World<'a> {
             bytes: self.bytes as u64,
             requests: self.requests,
             slowdowns: self.slowdowns,
-            under_way: self.under_way,
+            under_way: self.tracker.in_flight(),
             moving: self.tracker.moving(),
             round_trip: self.tracker.round_trip().unwrap_or_default(),
             server: self.tracker.server(),

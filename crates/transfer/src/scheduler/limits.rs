@@ -49,7 +49,11 @@ impl Limits {
             Concurrency::Fixed(limit) => {
                 let workers = limit.min(at_once).min(enough);
                 if workers < limit {
-                    tracing::info!(limit, workers, "fewer requests at once: memory, descriptors, threads or rate");
+                    tracing::info!(
+                        limit,
+                        workers,
+                        "fewer requests at once: memory, descriptors, threads or rate"
+                    );
                 }
                 (workers, Controller::fixed(workers))
             }

@@ -84,7 +84,7 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
         bytes: context.bytes(),
         requests: count(&meters.steps),
         slowdowns: count(&meters.slowdowns),
-        under_way: queue.busy,
+        under_way: if on_network { tracker.in_flight() } else { queue.busy },
         moving: tracker.moving(),
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },

@@ -66,9 +66,8 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     let digest = context.store.digest_of_writes(&options);
     let journal = directory
         .and_then(|directory| UploadJournal::open(directory, &job.source, &job.destination, &service));
-    let resumed = journal
-        .as_ref()
-        .and_then(|journal| journal.resume(context.store, &job.destination, &stat, &digest));
+    let resumed =
+        journal.as_ref().and_then(|journal| journal.resume(context.store, &job.destination, &stat, &digest));
     let (upload, plan, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
