@@ -245,3 +245,32 @@ fn after_a_refusal_most_of_what_is_allowed_is_used_again_within_three_seconds() 
         }
     }
 }
+
+/// The table of docs/scale.md: a region's round trip, TLS, and no disk in the way.
+#[test]
+fn a_machine_reaches_what_its_link_or_its_processors_allow() {
+    for (gbit, each, cores) in [
+        (25.0, 40e6, 2.0),
+        (25.0, 90e6, 2.0),
+        (100.0, 40e6, 4.0),
+        (100.0, 40e6, 16.0),
+        (100.0, 90e6, 16.0),
+        (200.0, 40e6, 8.0),
+        (200.0, 40e6, 48.0),
+        (200.0, 90e6, 48.0),
+    ] {
+        let machine = Machine { cores, ..S3.machine };
+        let setting = Setting { total: gbit * GBIT, each, machine, ..S3 };
+        let found = automatic(&setting, ms(6_000), ms(16_000));
+        let soon = reached(&found, 0.8 * setting.allowed(), ms(100)).unwrap_or(Duration::MAX);
+        let bound = if setting.allowed() < setting.total { "processors" } else { "link" };
+        println!(
+            "| {gbit} | {} | {cores} | {:.0} Gbit/s | {} | {:.2} s | {bound} |",
+            each / 1e6,
+            found.rate / GBIT,
+            found.limits.last().unwrap_or(&0),
+            soon.as_secs_f64()
+        );
+        assert!(found.rate >= LEAST_SHARE * setting.allowed(), "{:.3}", found.rate / setting.allowed());
+    }
+}
