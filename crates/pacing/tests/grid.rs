@@ -1,4 +1,4 @@
-//! The controller in every setting of a grid: within 15 % of the best fixed concurrency, or 40 %
+//! The controller in every setting of a grid: within 15 % of the best fixed concurrency, or 25 %
 //! where a server refuses requests, and steady.
 //!
 //! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
@@ -15,8 +15,10 @@ const MIB: u64 = 1 << 20;
 /// What the controller is held against. The sizes of its own steps are no power of two in general.
 const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
-/// Requests at once that the memory allows.
-const CAP: usize = 256;
+/// Requests at once that the memory allows. Fewer for one object keep the grid short.
+fn cap(setting: &Setting) -> usize {
+    if setting.object.is_some() { 256 } else { 64 }
+}
 
 /// By then the controller has converged: 30 round trips, and a second for the windows of a short
 /// path. After refusals three times as long and sixteen requests, since it searches for the number
@@ -33,13 +35,14 @@ fn measured(setting: &Setting, controller: Controller, hedging: Hedging) -> Outc
 }
 
 fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
-    measured(setting, Controller::new(setting.work(), CAP, CAP), hedging)
+    measured(setting, Controller::new(setting.work(), cap(setting), cap(setting)), hedging)
 }
 
 /// The rate and the number of the best fixed concurrency.
 fn best(setting: &Setting) -> (f64, usize) {
     let rate = |limit: usize| measured(setting, Controller::fixed(limit), Hedging::On).rate;
-    FIXED.into_iter().map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
+    let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
+    fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
 
 /// Every setting with this round trip.
@@ -82,7 +85,7 @@ fn check(round_trip: Duration) {
         worst = worst.min(share);
         // A worker that was refused pauses, and the number that is not refused is searched for by
         // refusals.
-        if share < if setting.most.is_some() { 0.6 } else { 0.85 } {
+        if share < if setting.most.is_some() { 0.75 } else { 0.85 } {
             failures
                 .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
         }
