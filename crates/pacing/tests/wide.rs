@@ -1,7 +1,7 @@
 //! Wide machines and networks: links of 1 to 200 Gbit/s, connections of 40 and 90 MB/s, round trips
 //! of 1 to 150 ms, 2 to 96 cores with TLS, disks, and servers that take so many requests a second.
 //!
-//! `FIRSTBYTE_GRID=whole` runs every setting, as `make soak` does; otherwise a part of each list.
+//! `FIRSTBYTE_WHOLE_GRID=1` runs every setting, as `make soak` does; otherwise the ends of each list.
 
 mod simulator;
 
@@ -41,7 +41,7 @@ const S3: Setting = Setting {
 };
 
 fn is_whole() -> bool {
-    std::env::var_os("FIRSTBYTE_GRID").is_some_and(|value| value == "whole")
+    std::env::var_os("FIRSTBYTE_WHOLE_GRID").is_some_and(|value| value == "1")
 }
 
 /// All of a list, or its first and last.
