@@ -37,7 +37,8 @@ enum Phase {
     Starting,
     /// The limit was multiplied from `from`, which gave the throughput `rate`. A request alone has
     /// the throughput `each`. The latest window had `last`, less than was hoped for.
-    Climbing { from: usize, rate: f64, each: f64, last: f64 },
+    /// The first raise is from the start.
+    Climbing { from: usize, rate: f64, each: f64, last: f64, is_first: bool },
     /// The limit was raised by a part of `from`.
     Raised { from: usize, rate: f64, part: usize },
     /// The limit was lowered from `from`: by much in a search for the number that is needed.
@@ -129,22 +130,19 @@ impl ConcurrencyLimit {
             Phase::Fixed => {}
             // The start is often enough: the first step is a small one.
             Phase::Starting => self.climb(rate, self.per_request(rate), 2),
-            Phase::Climbing { from, rate: before, each, last } => {
+            Phase::Climbing { from, rate: before, each, last, is_first } => {
                 let share = self.share(from, rate / before);
                 let each = if share >= FREE { self.per_request(rate) } else { each };
                 if share >= FOLLOWS {
                     self.climb(rate, each, factor);
                 } else if is_early || rate > last * GROWS {
                     // New connections are still slow.
-                    self.phase = Phase::Climbing { from, rate: before, each, last: rate };
-                } else if rate <= before * (1.0 + HELPS * self.raise(from) / FINE as f64) {
-                    // Nothing was gained. The number before may have been too large itself, and was
-                    // if it is the first.
-                    let is_first = before >= each * from as f64;
-                    let next = if is_first { Probe::Search } else { Probe::Up };
-                    self.land(before / each * MARGIN, 1..=from, next);
+                    self.phase = Phase::Climbing { from, rate: before, each, last: rate, is_first };
+                } else if is_first && rate <= before * (1.0 + HELPS * self.raise(from) / FINE as f64) {
+                    // The start may have been too large itself: no request was measured alone.
+                    self.land(from as f64, from..=from, Probe::Search);
                 } else {
-                    self.land(rate / each * MARGIN, from..=self.now, Probe::Up);
+                    self.land(rate.max(before) / each * MARGIN, 1..=self.now, Probe::Up);
                 }
             }
             Phase::Raised { from, rate: before, .. } if self.share(from, rate / before) < HELPS => {
@@ -197,10 +195,10 @@ impl ConcurrencyLimit {
 
     /// Multiplies the limit.
     fn climb(&mut self, rate: f64, each: f64, factor: usize) {
-        let from = self.now;
+        let (from, is_first) = (self.now, self.is_starting());
         self.now = self.bounded(from.saturating_mul(factor));
         if self.now > from {
-            self.phase = Phase::Climbing { from, rate, each, last: rate };
+            self.phase = Phase::Climbing { from, rate, each, last: rate, is_first };
         } else {
             self.keep(from, Probe::Down);
         }
