@@ -127,8 +127,7 @@ impl ReadAhead {
         }
     }
 
-    /// Updates the widest window, the distance of the server, and the length of a request that lasts
-    /// long enough.
+    /// Updates the widest window, the distance of the server, and the length of a long request.
     pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity, longest: u64) {
         (self.most_window, self.server, self.longest) = (most_window, server, longest);
     }

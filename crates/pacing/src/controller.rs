@@ -22,8 +22,8 @@ const STEP_BYTES: u64 = 64 << 10;
 const ROUND_TRIPS: u32 = 3;
 /// Round trips in which a new connection comes to its rate: it doubles in each (RFC 6928).
 const SLOW_START: u32 = 6;
-/// From this time of an answer on the number of requests grows fourfold at a time instead of twofold: each
-/// step takes two of them, and a network of 200 Gbit/s is to be filled in ten.
+/// From this time of an answer on the number of requests grows fourfold at a time instead of
+/// twofold: each step takes two of them, and a network of 200 Gbit/s is to be filled in ten.
 const LONG: Duration = Duration::from_millis(100);
 /// The factor by which a request becomes slower at most while the number grows.
 const CLIMB: f64 = 4.0;

@@ -20,8 +20,8 @@ pub const SHORTEST_REQUEST: u64 = 4 << 20;
 /// this length costs less to repeat than to wait for.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
-/// Times that the body of a request of a long transfer takes: a round trip of 30 ms is little beside
-/// the shortest, and the last requests of an object end soon even if they are the longest.
+/// Times that the body of a request of a long transfer takes: a round trip of 30 ms is little
+/// beside the shortest, and the last requests of an object end soon even if they are the longest.
 const BODY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
 /// The same, in round trips.
 const BODY_ROUND_TRIPS: u32 = 16;

@@ -158,7 +158,7 @@ impl<A: Abort> RequestTracker<A> {
         lock(&self.policy).median().or(self.quickest())
     }
 
-    /// Requests that have begun and not ended. One that pauses before its next attempt is none.
+    /// Requests that have begun and not ended. Pauses between attempts do not count.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)

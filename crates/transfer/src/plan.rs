@@ -19,8 +19,8 @@ pub(crate) const OPENING: u64 = 2 << 20;
 /// Chunks of a download before they grow, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
 /// Part of an upload to a near server; each part is one request, and costs processor time. A far
-/// server gets parts of [`LEAST_PART`]: a connection of 4 MB/s needs more than a second for one, and
-/// at the end of an upload all others wait for it.
+/// server gets parts of [`LEAST_PART`]: a connection of 4 MB/s needs more than a second for one,
+/// and at the end of an upload all others wait for it.
 const PART: u64 = 8 << 20;
 /// Objects from this length on are large: their bytes take the time, not their requests. A request
 /// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up to this

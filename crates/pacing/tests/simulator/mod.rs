@@ -196,7 +196,7 @@ struct World<'a> {
     limit: usize,
     request_rate: Option<f64>,
     bytes: f64,
-    /// Bytes of the object that nobody has asked for.
+    /// Bytes of the object that no request asks for yet.
     rest: f64,
     requests: u64,
     /// Requests of the last step, whose processor time the machine still has to spend.

@@ -163,8 +163,8 @@ fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Keeps the kernel from taking much more than it sends, so that what it takes is progress. A kernel
-/// may lack the option.
+/// Keeps the kernel from taking much more than it sends, so that what it takes is progress. Some
+/// kernels lack the option.
 fn limit_not_sent(socket: &TcpStream) {
     let value = NOT_SENT;
     let (value, length) = (&raw const value, size_of_val(&value) as libc::socklen_t);
