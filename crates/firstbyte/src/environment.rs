@@ -12,6 +12,11 @@ use crate::{Error, Result, process_limits};
 
 /// The part of a job's memory that buffers may take: one in this many.
 const MEMORY_SHARE: u64 = 8;
+/// Memory beside that of a processor, of which two have the default ceiling.
+const MEMORY_BASE: u64 = 16 << 20;
+/// Memory of the requests that keep a processor busy: some 90 of 40 MB/s, with TLS and half of it to
+/// spare.
+const MEMORY_OF_PROCESSOR: u64 = 8 << 20;
 
 /// Looks a variable up. The seam that lets tests run without touching the process's own
 /// environment.
@@ -170,11 +175,14 @@ pub fn default_memory(lookup: Lookup<'_>) -> u64 {
     memory_limit(lookup).map_or(most, |limit| most.min(limit / MEMORY_SHARE))
 }
 
-/// The memory that buffers may grow to, in bytes, while more requests at once bring more bytes: an
-/// eighth of [`memory_limit`], or of the machine's.
+/// The memory that buffers may grow to, in bytes, while more requests at once bring more bytes: as
+/// many requests as keep the processors busy need, and at most an eighth of [`memory_limit`], or of
+/// the machine's.
 #[must_use]
 pub fn greatest_memory(lookup: Lookup<'_>) -> u64 {
-    memory_limit(lookup).unwrap_or_else(process_limits::machine_memory) / MEMORY_SHARE
+    let limit = memory_limit(lookup).unwrap_or_else(process_limits::machine_memory);
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    (limit / MEMORY_SHARE).min(MEMORY_BASE + MEMORY_OF_PROCESSOR * processors)
 }
 
 #[cfg(test)]
