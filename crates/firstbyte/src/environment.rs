@@ -14,8 +14,7 @@ use crate::{Error, Result, process_limits};
 const MEMORY_SHARE: u64 = 8;
 /// Memory beside that of a processor, of which two have the default ceiling.
 const MEMORY_BASE: u64 = 16 << 20;
-/// Memory of the requests that keep a processor busy: some 90 of 40 MB/s, with TLS and half of it to
-/// spare.
+/// Memory of the requests that keep a processor busy: some 90 of 40 MB/s, with half to spare.
 const MEMORY_OF_PROCESSOR: u64 = 8 << 20;
 
 /// Looks a variable up. The seam that lets tests run without touching the process's own
