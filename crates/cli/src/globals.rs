@@ -32,8 +32,8 @@ pub struct Globals {
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Limit on memory [default: 32MiB, more with more than two processors where more requests bring
-    /// more bytes; an eighth of the memory of the container or machine at most]
+    /// Limit on memory [default: 32MiB, more with more than two processors where more requests
+    /// bring more bytes; an eighth of the memory of the container or machine at most]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring
