@@ -36,10 +36,10 @@ pub(crate) struct FetchMeters {
 }
 
 impl FetchMeters {
-    /// For fetches in at most `slots` threads.
-    pub(crate) fn new(slots: usize) -> Self {
+    /// Nothing is measured yet.
+    pub(crate) fn new() -> Self {
         Self {
-            tracker: RequestTracker::new(slots, Instant::now()),
+            tracker: RequestTracker::new(Instant::now()),
             throttle: BackgroundThrottle::default(),
             moved: AtomicU64::new(0),
             requests: AtomicU64::new(0),

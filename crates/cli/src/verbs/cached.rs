@@ -82,8 +82,7 @@ impl CacheArgs {
             store_name: self.cache_store.clone(),
             cache_size: self.cache_size,
             reserve: self.reserve,
-            memory: globals.memory_ceiling(),
-            ..globals.options().reads
+            ..globals.fitted_options().reads
         }
     }
 }
