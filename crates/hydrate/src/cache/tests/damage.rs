@@ -143,6 +143,20 @@ fn an_unfinished_version_is_not_corrupt_and_one_without_its_header_is() {
 }
 
 #[test]
+fn blocks_that_are_cut_off_an_open_file_are_absent_and_not_zeros() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 5 * BLOCK);
+    (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    let data = end_with(dir.path(), ".data");
+    File::options().write(true).open(&data[0]).unwrap().set_len(BLOCK + 7).unwrap();
+    assert_eq!(fill(&cached, 1, 4), Stored::Kept);
+    assert_eq!(present(&cached, 1), [0, 4]);
+    (1..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    assert_eq!(present(&cached, 1), [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn damaged_files_are_started_over() {
     let dir = scratch();
     type Damage = fn(&Path, &Path);
