@@ -1,5 +1,5 @@
-//! An exhaustive model of the table of fetches: every order, up to a number of steps, in which reads
-//! begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
+//! An exhaustive model of the table of fetches: every order, up to a number of steps, in which
+//! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
 //!
 //! The table changes under one lock, so that the steps of threads are those between two locks. Each
 //! order is run from the start, on the real table and with a queue that starts nothing by itself.
