@@ -297,7 +297,7 @@ def ranges_model(soak: Soak) -> int:
 
 
 def cache_model(soak: Soak) -> int:
-    """8 processes over caches of 1 to 64 MiB for ten minutes: kills, stops, truncation, a full disk"""
+    """8 processes over caches of 1 to 64 MiB: kills, stops, truncation, a full disk; 10 minutes"""
     seed = soak.draws.randrange(1 << 32)
     return tested("firstbyte-hydrate", "cache_model", FIRSTBYTE_CACHE_SECONDS=12 * soak.times, FIRSTBYTE_SEED=seed)
 
