@@ -164,7 +164,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix: str = "",
         **kwargs: Any,
     ) -> Any:
-        """All files below a path, by one listing; with `prefix` those of names that begin with it."""
+        """All files below a path, by one listing; with `prefix` those whose names begin with it."""
         refuse("find", kwargs)
         if prefix:
             found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
@@ -202,7 +202,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return True
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """A URL by which anybody can read the object for `expiration` seconds."""
+        """A URL that reads the object without keys, for `expiration` seconds."""
         refuse("sign", kwargs)
         return _native.presign(self._client, self._location(self._strip_protocol(path)), expiration, False)
 
