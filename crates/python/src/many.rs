@@ -5,7 +5,8 @@
 //! answer, so a request is sent if the largest length so far would fit, and its body is read once
 //! the announced length fits. Objects get their room in the order in which the caller takes them,
 //! so none waits for room that a later one holds; one that is larger than the ceiling is read
-//! alone. The threads never use Python.
+//! alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never use
+//! Python.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -394,8 +395,8 @@ impl Reading {
         }
     }
 
-    /// Requests what has not arrived. If the object has changed meanwhile, or has no version, all of
-    /// it: bytes of two versions are not mixed.
+    /// Requests what has not arrived. If the object has changed meanwhile, or has no version, all
+    /// of it: bytes of two versions are not mixed.
     fn attempt(
         &self,
         attempt: &mut Attempt<'_>,
