@@ -51,7 +51,7 @@ MAY_IMPORT = {
         "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "firstbyte",
     },
     "testkit": {"location", "store", "serve", "link"},
-    "python": {"location", "listing", "layout", "store", "transfer", "hydrate", "firstbyte"},
+    "python": {"location", "listing", "layout", "pacing", "store", "fetch", "transfer", "hydrate", "firstbyte"},
     "lambda": {"location", "store", "transfer", "mount", "firstbyte"},
     "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "bench", "firstbyte"},
 }

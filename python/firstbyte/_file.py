@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     # What a file was opened by: the client, and the location, which works in any directory.
-    Opened = tuple[_native.Client, str]
+    _Opened = tuple[_native.Client, str]
 
 # The unit of the cache, and what is fetched at once at least.
 _BLOCK = 128 << 10
@@ -37,7 +37,7 @@ class RawFile(io.RawIOBase):
 
     mode = "rb"
 
-    def __init__(self, native: _native.LazyFile, opened_by: Opened | None = None) -> None:
+    def __init__(self, native: _native.LazyFile, opened_by: _Opened | None = None) -> None:
         """Not called directly: use `firstbyte.open`."""
         super().__init__()
         self._native = native
@@ -308,7 +308,7 @@ class File(io.BufferedReader):
             return "<firstbyte.File>"
 
 
-def wrap(native: _native.LazyFile, buffering: int, opened_by: Opened | None = None) -> File | RawFile:
+def wrap(native: _native.LazyFile, buffering: int, opened_by: _Opened | None = None) -> File | RawFile:
     """The file object over an open file."""
     if buffering == 0:
         return RawFile(native, opened_by)

@@ -156,10 +156,22 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return infos if detail else [info["name"] for info in infos]
 
     def find(
-        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        prefix: str = "",
+        **kwargs: Any,
     ) -> Any:
-        """All files below a path, by one listing."""
+        """All files below a path, by one listing; with `prefix` those whose names begin with it."""
         refuse("find", kwargs)
+        if prefix:
+            found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
+            root = self._strip_protocol(path).rstrip("/")
+            beginning = f"{root}/{prefix}" if root or self.root_marker else prefix
+            chosen = {name: info for name, info in found.items() if name.startswith(beginning)}
+            return chosen if detail else list(chosen)
         # Only there a directory can have nothing in it, which a recursive listing does not show.
         empty = withdirs and self.target_protocol == "file"
         if maxdepth is not None or empty:
@@ -188,6 +200,11 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+    def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
+        """A URL that reads the object without keys, for `expiration` seconds."""
+        refuse("sign", kwargs)
+        return _native.presign(self._client, self._location(self._strip_protocol(path)), expiration, False)
 
     def modified(self, path: str) -> datetime:
         """When it was written."""

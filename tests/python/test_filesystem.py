@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import urllib.request
 
 import fsspec
 import fsspec.tests.abstract as abstract
@@ -81,6 +82,21 @@ def test_a_listing_is_one_of_directories_and_objects(fs, place):
     assert not fs.exists("bucket/list/none") and not fs.exists("no-bucket")
     with pytest.raises(FileNotFoundError):
         fs.ls("bucket/none")
+
+
+def test_files_are_found_by_the_beginning_of_their_names(fs, place):
+    for name in ("ab/x", "abc", "b/abd"):
+        place(f"begin/{name}", b"content")
+    assert fs.find("bucket/begin", prefix="ab") == ["bucket/begin/ab/x", "bucket/begin/abc"]
+    assert list(fs.find("s3://bucket/begin/", prefix="abc", detail=True)) == ["bucket/begin/abc"]
+    assert fs.find("bucket/begin", prefix="ab", maxdepth=1) == ["bucket/begin/abc"]
+    assert fs.find("bucket/begin", prefix="none") == []
+
+
+def test_an_object_is_signed_for_who_has_no_key(fs, place):
+    place("signed/a b", b"content")
+    with urllib.request.urlopen(fs.sign("bucket/signed/a b", expiration=60)) as answer:
+        assert answer.read() == b"content"
 
 
 def test_names_that_look_like_urls_stay_names(fs, place):

@@ -230,3 +230,39 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     # The one that the caller has, as the caller's, and as it was read; and the next one.
     assert int(done.stdout) < 4.5 * size, done.stdout
+
+
+class Cut(BaseHTTPRequestHandler):
+    """Serves `CONTENT`, and closes each connection after 20,000 bytes of a body."""
+
+    CONTENT = bytes(range(250)) * 400
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.reads += 1
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+        rest = self.CONTENT[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", '"v"')
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(rest)))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(self.CONTENT) - 1}/{len(self.CONTENT)}")
+        self.end_headers()
+        self.wfile.write(rest[:20_000])
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def test_bodies_that_are_cut_continue_where_they_ended():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
+        server.reads = 0
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            location = f"http://127.0.0.1:{server.server_address[1]}/object"
+            assert firstbyte.read_many([location]) == [Cut.CONTENT]
+            assert server.reads == 5
+        finally:
+            server.shutdown()

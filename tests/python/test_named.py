@@ -9,6 +9,8 @@ import pytest
 def named(store, tmp_path, monkeypatch):
     """The store, under the name `lab` alone."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    # fsspec keeps file systems by their options, and would return that of another configuration.
+    fsspec.get_filesystem_class("firstbyte").clear_instance_cache()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", store.options["access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", store.options["secret_access_key"])
     (tmp_path / "firstbyte").mkdir()

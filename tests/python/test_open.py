@@ -87,8 +87,10 @@ def test_without_a_buffer_it_is_its_raw_file(data):
         with pytest.raises(BufferError):
             raw.readinto(memoryview(bytearray(20))[::2])
         for offset, whence in [(-1, 0), (-len(CONTENT) - 1, 2), (0, 7)]:
-            with pytest.raises(ValueError):
+            # As io.FileIO.
+            with pytest.raises(OSError) as error:
                 raw.seek(offset, whence)
+            assert error.value.errno == errno.EINVAL
     with pytest.raises(ValueError):
         firstbyte.open(data, buffering=-2)
 

@@ -307,6 +307,12 @@ def ranges_model(soak: Soak) -> int:
     return tested("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
 
 
+def cache_model(soak: Soak) -> int:
+    """8 processes over caches of 1 to 64 MiB: kills, stops, truncation, a full disk; 10 minutes"""
+    seed = soak.draws.randrange(1 << 32)
+    return tested("firstbyte-hydrate", "cache_model", FIRSTBYTE_CACHE_SECONDS=12 * soak.times, FIRSTBYTE_SEED=seed)
+
+
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations through a mount, with overwrites and remounts, against a model"""
     return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
@@ -322,7 +328,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:

@@ -110,7 +110,7 @@ pub(crate) fn run_together(
     drop(start);
     // A launcher has opened everything once it has written its file of figures for the first time.
     let ready = Instant::now() + Duration::from_secs(10);
-    while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready {
+    while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready && !stop() {
         thread::sleep(Duration::from_millis(1));
     }
     drop(hold);

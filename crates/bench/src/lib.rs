@@ -43,3 +43,4 @@ mod workloads;
 
 pub use error::{Error, Result};
 pub use launch::{is_launcher, launcher_main};
+pub use stage::remove_stages;

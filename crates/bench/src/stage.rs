@@ -2,10 +2,13 @@
 //! Such a directory is called a stage.
 //!
 //! A stage is locked while it is used. The next measurement removes the stages that are not locked,
-//! which killed processes left, and unmounts what is mounted below them.
+//! which killed processes left, and unmounts what is mounted below them. A process that ends
+//! without unwinding calls [`remove_stages`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::mounts::Mounts;
@@ -17,6 +20,18 @@ const PREFIX: &str = "firstbyte-bench-";
 const LOCK: &str = ".lock";
 /// The directory of a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The longest that [`remove_stages`] tries: files may still be made in a stage meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The stages of this process.
+static IN_USE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn in_use() -> MutexGuard<'static, Vec<PathBuf>> {
+    IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One directory per place. Dropping it removes them.
 #[derive(Debug)]
@@ -63,6 +78,7 @@ impl Stage {
     /// Lets the directory on the disk stay when the stage ends, and returns it.
     pub(crate) fn keep(&mut self) -> &Path {
         self.disk.stays = true;
+        in_use().retain(|path| *path != self.disk.path);
         &self.disk.path
     }
 
@@ -80,7 +96,9 @@ impl Locked {
         let lock = made.path().join(LOCK);
         let file = File::create(&lock).map_err(Error::file(&lock))?;
         file.lock().map_err(Error::file(&lock))?;
-        Ok(Self { path: made.keep(), _lock: file, stays: false })
+        let path = made.keep();
+        in_use().push(path.clone());
+        Ok(Self { path, _lock: file, stays: false })
     }
 }
 
@@ -91,6 +109,19 @@ impl Drop for Locked {
             let _ = fs::remove_file(self.path.join(LOCK));
         } else {
             remove(&self.path);
+        }
+        in_use().retain(|path| *path != self.path);
+    }
+}
+
+/// Removes the stages of this process, which is about to end without dropping them.
+pub fn remove_stages() {
+    let until = Instant::now() + PATIENCE;
+    for stage in std::mem::take(&mut *in_use()) {
+        remove(&stage);
+        while stage.exists() && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+            remove(&stage);
         }
     }
 }
@@ -138,6 +169,19 @@ mod tests {
         sweep(root.path());
         assert!(!left.exists());
         assert!(used.path.is_dir() && other.is_dir());
+    }
+
+    #[test]
+    fn a_process_that_ends_removes_its_stages_though_files_are_made_in_them() {
+        let root = tempfile::tempdir().unwrap();
+        let mut stage = Stage::new(root.path()).unwrap();
+        let directory = stage.destination(Place::Disk).unwrap();
+        let makes = std::thread::spawn(move || {
+            (0..).take_while(|name| fs::write(directory.join(name.to_string()), "content").is_ok()).count()
+        });
+        remove_stages();
+        assert!(!stage.path(Place::Disk).exists() && !stage.path(Place::Memory).exists());
+        makes.join().unwrap();
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! The first signal asks the work to end cleanly and to keep its journal, so that the next run
 //! resumes. Work that has not ended after a grace period is abandoned, because some waits cannot be
 //! interrupted (a file system that does not answer, a pipe that is not read). Every verb tolerates
-//! being killed at any instant. A second signal ends the process at once.
+//! being killed at any instant. A second signal ends the process at once. Effects that must not
+//! outlive the process (a mount point, directories of measurements) are undone before it ends,
+//! whichever way it ends here.
 
 use std::ffi::OsStr;
 use std::sync::mpsc;
@@ -20,6 +22,8 @@ use crate::render::error::{Error, Exit, Result};
 /// The time that work has to end cleanly. The program promises to end within two seconds; the rest
 /// is for the process to exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
+/// The time that a measurement has to remove everything.
+const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
 /// The interval at which signals are checked once the first has arrived.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -37,6 +41,10 @@ pub struct Ending {
 impl Ending {
     /// The ending of a run with a result, which counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
+    /// The ending of a measurement. It has children to end and files to remove, which takes longer
+    /// the busier the machine is; none of its waits outlasts a stop.
+    const MEASUREMENT: Self =
+        Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }
 
 /// Calls `first` when the first signal comes, from a thread of its own. What is still running some
@@ -45,15 +53,28 @@ impl Ending {
 /// # Errors
 /// The operating system refuses the handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first)
+    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first, || {})
 }
 
-/// Like [`on_interrupt`], for services that run without a terminal: also handles SIGHUP.
+/// Like [`on_interrupt`], for measurements: their directories are removed before the process ends.
 ///
 /// # Errors
 /// As [`on_interrupt`].
-pub fn on_end(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first)
+pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM], Ending::MEASUREMENT, first, firstbyte_bench::remove_stages)
+}
+
+/// Like [`on_interrupt`], for services that run without a terminal: also handles SIGHUP. Calls
+/// `last` before it ends the process itself, also if `first` has not returned.
+///
+/// # Errors
+/// As [`on_interrupt`].
+pub fn on_end(
+    ending: Ending,
+    first: impl FnOnce() + Send + 'static,
+    last: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, last)
 }
 
 /// Calls `report` each time SIGUSR1 comes, from a thread of its own, as long as the process lives.
@@ -69,7 +90,12 @@ pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
     })
 }
 
-fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
+fn on_signals(
+    signals: &[i32],
+    ending: Ending,
+    first: impl FnOnce() + Send + 'static,
+    last: impl FnOnce() + Send + 'static,
+) -> Result<()> {
     let numbers = signals.to_vec();
     let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
     change_mask(libc::SIG_BLOCK, &numbers);
@@ -86,6 +112,7 @@ fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'st
             }
             std::thread::sleep(LOOK);
         }
+        last();
         if ending.exit == Exit::Interrupted {
             console::failed(&Error::interrupted());
         }
@@ -159,7 +186,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ending, first)
+    on_signals(&[SIGINT, SIGTERM], ending, first, || {})
 }
 
 /// Watches for the signals and gives what to wait on: something arrives with the first one.

@@ -93,6 +93,21 @@ fn every_signal_that_ends_programs_unmounts() {
     }
 }
 
+/// The kernel sends the death of a parent once for each of its threads that had the child, and
+/// users press Ctrl-C twice.
+#[test]
+fn a_second_signal_leaves_no_dead_mount() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    for _ in 0..5 {
+        let receipt = place.mount("src", &[]);
+        kill_process(pid(&receipt), Signal::TERM).unwrap();
+        kill_process(pid(&receipt), Signal::INT).unwrap();
+        until("the daemon ends", || !is_running(pid(&receipt)));
+        assert!(!place.is_mounted());
+    }
+}
+
 #[test]
 fn in_the_foreground_it_ends_with_the_mount() {
     let place = Place::new(World::new());

@@ -7,6 +7,8 @@
 mod engine;
 mod fetcher;
 mod fetches;
+#[cfg(test)]
+mod model;
 mod reading;
 
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! The tests of the crate as one program, which is linked once. Each file is a module.
 
+mod cache_model;
 mod faults;
 mod hydrating;
 mod ranges;

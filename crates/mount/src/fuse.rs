@@ -47,6 +47,13 @@ const LARGEST_READ: u32 = 512 << 10;
 /// Attributes of an inode never change: a changed object is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
+/// Blocks of 4 KiB and files that a mount is said to have, and to have free, as rclone does: 1 PiB
+/// (<https://github.com/rclone/rclone/blob/master/cmd/mount/fs.go>, 2026-11-27). A store does not
+/// report how much it holds. With 0, `df` leaves the mount out, and programs that look for space
+/// refuse it (<https://github.com/awslabs/mountpoint-s3/issues/710>).
+const SPACE: u64 = (1 << 50) / 4096;
+const FILES: u64 = 1_000_000_000;
+
 /// How the kernel reads hydrated files by itself (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
@@ -311,8 +318,7 @@ impl Filesystem for Fuse {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // Stores do not report how much a bucket holds, and nothing can be written.
-        reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096);
+        reply.statfs(SPACE, SPACE, SPACE, FILES, FILES, 4096, 255, 4096);
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

@@ -5,14 +5,18 @@
 //! answer, so a request is sent if the largest length so far would fit, and its body is read once
 //! the announced length fits. Objects get their room in the order in which the caller takes them,
 //! so none waits for room that a later one holds; one that is larger than the ceiling is read
-//! alone. The threads never use Python.
+//! alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never use
+//! Python.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location, to_usize};
-use firstbyte_store::{Cancel, Get, Hasher, Result, STACK, Store};
+use firstbyte_fetch::{Attempt, Ended, Event, Interest, Slot, Tries};
+use firstbyte_location::{ByteRange, Location, Strength, Version, to_usize};
+use firstbyte_pacing::{RequestTracker, Throttle, Wait};
+use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Hasher, Outages, Result, STACK, Stat, Store};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -26,8 +30,6 @@ use crate::wait::{self, TICK};
 const ASSUMED: u64 = 1 << 20;
 /// A body is given so much memory at a time, whatever length the server claims.
 const STEP: usize = 16 << 20;
-/// The pause before the second attempt; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Objects in order, read ahead while they are taken.
 #[pyclass(frozen, module = "firstbyte._native")]
@@ -63,7 +65,9 @@ pub(crate) fn read_many(
     let state = State { largest: ASSUMED, ..State::default() };
     let reading = Arc::new(Reading {
         wanted,
-        store: engine.store().scoped(&cancel),
+        store: engine.store().without_retries().scoped(&cancel),
+        tracker: RequestTracker::new(threads, Instant::now()),
+        has_answered: AtomicBool::new(false),
         cancel,
         retries: engine.copies().retries,
         memory: engine.copies().memory,
@@ -73,10 +77,10 @@ pub(crate) fn read_many(
         turns: Condvar::new(),
     });
     let objects = Objects { reading: Own::new(Arc::clone(&reading)) };
-    for _ in 0..threads {
+    for slot in 0..threads {
         let reading = Arc::clone(&reading);
         let thread = std::thread::Builder::new().name("firstbyte-many".into()).stack_size(STACK);
-        thread.spawn(move || reading.work())?;
+        thread.spawn(move || reading.work(slot))?;
     }
     Ok(objects)
 }
@@ -126,7 +130,12 @@ struct Wanted {
 /// What the caller and the threads share.
 struct Reading {
     wanted: Vec<Wanted>,
+    /// Makes each request once.
     store: Store,
+    /// The requests of the threads. Nothing cuts a silent one but its own deadline.
+    tracker: RequestTracker<Cancel>,
+    /// Whether an answer has come.
+    has_answered: AtomicBool,
     cancel: Cancel,
     retries: u32,
     memory: u64,
@@ -173,12 +182,112 @@ enum Taken {
     Later,
 }
 
+/// An object on its way.
+#[derive(Default)]
+struct Arriving {
+    /// The bytes of the object that are wanted; empty until the first answer.
+    wanted: ByteRange,
+    stat: Option<Stat>,
+    content: Vec<u8>,
+    /// Bytes of `content` that have arrived.
+    filled: usize,
+}
+
+impl Arriving {
+    /// Takes the first answer to a request of `range`.
+    fn begin(&mut self, body: &Body, range: Option<ByteRange>) {
+        let end = match (range, body.stat().size()) {
+            (Some(range), Some(size)) => range.end.min(size),
+            (Some(_), None) => body.range().end,
+            (None, size) => size.unwrap_or(body.range().end),
+        };
+        self.wanted = ByteRange::new(body.range().start, end.max(body.range().start));
+        self.stat = Some(body.stat().clone());
+        (self.content, self.filled) = (Vec::new(), 0);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stat.is_some() && self.filled as u64 == self.wanted.len()
+    }
+
+    /// The bytes that are missing, if those before them can be kept.
+    fn rest(&self) -> Option<ByteRange> {
+        let is_kept = self.filled > 0 && self.version().is_some_and(|it| it.strength() > Strength::None);
+        is_kept.then(|| self.wanted.skip(self.filled as u64))
+    }
+
+    /// The version of the first answer.
+    fn version(&self) -> Option<Version> {
+        self.stat.as_ref().map(|stat| stat.version.clone())
+    }
+
+    fn receive(&mut self, body: &mut Body, attempt: &mut Attempt<'_>, location: &Location) -> Result<()> {
+        let (before, length) = (self.filled, to_usize(self.wanted.len()));
+        while self.filled < length {
+            if self.filled == self.content.len() {
+                let step = length.min(self.filled.saturating_add(STEP)) - self.filled;
+                // Not twice as much each time.
+                self.content.reserve_exact(step);
+                self.content.resize(self.filled + step, 0);
+            }
+            match body.read(&mut self.content[self.filled..])? {
+                0 if self.filled == before => {
+                    let missing = (length - self.filled) as u64;
+                    return Err(StoreError::Truncated { location: location.to_string(), missing });
+                }
+                // A server may answer with less than it was asked for.
+                0 => break,
+                read => self.filled += read,
+            }
+            attempt.reached(self.wanted.start + self.filled as u64);
+        }
+        Ok(())
+    }
+
+    /// The content, compared with the checksum of the whole object if its answer had one.
+    fn finish(self, location: &Location) -> Result<Vec<u8>> {
+        let expected = self
+            .stat
+            .as_ref()
+            .and_then(|stat| stat.checksum.clone().filter(|_| stat.size() == Some(self.wanted.len())));
+        if let Some(expected) = expected {
+            expected.verify(&Hasher::of(expected.algorithm, &self.content), location)?;
+        }
+        Ok(self.content)
+    }
+}
+
+impl Interest for Reading {
+    fn is_wanted(&self, _: Tries) -> bool {
+        !self.lock().ended
+    }
+
+    fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    fn is_known(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Readers have a deadline for each request.
+    fn outages(&self) -> Outages {
+        Outages::FailFast
+    }
+
+    fn count(&self, event: Event) {
+        if event == Event::Retry {
+            self.store.count_retry();
+        }
+    }
+}
+
 impl Reading {
     /// Reads one object after the other until none is left.
-    fn work(&self) {
+    fn work(&self, slot: usize) {
         while let Some((index, assumed)) = self.begin() {
             let mut room = Room::Assumed(assumed);
-            let read = self.read(index, &mut room);
+            let read = self.read(slot, index, &mut room);
             // An object that failed before its answer passes its turn on.
             let room = self.admit(index, &mut room, 0);
             let mut state = self.lock();
@@ -272,56 +381,55 @@ impl Reading {
         self.room.notify_all();
     }
 
-    /// Reads one, again if an attempt fails in passing. Each attempt is one answer, so no bytes of
-    /// two versions are mixed.
-    fn read(&self, index: usize, room: &mut Room) -> Result<Vec<u8>> {
-        let mut failures = 0;
-        loop {
-            match self.attempt(index, room) {
-                Err(error) if error.is_transient() && failures < self.retries => {
-                    let pause = PAUSE * 2_u32.pow(failures.min(6));
-                    failures += 1;
-                    let waited = self.arrived.wait_timeout_while(self.lock(), pause, |state| !state.ended);
-                    if waited.unwrap_or_else(PoisonError::into_inner).0.ended {
-                        return Err(error);
-                    }
-                }
-                result => return result,
-            }
+    /// Reads one by the loop of all requests. What has arrived before a failure is kept.
+    fn read(&self, slot: usize, index: usize, room: &mut Room) -> Result<Vec<u8>> {
+        if self.wanted[index].range.is_some_and(|range| range.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let mut arriving = Arriving::default();
+        let slot = Slot { tracker: &self.tracker, index: slot };
+        match slot.request(self, None, |attempt| self.attempt(attempt, index, &mut arriving, room)) {
+            Ok(()) => arriving.finish(&self.wanted[index].location),
+            Err(Ended::Failed(error)) => Err(error),
+            Err(Ended::Unwanted(error)) => Err(error.unwrap_or(StoreError::Cancelled)),
         }
     }
 
-    fn attempt(&self, index: usize, room: &mut Room) -> Result<Vec<u8>> {
+    /// Requests what has not arrived. If the object has changed meanwhile, or has no version, all
+    /// of it: bytes of two versions are not mixed.
+    fn attempt(
+        &self,
+        attempt: &mut Attempt<'_>,
+        index: usize,
+        arriving: &mut Arriving,
+        room: &mut Room,
+    ) -> Result<()> {
         let Wanted { location, range } = &self.wanted[index];
-        if range.is_some_and(|range| range.is_empty()) {
-            return Ok(Vec::new());
-        }
-        let get = Get { range: *range, checksum: range.is_none(), ..Get::default() };
-        let mut body = self.store.get(location, &get)?;
-        let expected = body.stat().checksum.clone().filter(|_| range.is_none());
-        let length = to_usize(body.range().len());
-        self.admit(index, room, length as u64);
-        let mut content = Vec::new();
-        let mut read = 0;
-        while read < length {
-            if read == content.len() {
-                let step = length.min(read.saturating_add(STEP)) - read;
-                // Not twice as much each time.
-                content.reserve_exact(step);
-                content.resize(read + step, 0);
+        while !arriving.is_whole() {
+            let rest = arriving.rest();
+            attempt.begin(Wait::Head);
+            let get = Get {
+                range: rest.or(*range),
+                version: rest.and(arriving.version()),
+                checksum: rest.or(*range).is_none(),
+                ..attempt.get(&Throttle::default())
+            };
+            let mut body = match self.store.get(location, &get) {
+                Err(StoreError::Changed { .. } | StoreError::RangeIgnored { .. }) if rest.is_some() => {
+                    *arriving = Arriving::default();
+                    continue;
+                }
+                body => body?,
+            };
+            self.has_answered.store(true, Ordering::Relaxed);
+            attempt.head_arrived(body.range().len());
+            if rest.is_none() {
+                arriving.begin(&body, *range);
+                self.admit(index, room, arriving.wanted.len());
             }
-            match body.read(&mut content[read..])? {
-                0 => break,
-                more => read += more,
-            }
+            arriving.receive(&mut body, attempt, location)?;
         }
-        content.truncate(read);
-        if let Some(expected) = expected {
-            let mut hasher = Hasher::new(expected.algorithm);
-            hasher.update(&content);
-            expected.verify(&hasher.finish(), location)?;
-        }
-        Ok(content)
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

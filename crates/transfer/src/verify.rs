@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use firstbyte_location::{ByteRange, to_usize};
@@ -47,17 +47,39 @@ pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checks
     Some(whole)
 }
 
+/// Bytes that are hashed between two looks at whether the hash is still wanted: a tenth of a second
+/// for the slowest algorithm.
+const HASHED_AT_ONCE: u64 = 32 << 20;
+
 /// Hashes a file from its start while it is filled.
 pub(crate) struct Follower {
     front: Arc<Front>,
-    thread: JoinHandle<Result<Checksum>>,
+    /// `None` once it was joined.
+    thread: Option<JoinHandle<Result<Checksum>>>,
 }
 
 #[derive(Default)]
 struct Front {
-    /// The end of the gapless start of the file, and whether that is the end of the file.
-    state: Mutex<(u64, bool)>,
+    state: Mutex<FrontState>,
     moved: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct FrontState {
+    /// The end of the gapless start of the file.
+    end: u64,
+    filling: Filling,
+}
+
+/// The progress of the file that is hashed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Filling {
+    #[default]
+    GoesOn,
+    /// The front is the end of the file.
+    Complete,
+    /// The hash has no user any more.
+    Abandoned,
 }
 
 impl Follower {
@@ -70,25 +92,41 @@ impl Follower {
             .stack_size(STACK)
             .spawn(move || watched.follow(&file, algorithm))
             .map_err(Error::io("starting a thread"))?;
-        Ok(Self { front, thread })
+        Ok(Self { front, thread: Some(thread) })
     }
 
     /// The file is complete up to `end`.
     pub(crate) fn advance(&self, end: u64) {
-        self.front.set(end, false);
+        self.front.set(end, Filling::GoesOn);
     }
 
     /// Waits for the hash of everything up to `end`, where the file is complete.
-    pub(crate) fn finish(self, end: u64) -> Result<Checksum> {
-        self.front.set(end, true);
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    pub(crate) fn finish(mut self, end: u64) -> Result<Checksum> {
+        self.front.set(end, Filling::Complete);
+        let Some(thread) = self.thread.take() else { return Err(Error::Interrupted) };
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Follower {
+    /// Ends the thread of a download that did not finish: its file shares the lock on the partial
+    /// file, which the next run in this process needs.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.front.set(0, Filling::Abandoned);
+            // A panic of a thread without a result concerns no caller.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Front {
-    fn set(&self, end: u64, last: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = (state.0.max(end), state.1 || last);
+    fn set(&self, end: u64, filling: Filling) {
+        let mut state = self.lock();
+        state.end = state.end.max(end);
+        if filling != Filling::GoesOn {
+            state.filling = filling;
+        }
         self.moved.notify_one();
     }
 
@@ -96,19 +134,22 @@ impl Front {
         let mut hasher = Hasher::new(algorithm);
         let mut at = 0;
         loop {
-            let (end, last) = {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                *self
-                    .moved
-                    .wait_while(state, |(end, last)| *end == at && !*last)
-                    .unwrap_or_else(PoisonError::into_inner)
-            };
-            feed(file, ByteRange::new(at, end), &mut hasher)?;
-            at = end;
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if last && state.0 == at {
-                return Ok(hasher.finish());
+            let waits = |state: &mut FrontState| state.end == at && state.filling == Filling::GoesOn;
+            let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+            let FrontState { end, filling } = *state;
+            drop(state);
+            match filling {
+                Filling::Abandoned => return Err(Error::Interrupted),
+                Filling::Complete if end == at => return Ok(hasher.finish()),
+                Filling::GoesOn | Filling::Complete => {}
             }
+            let step = end.min(at + HASHED_AT_ONCE);
+            feed(file, ByteRange::new(at, step), &mut hasher)?;
+            at = step;
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FrontState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -113,6 +113,49 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     );
 }
 
+/// Stops the run when an object is complete.
+struct StopAtTheEnd(Stop);
+
+impl Observer for StopAtTheEnd {
+    fn finished(&self, _: &Location, _: &Location, _: u64) {
+        self.0.stop();
+    }
+}
+
+#[test]
+fn a_stop_after_the_last_byte_is_in_place_stops_nothing() {
+    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let directory = scratch();
+    let path = directory.path().join("object");
+    let stop = Stop::default();
+    let watch = StopAtTheEnd(stop.clone());
+    let engine = engine(Settings { stop, ..Settings::default() });
+    let summary = engine.copy_until_stopped(&at(&server), &Location::Local(path.clone()), &watch).unwrap();
+    assert!(summary.ended.is_none(), "{summary:?}");
+    assert_eq!((summary.objects, summary.bytes), (1, LENGTH as u64));
+    assert_eq!(std::fs::read(&path).unwrap(), *CONTENT);
+}
+
+#[test]
+fn a_stopped_download_that_is_hashed_as_it_comes_goes_on_in_the_same_process() {
+    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
+    let directory = scratch();
+    let path = directory.path().join("object");
+    let to = Location::Local(path.clone());
+    // Not combinable from those of chunks: a thread reads the partial file.
+    let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
+    let stop = Stop::default();
+    let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
+    let settings = Settings { stop, checksum: checksum.clone(), ..Settings::default() };
+    let stopped = engine(settings).copy(&at(&server), &to, &watch);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    let settings = Settings { checksum, ..Settings::default() };
+    let summary = engine(settings).copy(&at(&server), &to, &Silent).unwrap();
+    assert!(summary.resumed_bytes > 0);
+    assert_eq!(summary.verified, Some(Verified::Full));
+    assert_eq!(names(directory.path()), ["object"]);
+}
+
 #[test]
 fn a_changed_source_is_started_over() {
     let version = std::sync::Arc::new(Mutex::new((SEED, "\"old\"")));

@@ -31,6 +31,10 @@ pub use place::Place;
 const ENDING: Ending =
     Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
+/// The time that a process about to end waits for a mount that is being made.
+const ATTACHING: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Mount a location as a read-only file system, and return when it is ready
 #[derive(Args)]
 #[command(after_help = "\
@@ -250,7 +254,15 @@ fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) 
 /// Unmounts what is in `slot` when a signal comes, or ends the process if nothing is mounted yet.
 fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBool>) -> Result<()> {
     let (slot, reported) = (Arc::clone(slot), Arc::clone(reported));
-    signals::on_end(ENDING, move || {
+    let at_last = Arc::clone(&slot);
+    // A second signal may come before the first is served: the kernel sends a parent's death once
+    // for each of its threads that had the child (`forget_original_parent` in kernel/exit.c). What
+    // is mounted is detached nevertheless; a dead mount would answer every access with an error.
+    let last = move || {
+        // Mostly it is unmounted already.
+        let _ = mounted_in(&at_last).map(|mount| mount.stop());
+    };
+    let first = move || {
         let held = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mount) = held.clone() else {
             // With the lock: nothing is mounted from here on.
@@ -264,7 +276,22 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             // It still waits for its report to be read, and has no readers of its own to wait for.
             std::process::exit(Exit::Done as i32);
         }
-    })
+    };
+    signals::on_end(ENDING, first, last)
+}
+
+/// The mount in `slot`. `None` also if mounting does not end, which can hang in a helper program.
+fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
+    let until = Instant::now() + ATTACHING;
+    loop {
+        if let Ok(held) = slot.try_lock() {
+            return held.clone();
+        }
+        if Instant::now() > until {
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Closes the descriptors of the process that started this one, beyond the standard ones: a mount

@@ -118,6 +118,9 @@ impl OpenVersion {
         if self.presence(block) == Presence::Present {
             return Ok(Stored::Already);
         }
+        if let Some(length) = self.cut_length().map_err(|error| self.io_error(error))? {
+            self.restore_length(length / BLOCK).map_err(|error| self.io_error(error))?;
+        }
         let cost = block_cost(self.block_len(block));
         // The map may need a new page. Pages are never removed while the map is open.
         let page = if self.map.word(block).is_some() { 0 } else { page_cost() };
@@ -143,7 +146,7 @@ impl OpenVersion {
             live.present.fetch_add(1, Ordering::AcqRel);
         }
         let generation = self.generation();
-        let put = put();
+        let put = put().and_then(|bytes| self.check_length().map(|()| bytes));
         let marked =
             put.as_ref().is_ok_and(|bytes| self.mark_present(word, BlockWord::new(crc(bytes), self.stamp)));
         if !marked && !before.is_present() {
@@ -164,6 +167,33 @@ impl OpenVersion {
                 Err(error)
             }
         }
+    }
+
+    /// The length of the file, if another program has cut it short.
+    fn cut_length(&self) -> io::Result<Option<u64>> {
+        let length = self.data.file().metadata()?.len();
+        Ok(Some(length).filter(|length| *length < self.identity.size()))
+    }
+
+    /// Drops the blocks from `first` on, and makes the file as long as before. A write behind the
+    /// cut would turn the blocks between into zeros instead.
+    fn restore_length(&self, first: u64) -> io::Result<()> {
+        tracing::warn!("{}: was cut short; dropping what it lacks", shown(&self.shown_data()));
+        self.drop_blocks(first..self.map.blocks());
+        self.data.file().set_len(self.identity.size())
+    }
+
+    /// Fails if the file was cut short during a write, which hides where. The last block of a file
+    /// hides also that.
+    fn check_length(&self) -> Result<(), StoreError> {
+        let check = || {
+            if self.cut_length()?.is_none() {
+                return Ok(());
+            }
+            self.restore_length(0)?;
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "was cut short by another program"))
+        };
+        check().map_err(|error| self.io_error(error))
     }
 
     /// Returns false if another writer was first.

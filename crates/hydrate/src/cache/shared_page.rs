@@ -13,19 +13,32 @@ use super::mapping::SharedMapping;
 /// The smallest page size.
 pub(super) const LEN: usize = 4096;
 
+/// The treatment of a page that another program has cut short while processes use it. They end at
+/// their next access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfCut {
+    /// Begin it anew: what it counts can be counted again.
+    Restore,
+    Fail,
+}
+
 /// Opens the page `name`, zeros if it is new or has another length. The first opener must
 /// prepare it, and both call [`opened`](super::lock::opened) then.
 pub(super) fn open(
     directory: &PrivateDirectory,
     name: &Path,
+    if_cut: IfCut,
 ) -> io::Result<(LockFile, SharedMapping, Opener)> {
     let file = LockFile::new(directory.file(name, Opening::Create)?);
-    let opener = lock_open(&file, Waiting::Briefly)?;
-    if opener == Opener::First && file.metadata()?.len() != LEN as u64 {
+    let mut opener = lock_open(&file, Waiting::Briefly)?;
+    let length = file.metadata()?.len();
+    if length < LEN as u64 && if_cut == IfCut::Restore {
+        opener = Opener::First;
+    }
+    if opener == Opener::First && length != LEN as u64 {
         file.write_all_at(&[0; LEN], 0)?;
         file.set_len(LEN as u64)?;
-    }
-    if file.metadata()?.len() < LEN as u64 {
+    } else if length < LEN as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let page = SharedMapping::new(&file, LEN)?;

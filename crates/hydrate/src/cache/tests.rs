@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher};
 use firstbyte_store::Error as StoreError;
-use firstbyte_testkit::{bytes, bytes_at, scratch};
+use firstbyte_testkit::{bytes, bytes_at, scratch, until};
 use proptest::prelude::*;
 
 use super::*;

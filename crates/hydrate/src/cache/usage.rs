@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_store::PrivateDirectory;
 
+use super::Limits;
 use super::clock::boot;
 use super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock, unlock};
 use super::mapping::{Atomics, SharedMapping};
-use super::{Limits, shared_page};
+use super::shared_page::{self, IfCut};
 
 /// Changes with the meaning of any byte. A page of another format is reset and recounted.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
@@ -68,7 +69,7 @@ impl Usage {
         limits: Limits,
         has_contents: bool,
     ) -> io::Result<Self> {
-        let (file, page, opener) = shared_page::open(directory, name)?;
+        let (file, page, opener) = shared_page::open(directory, name, IfCut::Restore)?;
         let usage = Self { file, page, limits, available: AtomicU64::new(0) };
         usage.query_available();
         if opener == Opener::First {

@@ -252,6 +252,8 @@ impl<'a> Scheduler<'a> {
         }
         let meters = &self.context.meters;
         let first_byte = count(&meters.first_byte);
+        // A stop that comes when the only object is complete has stopped nothing.
+        let is_done = self.context.subject.batch == Batch::One && queue.summary.objects > 0;
         Summary {
             seconds: self.context.started.elapsed().as_secs_f64(),
             first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
@@ -259,7 +261,7 @@ impl<'a> Scheduler<'a> {
             resumed_bytes: count(&meters.resumed),
             reread_bytes: count(&meters.reread),
             deleted: count(&meters.deleted),
-            ended: self.context.into_reason(),
+            ended: self.context.into_reason().filter(|_| !is_done),
             ..queue.summary
         }
     }

@@ -110,7 +110,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let began = Instant::now();
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    signals::on_interrupt(move || flag.store(true, Ordering::Relaxed))?;
+    signals::on_interrupted_measurement(move || flag.store(true, Ordering::Relaxed))?;
     let screen = Screen::new(globals);
     let outcome = show(args, &interrupted, &screen, began);
     screen.clear();

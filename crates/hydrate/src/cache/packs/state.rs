@@ -12,7 +12,7 @@ use firstbyte_store::PrivateDirectory;
 use super::super::clock::boot;
 use super::super::lock::{LockFile, Mode, OPEN, Opener, opened, try_lock};
 use super::super::mapping::{Atomics, SharedMapping};
-use super::super::shared_page;
+use super::super::shared_page::{self, IfCut};
 
 /// Changes with the meaning of any byte of a state, a table or a pack.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbpack\0\x01");
@@ -63,7 +63,7 @@ impl State {
         name: &Path,
         recover: impl FnOnce(&Self, Unclean) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let (file, mapped, opener) = shared_page::open(directory, name)?;
+        let (file, mapped, opener) = shared_page::open(directory, name, IfCut::Fail)?;
         let state = Self { file: Arc::new(file), mapped };
         if opener == Opener::First {
             let page = state.page();

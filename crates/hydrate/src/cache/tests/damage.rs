@@ -143,6 +143,33 @@ fn an_unfinished_version_is_not_corrupt_and_one_without_its_header_is() {
 }
 
 #[test]
+fn counters_that_were_cut_short_are_counted_again() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 3 * BLOCK);
+    fill_all(&cached, 1);
+    File::options().write(true).open(dir.path().join("usage")).unwrap().set_len(7).unwrap();
+    // As another process does, while the first has not noticed.
+    let other = open_at(dir.path());
+    until("the blocks are counted", || other.usage().used.is_some_and(|used| used >= on_disk(dir.path())));
+    assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
+}
+
+#[test]
+fn blocks_that_are_cut_off_an_open_file_are_absent_and_not_zeros() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 5 * BLOCK);
+    (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    let data = end_with(dir.path(), ".data");
+    File::options().write(true).open(&data[0]).unwrap().set_len(BLOCK + 7).unwrap();
+    assert_eq!(fill(&cached, 1, 4), Stored::Kept);
+    assert_eq!(present(&cached, 1), [0, 4]);
+    (1..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    assert_eq!(present(&cached, 1), [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn damaged_files_are_started_over() {
     let dir = scratch();
     type Damage = fn(&Path, &Path);

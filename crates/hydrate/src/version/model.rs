@@ -1,0 +1,279 @@
+//! An exhaustive model of the table of fetches: every order, up to a number of steps, in which
+//! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
+//!
+//! The table changes under one lock, so that the steps of threads are those between two locks. Each
+//! order is run from the start, on the real table and with a queue that starts nothing by itself.
+//! After it, the fetches left are brought to their end. Then no read is open, no block is claimed,
+//! no read is waiting in the table, and memory of an abandoned read is as it was.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use firstbyte_location::{ByteRange, Location, Version, to_usize};
+use firstbyte_pacing::{Proximity, ReadSizes};
+use firstbyte_store::Store;
+
+use super::{Engine, Fetch, Fetcher, Rounding, VersionState};
+use crate::block::BLOCK;
+use crate::block_store::CacheOutcome;
+use crate::cache::Exempt;
+use crate::inflight::{FetchId, Priority};
+use crate::part::Part;
+use crate::pending_read::{Delivery, PendingRead, Receiver};
+use crate::read_ahead::Ahead;
+use crate::{Error, Settings};
+
+/// Blocks of the object, of which the last is short.
+const BLOCKS: u64 = 3;
+const SIZE: u64 = (BLOCKS - 1) * BLOCK + 100;
+/// Steps of an order, before the rest is brought to its end.
+const STEPS: usize = 5;
+/// The byte that all blocks consist of.
+const CONTENT: u8 = 7;
+
+/// A queue that keeps what is submitted.
+#[derive(Default)]
+struct Queue(Mutex<Vec<Fetch>>);
+
+impl Fetcher for Arc<Queue> {
+    fn submit(&self, fetches: Vec<(Fetch, u64)>) {
+        self.0.lock().unwrap().extend(fetches.into_iter().map(|(fetch, _)| fetch));
+    }
+
+    fn promote(&self, _: FetchId) {}
+
+    fn watch_deadline(&self, _: &Arc<PendingRead>) {}
+
+    fn server(&self) -> Proximity {
+        Proximity::Unknown
+    }
+
+    fn read_sizes(&self) -> ReadSizes {
+        ReadSizes::of(None, None)
+    }
+
+    fn background_request(&self, rest: u64) -> u64 {
+        rest
+    }
+
+    fn has_room_in_background(&self) -> bool {
+        false
+    }
+
+    fn close(&self) {}
+}
+
+/// A step of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A thread reads all blocks into its memory.
+    ReadAll,
+    /// A callback reads the last block.
+    ReadLast,
+    /// A random reader reads bytes of two blocks.
+    ReadBytes,
+    /// Blocks are fetched ahead of a reader.
+    FetchAhead,
+    /// The thread's caller gives up, and takes its memory back.
+    Abandon,
+    /// The server ignores ranges.
+    ComeWhole,
+    /// A thread starts the fetch of this place in the queue.
+    Start(usize),
+    /// It brings its next block.
+    Bring(usize),
+    /// It fails.
+    Fail(usize),
+    /// It is cut, and nothing waits for it any more.
+    GiveUp(usize),
+}
+
+/// The engine of all runs, each of which opens a version of its own.
+struct World {
+    queue: Arc<Queue>,
+    engine: Arc<Engine>,
+    runs: u64,
+}
+
+impl World {
+    fn new(memory: u64) -> Self {
+        let queue = Arc::new(Queue::default());
+        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let fetcher = Box::new(Arc::clone(&queue));
+        let engine = Arc::new(Engine::new(store, Settings::default(), fetcher, None, memory));
+        Self { queue, engine, runs: 0 }
+    }
+
+    fn open(&mut self) -> Arc<VersionState> {
+        self.runs += 1;
+        let etag = Some(format!("\"{}\"", self.runs));
+        let version = Version { size: Some(SIZE), etag, ..Version::default() };
+        self.engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version)
+    }
+}
+
+/// One run of an order.
+struct Run {
+    queue: Arc<Queue>,
+    version: Arc<VersionState>,
+    /// Fetches in progress; `None` once ended.
+    fetches: Vec<Option<Fetch>>,
+    handle: Arc<()>,
+    reads: Vec<Arc<PendingRead>>,
+    done: Vec<Step>,
+    /// Lent to reads; boxed, so that they stay where they are.
+    memory: Vec<(Arc<PendingRead>, Box<[u8]>)>,
+    abandoned: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+impl Run {
+    fn new(world: &mut World) -> Self {
+        let (queue, version) = (Arc::clone(&world.queue), world.open());
+        let (fetches, reads, done) = (Vec::new(), Vec::new(), Vec::new());
+        let (memory, abandoned) = (Vec::new(), Vec::new());
+        Self { queue, version, fetches, handle: Arc::default(), reads, done, memory, abandoned }
+    }
+
+    /// The steps that are possible now. Those of reads happen once each.
+    fn possible(&self) -> Vec<Step> {
+        let once = [Step::ReadAll, Step::ReadLast, Step::ReadBytes, Step::FetchAhead, Step::ComeWhole];
+        let mut steps: Vec<Step> = once.into_iter().filter(|step| !self.done.contains(step)).collect();
+        if self.memory.iter().any(|(read, _)| read.is_open()) {
+            steps.push(Step::Abandon);
+        }
+        for (place, fetch) in self.fetches.iter().enumerate() {
+            if fetch.is_some() {
+                steps.extend([Step::Start(place), Step::Bring(place), Step::Fail(place)]);
+                steps.push(Step::GiveUp(place));
+            }
+        }
+        steps.retain(|step| !matches!(step, Step::Start(_)) || !self.done.contains(step));
+        steps
+    }
+
+    fn take(&mut self, step: Step) {
+        self.done.push(step);
+        match step {
+            Step::ReadAll => self.lend(ByteRange::new(0, SIZE), Rounding::Blocks),
+            Step::ReadBytes => self.lend(ByteRange::new(BLOCK / 2, BLOCK + 9), Rounding::Bytes),
+            Step::ReadLast => {
+                let range = ByteRange::new(SIZE - 50, SIZE);
+                let right = |result: crate::Result<&[u8]>| {
+                    assert!(result.is_err() || result.is_ok_and(|bytes| bytes.iter().all(|b| *b == CONTENT)));
+                };
+                self.read(Receiver::Callback(range, Delivery::Copied, Box::new(right)), Rounding::Blocks);
+            }
+            Step::FetchAhead => {
+                let ahead = Ahead { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
+                self.version.fetch_ahead(&ahead, &Arc::downgrade(&self.handle));
+            }
+            Step::ComeWhole => self.version.fetch_whole(),
+            Step::Abandon => {
+                for (read, memory) in std::mem::take(&mut self.memory) {
+                    read.abandon();
+                    self.abandoned.push((memory.clone(), memory));
+                }
+            }
+            Step::Start(place) => {
+                let id = self.id(place);
+                self.version.started(id);
+                self.version.set_lease(id);
+            }
+            Step::Bring(place) => self.bring(place),
+            Step::Fail(place) => {
+                let error = Error::deadline(&self.version.location, Duration::ZERO);
+                self.version.failed(self.id(place), &error);
+                self.fetches[place] = None;
+            }
+            Step::GiveUp(place) => {
+                let error = Error::deadline(&self.version.location, Duration::ZERO);
+                if self.version.give_up(self.id(place), Some(&error)) {
+                    self.fetches[place] = None;
+                }
+            }
+        }
+        let submitted = std::mem::take(&mut *self.queue.0.lock().unwrap());
+        self.fetches.extend(submitted.into_iter().map(Some));
+    }
+
+    fn id(&self, place: usize) -> FetchId {
+        self.fetches[place].as_ref().unwrap().id
+    }
+
+    /// Lends memory to a read of `range`.
+    fn lend(&mut self, range: ByteRange, rounding: Rounding) {
+        let mut memory = vec![0; to_usize(range.len())].into_boxed_slice();
+        // SAFETY: the memory is boxed, and kept until the run is dropped, or its read is abandoned.
+        let part = unsafe { Part::new(range.start, &mut memory) };
+        let read = self.read(Receiver::Thread(vec![part]), rounding);
+        self.memory.push((read, memory));
+    }
+
+    fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
+        let read = self.version.pending(Instant::now() + Duration::from_secs(600), receiver);
+        self.version.demand(&read, 0, None, rounding);
+        self.reads.push(Arc::clone(&read));
+        read
+    }
+
+    /// The next block of a fetch arrives, as `fetch` receives it. Without one it ends.
+    fn bring(&mut self, place: usize) {
+        let fetch = self.fetches[place].as_ref().unwrap();
+        let (id, blocks) = (fetch.id, self.version.remaining(fetch.id));
+        if blocks.is_empty() {
+            assert!(self.version.give_up(id, None), "a read waits for a fetch with nothing to bring");
+            self.fetches[place] = None;
+            return;
+        }
+        let block = blocks.start;
+        let bytes = fetch.requested(&(block..block + 1));
+        let content = vec![CONTENT; to_usize(bytes.len())];
+        if bytes.len() < self.version.blocks.bytes(&(block..block + 1)).len() {
+            self.version.arrived_in_part(id, block, bytes.start, &content);
+        } else {
+            self.version.store(block, &content, CacheOutcome::NotTried, Exempt::Pinned);
+            self.version.arrived(id, block, &content, Priority::Demand);
+        }
+    }
+
+    /// Brings the fetches left to their end, and checks what must hold then.
+    fn finish(mut self) {
+        while let Some(place) = self.fetches.iter().position(Option::is_some) {
+            self.take(Step::Bring(place));
+        }
+        let order = &self.done;
+        assert!(self.reads.iter().all(|read| !read.is_open()), "a read waits for ever: {order:?}");
+        let table = self.version.lock();
+        assert!((0..BLOCKS).all(|block| !table.in_flight.is_owned(block)), "a claimed block: {order:?}");
+        assert!(table.waiting.is_empty(), "a forgotten read: {order:?}");
+        for (before, after) in &self.abandoned {
+            assert!(before == after, "memory taken back was written: {order:?}");
+        }
+    }
+}
+
+/// Runs every order that begins with `order`.
+fn explore(order: &mut Vec<Step>, world: &mut World) {
+    let mut run = Run::new(world);
+    order.iter().for_each(|step| run.take(*step));
+    let possible = run.possible();
+    run.finish();
+    if order.len() == STEPS {
+        return;
+    }
+    for step in possible {
+        order.push(step);
+        explore(order, world);
+        order.pop();
+    }
+}
+
+#[test]
+fn in_every_order_each_read_ends_and_no_block_stays_claimed() {
+    // With memory that keeps what arrives, and without.
+    for memory in [64 << 20, 0] {
+        let mut world = World::new(memory);
+        explore(&mut Vec::new(), &mut world);
+        assert!(world.runs > 10_000, "{} orders", world.runs);
+    }
+}

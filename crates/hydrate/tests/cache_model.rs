@@ -1,0 +1,356 @@
+//! Processes that share a small cache, against the content: some are killed, some stopped, files of
+//! the cache are cut short, and its disk is full at times. No read returns a wrong byte or an
+//! error, and none lasts beyond its deadline. The longest read is printed.
+//!
+//! `FIRSTBYTE_CACHE_SECONDS` makes it longer (`make soak`), `FIRSTBYTE_SEED` makes another run.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{Hydrator, Settings, Wanted};
+use firstbyte_location::Location;
+use firstbyte_store::{Options, Store};
+use firstbyte_testkit::{Place, Subject, bytes, lacks_root, patience, scratch};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The part that a process of this program plays: seed, bytes of the cache, URL of the objects,
+/// directory of the cache.
+const PART: &str = "FIRSTBYTE_CACHE_PART";
+const SECONDS: &str = "FIRSTBYTE_CACHE_SECONDS";
+const PROCESSES: usize = 8;
+const OBJECTS: u64 = 24;
+const MIB: u64 = 1 << 20;
+/// Sizes of caches, one for each round.
+const CACHES: [u64; 4] = [MIB, 64 * MIB, 4 * MIB, 16 * MIB];
+/// The disk of the cache, where this process may mount one: the largest cache fills it.
+const DISK: &str = "size=48m";
+/// The deadline of a read.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Time that a read needs beyond its deadline to return.
+const RETURN: Duration = Duration::from_secs(2);
+/// The interval at which a process notes that it runs.
+const TICK: Duration = Duration::from_millis(10);
+/// The longest of a tick that counts as running: in a longer one the process was stopped.
+const LONGEST_TICK: Duration = Duration::from_millis(200);
+
+/// Pseudo-random numbers from a seed.
+#[derive(Clone, Copy)]
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// The length of an object: some are packed, some have a few blocks, some are larger than the
+/// smallest cache.
+fn size_of(object: u64) -> usize {
+    match object % 3 {
+        0 => 10_000 + 3_001 * object as usize,
+        1 => 200_000 + 70_001 * object as usize,
+        _ => (1 << 20) + 90_001 * object as usize,
+    }
+}
+
+/// The time that a process has run, without what it was stopped for.
+#[derive(Clone, Default)]
+struct RunClock(Arc<AtomicU64>);
+
+impl RunClock {
+    fn start() -> Self {
+        let clock = Self::default();
+        let ticks = Arc::clone(&clock.0);
+        thread::spawn(move || {
+            let mut last = Instant::now();
+            loop {
+                thread::sleep(TICK);
+                let passed = last.elapsed().min(LONGEST_TICK);
+                last = Instant::now();
+                ticks.fetch_add(passed.as_micros() as u64, Ordering::Relaxed);
+            }
+        });
+        clock
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Reads random ranges of random objects until it is killed; prints what is wrong, and the time of
+/// each read that was the longest so far.
+fn reads(part: &str) {
+    let mut words = part.splitn(4, ' ');
+    let mut next = || words.next().unwrap();
+    let (mut draws, size) = (Draws(next().parse().unwrap()), next().parse().unwrap());
+    let (url, cache) = (next(), PathBuf::from(next()));
+    let settings = Settings {
+        cache: Some(cache),
+        cache_size: Some(size),
+        reserve: 0,
+        deadline: DEADLINE,
+        ..Settings::default()
+    };
+    let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+    let contents: Vec<Vec<u8>> = (0..OBJECTS).map(|object| bytes(object, size_of(object))).collect();
+    let location = |object: u64| Location::parse(format!("{url}{object}").as_ref()).unwrap();
+    let (clock, mut longest, mut count) = (RunClock::start(), Duration::ZERO, 0_u64);
+    println!("ready");
+    loop {
+        let object = draws.below(OBJECTS);
+        let (place, content) = (location(object), &contents[object as usize]);
+        match draws.below(40) {
+            0 => drop(hydrator.cache().unwrap().release(&place)),
+            1 => {
+                let wanted = Wanted { location: place.clone(), version: None, range: None };
+                drop(hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None));
+            }
+            _ => {}
+        }
+        let file = match hydrator.open(&place) {
+            Ok(file) => file,
+            Err(error) => return println!("WRONG open of {object}: {error}"),
+        };
+        let handle = file.handle();
+        for _ in 0..=draws.below(6) {
+            let offset = draws.below(content.len() as u64) as usize;
+            let mut buffer = vec![1; draws.below(400_000) as usize + 1];
+            let began = clock.now();
+            let read = handle.read_at(&mut buffer, offset as u64);
+            let took = clock.now() - began;
+            count += 1;
+            let expected = &content[offset..content.len().min(offset + buffer.len())];
+            match read {
+                Ok(read) if buffer[..read] == *expected => {}
+                Ok(read) => return println!("WRONG {read} bytes of {object} at {offset}"),
+                Err(error) => return println!("WRONG read of {object} at {offset}: {error}"),
+            }
+            if took > longest || count.is_multiple_of(500) {
+                longest = longest.max(took);
+                println!("longest {} {count} {} of {object} at {offset}", longest.as_micros(), buffer.len());
+            }
+        }
+    }
+}
+
+/// A process that reads, and the lines that it prints.
+struct Reader {
+    child: Child,
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Found {
+    wrong: Vec<String>,
+    longest: Duration,
+    of: String,
+    reads: u64,
+}
+
+impl Found {
+    fn take(&mut self, line: &str) {
+        if line.contains("WRONG") || line.contains("panicked") {
+            self.wrong.push(line.to_owned());
+        }
+        let Some(rest) = line.split("longest ").nth(1) else { return };
+        let mut words = rest.split(' ');
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let (took, count) = (Duration::from_micros(number()), number());
+        self.reads = self.reads.max(count);
+        if took > self.longest {
+            self.longest = took;
+            self.of = words.collect::<Vec<_>>().join(" ");
+        }
+    }
+}
+
+impl Reader {
+    fn start(part: &str, lines: &Sender<String>) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "cache_model::a_process_of_the_model", "--nocapture"])
+            .env(PART, part)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let lines = lines.clone();
+        thread::spawn(move || {
+            // The receiver is gone at the end of the test.
+            output.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line)));
+        });
+        Self { child, stopped: false }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.stopped = signal == Signal::STOP;
+        // It may have ended.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file system of its own for the cache, where this process may mount one.
+struct Disk(tempfile::TempDir, bool);
+
+impl Disk {
+    fn new() -> Self {
+        let at = scratch();
+        let mount =
+            || Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(at.path()).status();
+        let mounted = !lacks_root() && mount().is_ok_and(|status| status.success());
+        Self(at, mounted)
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.path().join("ballast")
+    }
+
+    /// Fills the rest of it.
+    fn fill(&self) {
+        if let (true, Ok(mut file)) = (self.1, File::create(self.ballast())) {
+            let piece = vec![7; 1 << 20];
+            while std::io::Write::write_all(&mut file, &piece).is_ok() {}
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.1 {
+            let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        }
+    }
+}
+
+/// Files of blocks and maps below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    entries.flat_map(|entry| below(entry.path())).collect()
+}
+
+/// One kind of disturbance, chosen at random.
+fn disturb(draws: &mut Draws, readers: &mut [Reader], cache: &Path, disk: &Disk) -> &'static str {
+    let victim = draws.below(readers.len() as u64) as usize;
+    match draws.below(5) {
+        0 => {
+            readers[victim].signal(Signal::KILL);
+            "a kill"
+        }
+        1 => {
+            readers[victim].signal(Signal::STOP);
+            "a stop"
+        }
+        2 => {
+            readers.iter_mut().filter(|reader| reader.stopped).for_each(|reader| reader.signal(Signal::CONT));
+            "the end of stops"
+        }
+        3 => {
+            let files = files(cache);
+            if let Some(path) = files.get(draws.below(files.len().max(1) as u64) as usize)
+                && let Ok(file) = File::options().write(true).open(path)
+                && let Ok(metadata) = file.metadata()
+            {
+                let _ = file.set_len(draws.below(metadata.len().max(1)));
+            }
+            "a file cut short"
+        }
+        _ if disk.ballast().exists() => {
+            let _ = fs::remove_file(disk.ballast());
+            "room on the disk"
+        }
+        _ => {
+            disk.fill();
+            "a full disk"
+        }
+    }
+}
+
+/// Whether a process ended as it may: by a kill, or because a file that it had mapped was cut
+/// short.
+fn ended_well(reader: &mut Reader) -> Option<bool> {
+    let status = reader.child.try_wait().unwrap()?;
+    Some(matches!(status.signal(), Some(libc::SIGKILL | libc::SIGBUS)))
+}
+
+/// Runs the processes over one cache for `time`, and disturbs them.
+fn round(url: &str, size: u64, time: Duration, draws: &mut Draws) -> Found {
+    let disk = Disk::new();
+    let cache = disk.0.path().join("cache");
+    let (send, lines) = mpsc::channel();
+    let start = |seed: u64| Reader::start(&format!("{seed} {size} {url} {}", cache.display()), &send);
+    let mut readers: Vec<Reader> = (0..PROCESSES).map(|_| start(draws.below(1 << 30))).collect();
+    let (began, mut found, mut ready) = (Instant::now(), Found::default(), 0);
+    while began.elapsed() < time || ready < PROCESSES {
+        let cause = if ready < PROCESSES { "the start" } else { disturb(draws, &mut readers, &cache, &disk) };
+        let until = Instant::now() + Duration::from_millis(20 + draws.below(300));
+        while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            ready += usize::from(line.contains("ready"));
+            let before = found.longest;
+            found.take(&line);
+            if found.longest > before {
+                found.of = format!("{} after {cause}, cache of {} MiB", found.of, size / MIB);
+            }
+        }
+        for reader in &mut readers {
+            match ended_well(reader) {
+                None => {}
+                Some(true) => *reader = start(draws.below(1 << 30)),
+                Some(false) => found.wrong.push("a process ended by itself".into()),
+            }
+        }
+        if !found.wrong.is_empty() || began.elapsed() > time + patience(Duration::from_secs(30)) {
+            break;
+        }
+    }
+    drop(readers);
+    found
+}
+
+/// The number in a variable, or the usual one.
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn a_process_of_the_model() {
+    if let Ok(part) = std::env::var(PART) {
+        reads(&part);
+        // What was wrong is printed; the process that started this one ends it.
+        std::process::exit(1);
+    }
+}
+
+#[test]
+fn processes_that_share_a_small_cache_read_right_bytes_in_time_whatever_happens() {
+    let subject = Subject::start(Place::ServeHttp);
+    (0..OBJECTS).for_each(|object| subject.place(&object.to_string(), &bytes(object, size_of(object))));
+    let first = subject.at("0").to_string();
+    let url = first.strip_suffix('0').unwrap();
+    let time = Duration::from_secs(number(SECONDS, 6)) / CACHES.len() as u32;
+    let mut draws = Draws(number("FIRSTBYTE_SEED", 1));
+    let mut longest = Duration::ZERO;
+    for size in CACHES {
+        let found = round(url, size, time, &mut draws);
+        assert!(found.wrong.is_empty(), "cache of {} MiB: {:?}", size / MIB, found.wrong);
+        println!("cache of {} MiB: longest read {:.3?}: {}", size / MIB, found.longest, found.of);
+        longest = longest.max(found.longest);
+    }
+    assert!(longest < DEADLINE + RETURN, "a read took {longest:?}");
+}
