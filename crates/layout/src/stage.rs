@@ -96,10 +96,14 @@ pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
 
 /// Whether no writer holds the file at `path` any more.
 pub(crate) fn is_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
-    let Some((file, _)) = root.regular(path)? else { return Ok(false) };
+    // NFS makes a record lock of this lock: an exclusive one needs the right to write.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
+    let Some(file) = opened? else { return Ok(false) };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
+        // Held, or on NFS without the right to write.
+        Err(Errno::WOULDBLOCK | Errno::BADF) => Ok(false),
         Err(error) => Err(root.error(path, error)),
     }
 }

@@ -28,7 +28,7 @@ impl<D: AsFd> Details<'_, D> {
         let mut errors = Vec::new();
         batch.settle(
             first,
-            self.detail != Detail::Names,
+            self.detail.has_stats(),
             |kind| self.is_needed(kind),
             |path, name, kind, stat| {
                 match self.look(name, kind) {
@@ -46,8 +46,8 @@ impl<D: AsFd> Details<'_, D> {
     }
 
     fn is_needed(&self, kind: FileType) -> bool {
-        self.detail != Detail::Names
-            || kind == FileType::Unknown
+        self.detail.has_stats()
+            || (kind == FileType::Unknown && self.detail != Detail::Bare)
             || (kind == FileType::Symlink && self.symlinks == Symlinks::Follow)
     }
 

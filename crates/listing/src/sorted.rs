@@ -210,7 +210,7 @@ impl Sorted {
     fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
-        if self.options.detail == Detail::Names {
+        if !self.options.detail.has_stats() {
             return Some(describe(&self.path, self.options.symlinks, full, kind, None));
         }
         let follow = self.options.symlinks == Symlinks::Follow && kind != Kind::Symlink;

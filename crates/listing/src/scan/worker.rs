@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Kind;
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::cursor::{Cursor, Found, Job};
@@ -16,7 +17,7 @@ use crate::details::Details;
 use crate::error::below;
 use crate::open::Open;
 use crate::split::{self, Part};
-use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks, Tuning};
+use crate::{Batch, Boundary, Error, Reach, Symlinks, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
@@ -155,8 +156,12 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let rest = match self.read(cursor, &open) {
             Read::End => None,
             // Small directories are read to their end at once, many to a batch.
-            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => Some(cursor),
+            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => {
+                self.look(first, &open);
+                Some(cursor)
+            }
             Read::More(cursor) => {
+                self.look(first, &open);
                 self.share(cursor);
                 enlist();
                 None
@@ -206,12 +211,22 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
+    /// Looks at the first entries from `first` on, where the next read of their directory depends
+    /// on it. The kernel has what it shows, so that no server is asked.
+    fn look(&self, first: usize, open: &Open) {
+        let looks = self.scan.tuning.looks(self.scan.options.detail);
+        for entry in (first..self.batch.len()).take(looks).map(|index| self.batch.entry(index)) {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+            let _ = rustix::fs::statx(open, entry.c_name(), flags, StatxFlags::MODE);
+        }
+    }
+
     /// Whether another thread should continue to read the directory while this one processes the
     /// entries it has.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
         let waits = self.scan.tuning.file_system.reach == Reach::Remote
-            && self.scan.options.detail != Detail::Names
+            && self.scan.options.detail.has_stats()
             && self.batch.len() > first;
         read > room / 2 || waits
     }
