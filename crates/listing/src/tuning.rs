@@ -14,7 +14,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, StatFs};
 use rustix::io::Errno;
 
-use crate::{Detail, Error, Options, Result, mounts};
+use crate::error::{Error, Result};
+use crate::mounts;
+use crate::options::{Detail, Options};
 
 /// How far away a file system's data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
