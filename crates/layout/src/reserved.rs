@@ -1,6 +1,8 @@
 //! Reserved names in a layout: the layout file, files still being written, and files that an NFS
 //! client keeps because a program has them open. They are never reported as files of the layout.
 
+use firstbyte_listing::is_silly_name;
+
 /// The layout file's name.
 pub(crate) const NAME: &str = ".firstbyte-layout";
 /// The end of the names of files being written, which no layout takes for files of its own.
@@ -8,22 +10,10 @@ const PARTIAL: &[u8] = b".firstbyte-part";
 /// The start of those that a layout writes itself.
 const STAGED: &[u8] = b".put-";
 
-/// The start of the name that an NFS client gives to a file which is removed while it is open. 24
-/// hexadecimal digits follow (`nfs_sillyrename` in Linux's `fs/nfs/unlink.c`). The client removes
-/// it when it is closed.
-const SILLY: &[u8] = b".nfs";
-/// How many digits follow.
-const SILLY_DIGITS: usize = 24;
-
 /// Whether a name is the layout file's, that of a file still being written, here or by a copy, or
 /// that of a file that is gone but open.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
-    name == NAME.as_bytes() || name.starts_with(b".") && name.ends_with(PARTIAL) || is_silly(name)
-}
-
-fn is_silly(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(SILLY).unwrap_or_default();
-    digits.len() == SILLY_DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+    name == NAME.as_bytes() || name.starts_with(b".") && name.ends_with(PARTIAL) || is_silly_name(name)
 }
 
 /// Whether a name is that of a file a layout is writing.

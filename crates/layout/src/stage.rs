@@ -62,6 +62,12 @@ impl<'a> Staged<'a> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
+    /// Gives the content to the file system, as a close does, and learns whether it was taken: NFS
+    /// reports only then that the server's disk is full.
+    pub(crate) fn flush(&self) -> Result<()> {
+        firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
+    }
+
     /// Gives it its name, over any file there is; false if the directory for it is missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;

@@ -109,10 +109,11 @@ const LOCAL_BUFFER: usize = 64 << 10;
 /// Bytes a remote directory is read by at once. With 16 threads and details this stays below 32 MiB
 /// in all.
 const REMOTE_BUFFER: usize = 256 << 10;
-/// The same for names alone. An NFS client asks for attributes with the names (READDIRPLUS) until
-/// the first buffer is full, and then for names, if no program has looked at an entry meanwhile.
-/// Those answers hold five times as many names (docs/listing.md).
-const REMOTE_BARE_BUFFER: usize = 32 << 10;
+/// The first read of a directory on NFS whose names alone are wanted. The client asks for
+/// attributes with the names (READDIRPLUS) until this read is full, and then for names, if no
+/// program has looked at an entry meanwhile. Those answers hold five times as many
+/// (docs/filesystems.md).
+const NFS_FIRST_READ: usize = 32 << 10;
 /// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache
 /// bind.
 const LOCAL_THREADS: usize = 8;
@@ -143,6 +144,8 @@ pub struct Tuning {
     pub buffer: usize,
     /// The origin of the buffer size.
     pub buffer_basis: Basis,
+    /// Bytes of the first read of a directory at most.
+    pub(crate) first_read: usize,
     /// Threads at most.
     pub threads: usize,
     /// The origin of the number of threads.
@@ -160,6 +163,21 @@ fn file_system(
 }
 
 impl FileSystem {
+    /// The file system of an existing path. A network file system's server is not asked for its
+    /// type.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no such path.
+    pub fn of(path: &Path) -> Result<Self> {
+        Tuning::of(path, &Options::default()).map(|tuning| tuning.file_system)
+    }
+
+    /// Whether it is NFS, of any version.
+    #[must_use]
+    pub fn is_nfs(&self) -> bool {
+        self.magic == NFS
+    }
+
     /// The file system that is mounted with this type.
     fn mounted_as(kind: &str) -> Option<Self> {
         let name = match kind {
@@ -211,7 +229,6 @@ impl Tuning {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let (buffer, threads) = match file_system.reach {
             Reach::Local => (LOCAL_BUFFER, processors.min(LOCAL_THREADS)),
-            Reach::Remote if options.detail == Detail::Bare => (REMOTE_BARE_BUFFER, REMOTE_THREADS),
             Reach::Remote => (REMOTE_BUFFER, REMOTE_THREADS),
         };
         let default = if file_system.measured { Basis::Measured } else { Basis::Unmeasured };
@@ -220,6 +237,10 @@ impl Tuning {
             file_system,
             buffer: options.buffer.map_or(buffer, NonZeroUsize::get),
             buffer_basis: basis(options.buffer),
+            first_read: match options.detail {
+                Detail::Bare if file_system.is_nfs() && options.buffer.is_none() => NFS_FIRST_READ,
+                _ => usize::MAX,
+            },
             threads: options.threads.map_or(threads, NonZeroUsize::get),
             threads_basis: basis(options.threads),
         }

@@ -157,13 +157,12 @@ def silly_rename(case: Case) -> dict:
     copied = case.cp("cp", "-r", f"{AT}/silly/", "/tmp/silly")
     out = names(Path("/tmp/silly"))
     deleted = case.cp("sync", "--delete", "/tmp/silly", f"{AT}/silly")
-    removed = case.cp("rm", "-r", "--yes", f"{AT}/silly/")
-    after = names(SRV / "silly") if (SRV / "silly").exists() else None
+    checked = case.cp("check", "/tmp/silly", f"{AT}/silly")
     holder.kill()
     holder.wait()
-    codes = [copied.returncode, deleted.returncode, removed.returncode]
-    errors = (copied.stderr + deleted.stderr + removed.stderr)[-600:]
-    return {"ok": out == ["kept"] and codes[:2] == [0, 0], "there": there, "copied": out, "codes": codes, "errors": errors, "after rm": after}
+    codes = [copied.returncode, deleted.returncode, checked.returncode]
+    errors = (copied.stderr + deleted.stderr + checked.stderr)[-600:]
+    return {"ok": out == ["kept"] and codes == [0, 0, 0], "there": there, "copied": out, "codes": codes, "errors": errors}
 
 
 def squashed_root(case: Case) -> dict:
@@ -176,13 +175,16 @@ def squashed_root(case: Case) -> dict:
     open_.mkdir()
     open_.chmod(0o777)
     (open_ / "file").write_bytes(b"12345")
+    free = Path("/srv/squash/free")
+    free.mkdir()
+    free.chmod(0o777)
     with case.world.mounted(case.version, "/srv/squash", "/mnt/squash"):
         Path("/tmp/small").write_bytes(b"small")
         refused = case.cp("cp", "/tmp/small", "/mnt/squash/closed/")
-        worked = case.cp("cp", "-r", "/mnt/squash/open/", "/mnt/squash/open/copy")
+        worked = case.cp("cp", "-r", "/mnt/squash/open/", "/mnt/squash/free/")
         left = names(closed)
     ok = refused.returncode == 1 and refused.stderr.count("\n") == 1 and not left and worked.returncode == 0
-    return {"ok": ok, "refused": refused.stderr[-300:], "worked": worked.stderr[-300:], "left": left, "owner": (open_ / "copy/file").stat().st_uid}
+    return {"ok": ok, "refused": refused.stderr[-300:], "worked": worked.stderr[-300:], "left": left, "free": names(free)}
 
 
 def connections(case: Case) -> dict:
@@ -201,7 +203,8 @@ def server_side(case: Case) -> dict:
     case.mount.forget()
     theirs = measured.cost(case.mount, "cp", f"{AT}/inside", f"{AT}/theirs")
     moved = {name: {call: count for call, count in cost.calls.items() if call in ("READ", "WRITE", "COPY", "CLONE")} for name, cost in (("ours", ours), ("cp", theirs))}
-    return {"ok": digest(SRV / "ours") == want and sum(moved["ours"].values()) <= sum(moved["cp"].values()), **moved}
+    # The journal of a copy is written, of some hundred bytes.
+    return {"ok": digest(SRV / "ours") == want and "READ" not in moved["ours"], **moved}
 
 
 def sparse(case: Case) -> dict:
@@ -216,6 +219,8 @@ def sparse(case: Case) -> dict:
     for name, source, target in (("from", f"{AT}/sparse", "/srv/xfs/sparse"), ("to", "/srv/xfs/sparse", f"{AT}/sparse2")):
         began = time.monotonic()
         done = case.cp("cp", source, target, limit=300)
+        if done.returncode:
+            return {"ok": False, name: done.stderr[-300:]}
         seen = case.client.see(target).stat()
         took[name] = {"seconds": round(time.monotonic() - began, 1), "code": done.returncode, "length": seen.st_size, "kept": seen.st_blocks * 512}
     same = subprocess.run(["cmp", SRV / "sparse", SRV / "sparse2"], check=False).returncode == 0
@@ -252,7 +257,7 @@ def full_at_close(case: Case) -> dict:
             found[durability] = [done.returncode, done.stderr[-300:], there]
             found["ok"] &= done.returncode == 1 and done.stderr.count("\n") == 1 and "large" not in there
             for name in there:
-                host.run("rm", "-f", f"/srv/small/{name}")
+                case.client.run("rm", "-f", f"/mnt/small/{name}")
         small = data(Path("/tmp/fits"), 8 * MIB)
         case.cp("cp", "/tmp/fits", "/mnt/small/fits")
         found["ok"] &= digest(host.see("/srv/small/fits")) == small

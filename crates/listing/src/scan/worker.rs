@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Kind;
-use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::cursor::{Cursor, Found, Job};
@@ -13,7 +12,7 @@ use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
-use crate::details::Details;
+use crate::details::{Details, look};
 use crate::error::below;
 use crate::open::Open;
 use crate::split::{self, Part};
@@ -178,7 +177,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
     fn read(&mut self, mut cursor: Cursor, open: &Open) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
-        let read = self.batch.read(open, |raw, name| {
+        let most = if cursor.so_far == 0 { self.scan.tuning.first_read } else { usize::MAX };
+        let read = self.batch.read(open, most, |raw, name| {
             *next = raw.next;
             match part {
                 None => Ok(Take::Entry),
@@ -211,14 +211,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
-    /// Looks at the first entries from `first` on, where the next read of their directory depends
-    /// on it. The kernel has what it shows, so that no server is asked.
+    /// Looks at entries from `first` on, where the next read of their directory depends on it.
     fn look(&self, first: usize, open: &Open) {
-        let looks = self.scan.tuning.looks(self.scan.options.detail);
-        for entry in (first..self.batch.len()).take(looks).map(|index| self.batch.entry(index)) {
-            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-            let _ = rustix::fs::statx(open, entry.c_name(), flags, StatxFlags::MODE);
-        }
+        look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
     }
 
     /// Whether another thread should continue to read the directory while this one processes the
