@@ -99,15 +99,16 @@ def shorter(program: Path) -> Path:
 
 def layouts(version: str) -> Callable[[], Job]:
     """Layouts with two clients."""
-    return lambda: Job("layouts", (version, "200", "100", "1"), (PROGRAM, built("--example", "neighbour")), 1200)
+    return lambda: Job("layouts", (version, "60", "50", "1"), (PROGRAM, built("--example", "neighbour")), 1200)
 
 
 JOBS = {
-    "listings": Part(lambda: Job("listings", ("100000", "2000", "10000", "3,4.2", "0,5"), (PROGRAM,), 1500), wrong_listings),
+    "listings": Part(lambda: Job("listings", ("20000", "500", "400", "3,4.2", "0,5"), (PROGRAM,), 1500), wrong_listings),
     "copies": Part(lambda: Job("copies", ("3,4.2",), (PROGRAM,), 1200), failed_cases),
     "layouts 3": Part(layouts("3"), wrong_layouts),
     "layouts 4.1": Part(layouts("4.1"), wrong_layouts),
     "suites": Part(suites, unexpected_tests),
+    "small files": Part(lambda: Job("small", ("200", "3,4.2", "0,5"), (PROGRAM,), 900), failed_cases),
 }
 
 
