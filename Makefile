@@ -40,7 +40,7 @@ check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@python3 scripts/check.py fast
 
 test: ## everything; T=hydrate, T=sync or T=test_open: the tests of a crate or of one file
-	@scripts/need.sh build check mounts servers clients python deploy
+	@scripts/need.sh build check mounts servers clients python deploy guest
 	@python3 scripts/check.py $(if $(T),only "$(T)",full)
 
 docs: build ## docs/options.md and the man pages in target/man1 from the command line's own definition; the pictures
@@ -58,7 +58,7 @@ bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." meas
 	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
 
 soak: build ## the long runs: many kills, faults and clients (about an hour)
-	@scripts/need.sh servers clients
+	@scripts/need.sh servers clients guest
 	@.venv/bin/python tests/soak/soak.py --firstbyte "$(FIRSTBYTE)" $(SOAK_FLAGS)
 
 dist: ## what a release has: static binaries, wheels and Lambda zips for two processors, SBOMs, SHA256SUMS; in dist/

@@ -88,6 +88,7 @@ SUITES = [
     pytest("clients", "tests/clients", "tests/browser"),
     pytest("documentation", "tests/docs"),
     pytest("deployment", "tests/deploy"),
+    pytest("guest", "tests/guest"),
     Step("python types", [".venv/bin/mypy"], nice=10),
     Step("python types, pyright", [".venv/bin/pyright"], nice=10),
 ]

@@ -3,7 +3,7 @@
 # nothing on a prepared one. Debian's packages come first, together; then what pip, npm, go and rustup install, side by
 # side.
 #
-#   need.sh build|check|mounts|servers|clients|python|deploy|peers|dist ...
+#   need.sh build|check|mounts|servers|clients|python|deploy|guest|peers|dist ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,6 +33,9 @@ declare -A PACKAGES=(
         s3fs=s3fs fusermount3=fuse3 go=golang-go man=man-db npm=npm nginx=nginx mkfs.ext4=e2fsprogs slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
     # Reads the units of deploy/systemd, and mounts by mount(8) in a namespace.
     [deploy]="go=golang-go systemd-analyze=systemd unshare=util-linux mount=mount"
+    # A machine by emulation, and its disk made of Debian's packages (tests/guest/image.py).
+    [guest]="qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap depmod=kmod mkfs.ext4=e2fsprogs setpriv=util-linux
+        strip=binutils"
     [peers]="vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find s3fs=s3fs
         makeblastdb=ncbi-blast+ fusermount3=fuse3"
 )
@@ -169,7 +172,7 @@ npm_all() {
 
 STEPS=$*
 for step in $STEPS; do
-    [[ $step =~ ^(build|check|mounts|servers|clients|python|deploy|peers|dist)$ ]] || die "$step: no such step"
+    [[ $step =~ ^(build|check|mounts|servers|clients|python|deploy|guest|peers|dist)$ ]] || die "$step: no such step"
 done
 debian
 lanes=()

@@ -323,12 +323,18 @@ def mount_crowd(soak: Soak) -> int:
     return mounts.crowd(soak, 12 * soak.times)
 
 
+def guest(soak: Soak) -> int:
+    """NFS, CIFS and weak file systems, in an emulated machine with a Debian kernel"""
+    program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
+    return subprocess.run([sys.executable, "tests/guest/whole.py"], cwd=ROOT, env=os.environ | program, check=False).returncode
+
+
 def kill_mount(soak: Soak) -> int:
     """kill -9 of a mount's daemon during hydration; four times as many kills as elsewhere"""
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, guest, examples, install)}
 
 
 def main() -> int:

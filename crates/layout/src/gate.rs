@@ -49,6 +49,7 @@ impl Gate {
         loop {
             let Some(file) = open()? else {
                 let lock = lock_root(root, Share::Shared)?;
+                root.refresh_above(reserved::NAME.as_bytes());
                 match open()? {
                     None => return Ok(Self { _lock: lock, record: None }),
                     Some(_) => continue,
@@ -151,9 +152,13 @@ impl Conversion {
     }
 }
 
-/// Whether an open file still has a name.
+/// Whether an open file still has a name. One that another machine has removed is stale.
 fn is_there(file: &File) -> io::Result<bool> {
-    rustix::fs::fstat(file).map(|stat| stat.st_nlink > 0).map_err(Into::into)
+    match rustix::fs::fstat(file) {
+        Ok(stat) => Ok(stat.st_nlink > 0),
+        Err(Errno::STALE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Writes a new layout file and takes the layout over.

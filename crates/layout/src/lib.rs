@@ -163,21 +163,15 @@ impl Layout {
     /// # Errors
     /// As [`open_file`](Self::open_file).
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
-        let (file, stat) = self.opened(name)?;
-        let at = |error: io::Error| self.root.error(name, error);
-        let mut content = Vec::new();
-        // The length is known, which saves asking for it; one byte more, so that the end is met
-        // without growing.
-        let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
-        content.try_reserve_exact(length).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?;
-        loop {
-            match rustix::io::read(&file, spare_capacity(&mut content)) {
-                Ok(0) => return Ok(content),
-                Ok(_) => content.try_reserve(1).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(at(error.into())),
+        for _ in 1..root::ATTEMPTS {
+            let (file, stat) = self.opened(name)?;
+            match read(&file, &stat) {
+                // Another machine has replaced the file since it was opened.
+                Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {}
+                content => return content.map_err(|error| self.root.error(name, error)),
             }
         }
+        Err(self.root.error(name, Errno::STALE))
     }
 
     fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
@@ -239,6 +233,23 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
         // If there is still no layout file, no file has moved since the first look for one.
         if found || Gate::enter(&flat)?.record.is_none() {
             return Ok(found.then(|| flat.join(name)));
+        }
+    }
+}
+
+/// All of a file's content.
+fn read(file: &File, stat: &Stat) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    // The length is known, which saves asking for it; one byte more, so that the end is met without
+    // growing.
+    let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
+    content.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    loop {
+        match rustix::io::read(file, spare_capacity(&mut content)) {
+            Ok(0) => return Ok(content),
+            Ok(_) => content.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

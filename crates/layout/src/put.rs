@@ -83,7 +83,7 @@ impl Layout {
         } else {
             read_all(content, at, |part| staged.write(part))?;
         }
-        if self.durability == Durability::Full { staged.sync() } else { Ok(()) }
+        if self.durability == Durability::Full { staged.sync() } else { staged.flush() }
     }
 
     /// Has the directories a file may be in on the disk.

@@ -1,5 +1,7 @@
-//! Reserved names in a layout: the layout file, and files still being written. They are never
-//! reported as files of the layout.
+//! Reserved names in a layout: the layout file, files still being written, and files that an NFS
+//! client keeps because a program has them open. They are never reported as files of the layout.
+
+use firstbyte_listing::is_silly_name;
 
 /// The layout file's name.
 pub(crate) const NAME: &str = ".firstbyte-layout";
@@ -8,9 +10,10 @@ const PARTIAL: &[u8] = b".firstbyte-part";
 /// The start of those that a layout writes itself.
 const STAGED: &[u8] = b".put-";
 
-/// Whether a name is the layout file's or that of a file still being written, here or by a copy.
+/// Whether a name is the layout file's, that of a file still being written, here or by a copy, or
+/// that of a file that is gone but open.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
-    name == NAME.as_bytes() || name.starts_with(b".") && name.ends_with(PARTIAL)
+    name == NAME.as_bytes() || name.starts_with(b".") && name.ends_with(PARTIAL) || is_silly_name(name)
 }
 
 /// Whether a name is that of a file a layout is writing.

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstbyte_listing::{Batch, Reader};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use firstbyte_listing::{Batch, Reach, Reader};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -32,6 +32,8 @@ pub(crate) const ATTEMPTS: u32 = 8;
 pub(crate) struct Root {
     fd: OwnedFd,
     path: PathBuf,
+    /// Whether other machines may change what is below, and this one has names cached.
+    is_shared: bool,
     /// Set once the file system has refused to rename without replacing.
     links_only: AtomicBool,
 }
@@ -39,7 +41,21 @@ pub(crate) struct Root {
 impl Root {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let fd = open_directory(CWD, path, OFlags::empty()).map_err(|error| Error::io(path, error))?;
-        Ok(Self { fd, path: path.to_owned(), links_only: AtomicBool::new(false) })
+        let is_shared = Reach::of(&fd) == Reach::Remote;
+        Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false) })
+    }
+
+    /// Lets names be seen that other machines have made or removed in the directories above `name`.
+    ///
+    /// An NFS client remembers for up to a minute that a name exists or does not (`acdirmax`). A
+    /// directory's attributes, asked for anew, show that the directory has changed, and then the
+    /// client forgets its names.
+    pub(crate) fn refresh_above(&self, name: &[u8]) {
+        if !self.is_shared {
+            return;
+        }
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &name[..end]);
+        let _ = [b".".as_slice()].into_iter().chain(ends).try_for_each(|directory| refresh(&self.fd, directory));
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -67,7 +83,11 @@ impl Root {
     /// Opens the directory `name`, or the root again.
     pub(crate) fn directory(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
         let name = if name.is_empty() { b".".as_slice() } else { name };
-        open_directory(&self.fd, name, OFlags::NOFOLLOW)
+        let directory = open_directory(&self.fd, name, OFlags::NOFOLLOW)?;
+        if self.is_shared {
+            refresh(&directory, b".")?;
+        }
+        Ok(directory)
     }
 
     /// Opens a file; `None` if it does not exist.
@@ -215,9 +235,16 @@ impl Pages<'_> {
     }
 }
 
-/// Whether an error means that there is no file. A file in the place of a directory counts too.
+/// Whether an error means that there is no file. A file in the place of a directory counts too, and
+/// one that another machine has removed since its name was looked up.
 fn is_absence(error: Errno) -> bool {
-    matches!(error, Errno::NOENT | Errno::NOTDIR)
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::STALE)
+}
+
+/// Asks the server for the attributes of a directory. Local file systems answer from memory.
+fn refresh(at: impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
+    let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    statx(at, name, flags, StatxFlags::MTIME | StatxFlags::CTIME).map(drop)
 }
 
 /// A file's type.

@@ -80,6 +80,7 @@ impl Disk for Spot<'_> {
 
     fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T>) -> Result<T> {
         let gate = Gate::enter(self.root)?;
+        self.root.refresh_above(&self.sharded);
         match gate.record {
             None => work(Place::Flat),
             Some(record) if record.scheme == self.scheme => work(target(record.state)),

@@ -62,6 +62,12 @@ impl<'a> Staged<'a> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
+    /// Gives the content to the file system, as a close does, and learns whether it was taken: NFS
+    /// reports only then that the server's disk is full.
+    pub(crate) fn flush(&self) -> Result<()> {
+        firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
+    }
+
     /// Gives it its name, over any file there is; false if the directory for it is missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;
@@ -96,10 +102,14 @@ pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
 
 /// Whether no writer holds the file at `path` any more.
 pub(crate) fn is_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
-    let Some((file, _)) = root.regular(path)? else { return Ok(false) };
+    // NFS makes a record lock of this lock: an exclusive one needs the right to write.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
+    let Some(file) = opened? else { return Ok(false) };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
+        // Held, or on NFS without the right to write.
+        Err(Errno::WOULDBLOCK | Errno::BADF) => Ok(false),
         Err(error) => Err(root.error(path, error)),
     }
 }

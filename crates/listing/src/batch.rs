@@ -146,16 +146,18 @@ impl Batch {
         });
     }
 
-    /// Appends the directory's next records to the batch; `take` decides what each becomes. Returns
-    /// how many bytes were read; 0 at the directory's end.
+    /// Appends the directory's next records to the batch, at most `most` bytes of them; `take`
+    /// decides what each becomes. Returns how many bytes were read; 0 at the directory's end.
     #[inline]
     pub(crate) fn read(
         &mut self,
         directory: impl AsFd,
+        most: usize,
         mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
     ) -> rustix::io::Result<usize> {
         let from = self.used;
-        let read = getdents(directory, &mut self.buffer[from..])?;
+        let end = self.buffer.len().min(from.saturating_add(most));
+        let read = getdents(directory, &mut self.buffer[from..end])?;
         let filled = from + read;
         self.used = filled;
         for raw in records(&self.buffer[..filled], from) {

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::below;
@@ -28,7 +28,7 @@ impl<D: AsFd> Details<'_, D> {
         let mut errors = Vec::new();
         batch.settle(
             first,
-            self.detail != Detail::Names,
+            self.detail.has_stats(),
             |kind| self.is_needed(kind),
             |path, name, kind, stat| {
                 match self.look(name, kind) {
@@ -46,8 +46,8 @@ impl<D: AsFd> Details<'_, D> {
     }
 
     fn is_needed(&self, kind: FileType) -> bool {
-        self.detail != Detail::Names
-            || kind == FileType::Unknown
+        self.detail.has_stats()
+            || (kind == FileType::Unknown && self.detail != Detail::Bare)
             || (kind == FileType::Symlink && self.symlinks == Symlinks::Follow)
     }
 
@@ -67,5 +67,14 @@ impl<D: AsFd> Details<'_, D> {
     fn error(&self, path: &[u8], name: &CStr, error: Errno) -> Error {
         let path = below(self.root, &[path, name.to_bytes()].concat());
         Error::Io { path, source: error.into() }
+    }
+}
+
+/// Looks at `count` entries from `first` on, so that an NFS client keeps asking for attributes. It
+/// has those of these entries, so that no server is asked.
+pub(crate) fn look(batch: &Batch, first: usize, count: usize, directory: impl AsFd) {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    for entry in (first..batch.len()).take(count).map(|index| batch.entry(index)) {
+        let _ = rustix::fs::statx(&directory, entry.c_name(), flags, StatxFlags::MODE);
     }
 }

@@ -52,7 +52,11 @@ pub enum Boundary {
 /// network file system, asking for less may save a request to the servers that hold the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Name, inode and type as the directory has them.
+    /// Name and inode. The type is what the directory says, which may be `Unknown`: NFS 3 gives
+    /// types with names only if it gives all attributes. Where a listing enters directories, this
+    /// is the same as `Names`.
+    Bare,
+    /// Name, inode and type.
     #[default]
     Names,
     /// Size, modification and change times too.
@@ -64,9 +68,14 @@ pub enum Detail {
 }
 
 impl Detail {
+    /// Whether every entry has a [`Stat`](crate::Stat).
+    pub(crate) fn has_stats(self) -> bool {
+        !matches!(self, Self::Bare | Self::Names)
+    }
+
     pub(crate) fn mask(self) -> StatxFlags {
         match self {
-            Self::Names => StatxFlags::TYPE,
+            Self::Bare | Self::Names => StatxFlags::TYPE,
             Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME,
             Self::Usage => {
                 StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK | StatxFlags::INO
@@ -92,4 +101,14 @@ pub struct Options {
     pub buffer: Option<NonZeroUsize>,
     /// Threads at most; else by file system.
     pub threads: Option<NonZeroUsize>,
+}
+
+impl Options {
+    /// The same, with the types that are needed to find directories.
+    pub(crate) fn with_types_to_enter(self) -> Self {
+        match self.detail {
+            Detail::Bare if self.depth.enters(0) => Self { detail: Detail::Names, ..self },
+            _ => self,
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl Reader {
         batch.clear();
         batch.begin(b"", 0);
         let next = &mut self.next;
-        let read = batch.read(&self.fd, |raw, name| {
+        let read = batch.read(&self.fd, usize::MAX, |raw, name| {
             *next = raw.next;
             take(raw, name)
         });

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
-use crate::details::Details;
+use crate::details::{Details, look};
 use crate::error::below;
 use crate::open::Open;
 use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
@@ -40,6 +40,8 @@ pub(crate) struct Sorted {
     options: Options,
     device: u64,
     reach: Reach,
+    /// How many entries to look at between two reads of a directory.
+    looks: usize,
     root: Open,
     /// From the root to the directory being shown.
     levels: Vec<Level>,
@@ -92,6 +94,8 @@ impl Sorted {
             options: *options,
             device: identity.device,
             reach: tuning.file_system.reach,
+            // Types are needed for the order.
+            looks: tuning.looks(if options.detail.has_stats() { options.detail } else { Detail::Names }),
             levels: Vec::new(),
             due: None,
             errors: Vec::new(),
@@ -152,7 +156,7 @@ impl Sorted {
         loop {
             self.batch.clear();
             self.batch.begin(path, 0);
-            let read = self.batch.read(open, |_, _| Ok(Take::Entry));
+            let read = self.batch.read(open, usize::MAX, |_, _| Ok(Take::Entry));
             self.batch.end(0);
             let details = Details {
                 directory: open,
@@ -162,6 +166,7 @@ impl Sorted {
                 reach: self.reach,
             };
             details.add(&mut self.batch, 0);
+            look(&self.batch, 0, self.looks, open);
             for entry in self.batch.entries() {
                 names.add(entry.name(), entry.kind(), after, limit);
             }
@@ -210,7 +215,7 @@ impl Sorted {
     fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
-        if self.options.detail == Detail::Names {
+        if !self.options.detail.has_stats() {
             return Some(describe(&self.path, self.options.symlinks, full, kind, None));
         }
         let follow = self.options.symlinks == Symlinks::Follow && kind != Kind::Symlink;

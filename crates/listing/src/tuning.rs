@@ -1,5 +1,5 @@
 //! Decides how a file system is listed (threads, buffer size, splitting), from the type of the file
-//! system, which its magic number gives.
+//! system: as it is mounted, or by its magic number.
 //!
 //! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to
 //! 0.19 us an entry); 64 KiB stay in a core's cache until they are printed. On a network file
@@ -11,10 +11,12 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::StatFs;
+use rustix::fs::{AtFlags, CWD, StatFs};
 use rustix::io::Errno;
 
-use crate::{Error, Options, Result};
+use crate::error::{Error, Result};
+use crate::mounts;
+use crate::options::{Detail, Options};
 
 /// How far away a file system's data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,15 @@ pub enum Reach {
     Local,
     /// Behind a network or another process: a listing is bound by answers.
     Remote,
+}
+
+impl Reach {
+    /// The reach of the file system that an open file or directory lies on; local if that cannot be
+    /// found out.
+    #[must_use]
+    pub fn of(file: impl AsFd) -> Self {
+        Tuning::of_open(file, &Options::default()).map_or(Self::Local, |tuning| tuning.file_system.reach)
+    }
 }
 
 /// What the positions in a directory are. This decides whether it can be read from several at once.
@@ -34,6 +45,17 @@ pub(crate) enum Positions {
     Opaque,
 }
 
+/// When the client of a network file system gets attributes with names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attributes {
+    /// Always or never, whatever a program does.
+    Fixed,
+    /// As long as a program looks at entries between two reads. A type is an attribute (NFS 3).
+    IfLooked,
+    /// The same, but types always come with names (NFS 4).
+    IfLookedButTypes,
+}
+
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
@@ -43,16 +65,21 @@ pub struct FileSystem {
     pub reach: Reach,
     magic: u64,
     positions: Positions,
+    attributes: Attributes,
     measured: bool,
 }
 
 const fn local(name: &'static str, magic: u64) -> FileSystem {
-    FileSystem { name, reach: Reach::Local, magic, positions: Positions::Opaque, measured: true }
+    let (positions, attributes) = (Positions::Opaque, Attributes::Fixed);
+    FileSystem { name, reach: Reach::Local, magic, positions, attributes, measured: true }
 }
 
 const fn remote(name: &'static str, magic: u64) -> FileSystem {
-    FileSystem { name, reach: Reach::Remote, magic, positions: Positions::Opaque, measured: false }
+    FileSystem { reach: Reach::Remote, measured: false, ..local(name, magic) }
 }
+
+/// Of every version: without its type as mounted, an NFS is treated as the oldest.
+const NFS: u64 = 0x6969;
 
 /// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
 const KNOWN: &[FileSystem] = &[
@@ -62,7 +89,8 @@ const KNOWN: &[FileSystem] = &[
     local("btrfs", 0x9123_683E),
     local("overlayfs", 0x794C_7630),
     FileSystem { measured: true, ..remote("fuse", 0x6573_5546) },
-    remote("nfs", 0x6969),
+    FileSystem { attributes: Attributes::IfLooked, measured: true, ..remote("nfs", NFS) },
+    FileSystem { attributes: Attributes::IfLookedButTypes, measured: true, ..remote("nfs4", NFS) },
     remote("lustre", 0x0BD0_0BD0),
     remote("smb", 0xFF53_4D42),
     remote("smb2", 0xFE53_4D42),
@@ -81,11 +109,20 @@ const LOCAL_BUFFER: usize = 64 << 10;
 /// Bytes a remote directory is read by at once. With 16 threads and details this stays below 32 MiB
 /// in all.
 const REMOTE_BUFFER: usize = 256 << 10;
+/// The first read of a directory on NFS whose names alone are wanted. The client asks for
+/// attributes with the names (READDIRPLUS) until this read is full, and then for names, if no
+/// program has looked at an entry meanwhile. Those answers hold five times as many
+/// (docs/filesystems.md).
+const NFS_FIRST_READ: usize = 32 << 10;
 /// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache
 /// bind.
 const LOCAL_THREADS: usize = 8;
 /// Threads that wait for a remote one's answers.
 const REMOTE_THREADS: usize = 16;
+
+/// More than `NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`, which is 8: looks at
+/// entries since the last read of their directory.
+const LOOKS: usize = 16;
 
 /// The origin of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +144,59 @@ pub struct Tuning {
     pub buffer: usize,
     /// The origin of the buffer size.
     pub buffer_basis: Basis,
+    /// Bytes of the first read of a directory at most.
+    pub(crate) first_read: usize,
     /// Threads at most.
     pub threads: usize,
     /// The origin of the number of threads.
     pub threads_basis: Basis,
+}
+
+/// Finds a file system by its device, else by `statfs`.
+fn file_system(
+    device: rustix::io::Result<u64>,
+    statfs: impl FnOnce() -> rustix::io::Result<StatFs>,
+) -> rustix::io::Result<FileSystem> {
+    let mounted = mounts::type_of(device?);
+    let known = mounted.as_deref().and_then(FileSystem::mounted_as);
+    known.map_or_else(|| magic(statfs()).map(FileSystem::with_magic), Ok)
+}
+
+impl FileSystem {
+    /// The file system of an existing path. A network file system's server is not asked for its
+    /// type.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no such path.
+    pub fn of(path: &Path) -> Result<Self> {
+        Tuning::of(path, &Options::default()).map(|tuning| tuning.file_system)
+    }
+
+    /// Whether it is NFS, of any version.
+    #[must_use]
+    pub fn is_nfs(&self) -> bool {
+        self.magic == NFS
+    }
+
+    /// The file system that is mounted with this type.
+    fn mounted_as(kind: &str) -> Option<Self> {
+        let name = match kind {
+            "cifs" | "smb3" => "smb2",
+            "overlay" => "overlayfs",
+            // Their own names stand behind a dot.
+            kind if kind.starts_with("fuse") => "fuse",
+            kind => kind,
+        };
+        KNOWN.iter().find(|known| known.name == name).copied()
+    }
+
+    /// The file system with this number.
+    fn with_magic(magic: u64) -> Self {
+        // The type of this field is signed on some machines: SMB's numbers would come with 32 more
+        // bits.
+        let magic = magic & 0xFFFF_FFFF;
+        KNOWN.iter().find(|known| known.magic == magic).copied().unwrap_or(UNKNOWN)
+    }
 }
 
 /// The number of a file system; 0 in a sandbox that refuses the question.
@@ -127,19 +213,19 @@ impl Tuning {
     /// # Errors
     /// [`Error::Io`] if there is no such root.
     pub fn of(root: &Path, options: &Options) -> Result<Self> {
-        let magic = magic(rustix::fs::statfs(root)).map_err(|error| Error::at(root, b"", error))?;
-        Ok(Self::choose(magic, options))
+        let device = rustix::fs::statat(CWD, root, AtFlags::empty()).map(|stat| stat.st_dev);
+        let found = file_system(device, || rustix::fs::statfs(root));
+        let file_system = found.map_err(|error| Error::at(root, b"", error))?;
+        Ok(Self::choose(file_system, options))
     }
 
     pub(crate) fn of_open(root: impl AsFd, options: &Options) -> rustix::io::Result<Self> {
-        Ok(Self::choose(magic(rustix::fs::fstatfs(root))?, options))
+        let device = rustix::fs::fstat(&root).map(|stat| stat.st_dev);
+        let file_system = file_system(device, || rustix::fs::fstatfs(&root))?;
+        Ok(Self::choose(file_system, options))
     }
 
-    fn choose(magic: u64, options: &Options) -> Self {
-        // The type of this field is signed on some machines: SMB's numbers would come with 32 more
-        // bits.
-        let magic = magic & 0xFFFF_FFFF;
-        let file_system = KNOWN.iter().find(|known| known.magic == magic).copied().unwrap_or(UNKNOWN);
+    fn choose(file_system: FileSystem, options: &Options) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let (buffer, threads) = match file_system.reach {
             Reach::Local => (LOCAL_BUFFER, processors.min(LOCAL_THREADS)),
@@ -151,6 +237,10 @@ impl Tuning {
             file_system,
             buffer: options.buffer.map_or(buffer, NonZeroUsize::get),
             buffer_basis: basis(options.buffer),
+            first_read: match options.detail {
+                Detail::Bare if file_system.is_nfs() && options.buffer.is_none() => NFS_FIRST_READ,
+                _ => usize::MAX,
+            },
             threads: options.threads.map_or(threads, NonZeroUsize::get),
             threads_basis: basis(options.threads),
         }
@@ -160,6 +250,17 @@ impl Tuning {
     /// positions.
     pub(crate) fn splits(&self) -> bool {
         self.file_system.positions == Positions::Hashes && self.threads > 1
+    }
+
+    /// How many entries to look at before a directory is read on, so that attributes keep coming
+    /// with the names.
+    pub(crate) fn looks(&self, detail: Detail) -> usize {
+        let wants = match self.file_system.attributes {
+            Attributes::Fixed => false,
+            Attributes::IfLooked => detail != Detail::Bare,
+            Attributes::IfLookedButTypes => detail.has_stats(),
+        };
+        if wants { LOOKS } else { 0 }
     }
 
     /// Whether this position is the end of a directory on the root's file system. ext4 gives this
@@ -190,5 +291,40 @@ impl fmt::Display for Tuning {
             f.write_str(", large directories from several positions")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ext4_is_read_from_several_positions() {
+        let splitting: Vec<_> =
+            KNOWN.iter().filter(|known| known.positions == Positions::Hashes).map(|known| known.name).collect();
+        assert_eq!(splitting, ["ext4"]);
+    }
+
+    #[test]
+    fn a_file_system_is_known_by_its_type_as_mounted_and_by_its_number() {
+        let mounted = |kind| FileSystem::mounted_as(kind).map(|known| known.name);
+        let found = ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse", "overlay", "lustre", "proc"].map(mounted);
+        let wanted = ["nfs", "nfs4", "smb2", "smb2", "fuse", "fuse", "overlayfs", "lustre"].map(Some);
+        assert_eq!((&found[..8], found[8]), (&wanted[..], None));
+        assert_eq!(FileSystem::with_magic(NFS).name, "nfs");
+        // As a signed 32-bit number comes on some machines.
+        assert_eq!(FileSystem::with_magic(0xFFFF_FFFF_FE53_4D42).name, "smb2");
+    }
+
+    #[test]
+    fn entries_are_looked_at_where_attributes_come_only_then() {
+        let looks = |kind, detail| {
+            let options = Options { detail, ..Options::default() };
+            Tuning::choose(FileSystem::mounted_as(kind).unwrap(), &options).looks(detail) > 0
+        };
+        let of = |kind| [Detail::Bare, Detail::Names, Detail::Size].map(|detail| looks(kind, detail));
+        assert_eq!(of("nfs"), [false, true, true]);
+        assert_eq!(of("nfs4"), [false, false, true]);
+        assert_eq!(of("cifs"), [false; 3]);
     }
 }

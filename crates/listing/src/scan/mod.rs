@@ -21,7 +21,7 @@ use std::thread::{Builder, Scope};
 
 use crate::chain::{Chain, Identity};
 use crate::open::Open;
-use crate::{Batch, Detail, Error, Options, Reach, Result, Tuning};
+use crate::{Batch, Error, Options, Reach, Result, Tuning};
 use cursor::{Cursor, Job};
 use pool::Pool;
 use thread_cwd::ThreadCwd;
@@ -64,7 +64,7 @@ pub fn scan<V: Visitor + Send>(
 }
 
 /// A listing that has its root open.
-pub(crate) struct Scan {
+pub struct Scan {
     path: PathBuf,
     options: Options,
     tuning: Tuning,
@@ -74,8 +74,13 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+    /// Opens the directory `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be opened as a directory.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
         let fail = |error| Error::at(path, b"", error);
+        let options = &options.with_types_to_enter();
         let root = Open::root(path, &Arc::new(AtomicUsize::new(0))).map_err(fail)?;
         let tuning = Tuning::of_open(&root, options).map_err(fail)?;
         let identity = Identity::of(&root).map_err(fail)?;
@@ -83,18 +88,21 @@ impl Scan {
         Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
     }
 
-    pub(crate) fn tuning(&self) -> &Tuning {
+    /// How it will be listed.
+    #[must_use]
+    pub fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
     /// Whether each worker changes its working directory to the directory whose entries it
     /// examines. This pays if every entry needs a system call and the file system is local.
     fn moves(&self) -> bool {
-        self.options.detail != Detail::Names && self.tuning.file_system.reach == Reach::Local
+        self.options.detail.has_stats() && self.tuning.file_system.reach == Reach::Local
     }
 
-    /// Does it all; the calling thread is the first worker, unless workers move.
-    pub(crate) fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
+    /// Lists everything, as [`scan`] does. The calling thread is the first worker, unless workers
+    /// move.
+    pub fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
         self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
         let home = if self.moves() { thread_cwd::here() } else { None };

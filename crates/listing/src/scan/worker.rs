@@ -12,11 +12,11 @@ use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
-use crate::details::Details;
+use crate::details::{Details, look};
 use crate::error::below;
 use crate::open::Open;
 use crate::split::{self, Part};
-use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks, Tuning};
+use crate::{Batch, Boundary, Error, Reach, Symlinks, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
@@ -155,8 +155,12 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let rest = match self.read(cursor, &open) {
             Read::End => None,
             // Small directories are read to their end at once, many to a batch.
-            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => Some(cursor),
+            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => {
+                self.look(first, &open);
+                Some(cursor)
+            }
             Read::More(cursor) => {
+                self.look(first, &open);
                 self.share(cursor);
                 enlist();
                 None
@@ -173,7 +177,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
     fn read(&mut self, mut cursor: Cursor, open: &Open) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
-        let read = self.batch.read(open, |raw, name| {
+        let most = if cursor.so_far == 0 { self.scan.tuning.first_read } else { usize::MAX };
+        let read = self.batch.read(open, most, |raw, name| {
             *next = raw.next;
             match part {
                 None => Ok(Take::Entry),
@@ -206,12 +211,17 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
+    /// Looks at entries from `first` on, where the next read of their directory depends on it.
+    fn look(&self, first: usize, open: &Open) {
+        look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
+    }
+
     /// Whether another thread should continue to read the directory while this one processes the
     /// entries it has.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
         let waits = self.scan.tuning.file_system.reach == Reach::Remote
-            && self.scan.options.detail != Detail::Names
+            && self.scan.options.detail.has_stats()
             && self.batch.len() > first;
         read > room / 2 || waits
     }

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use firstbyte_listing::flush;
 use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -95,6 +96,7 @@ pub(crate) fn publish(
         let replaced = current(root, parent, to)?;
         condition.judge(replaced.as_ref())?;
         keep_group(parent, finished.file)?;
+        flush(finished.file)?;
         let (from, file) = (finished.name, finished.file);
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
@@ -341,6 +343,7 @@ fn copy_across(
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
         metadata::carry_over(finished.file, &file)?;
+        flush(&file)?;
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
             Err(error) => Err(error.into()),

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use firstbyte_listing as listing;
 use firstbyte_location::{ByteRange, Entry, Kind, shown, to_usize};
@@ -75,7 +75,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     }
 }
 
-/// Lists the directory `path`, without partial files.
+/// Lists the directory `path`, without partial files and those that are gone but open.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::Options {
@@ -88,7 +88,7 @@ pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result
         ..listing::Options::default()
     };
     let walk = listing::walk(path, options.order, &asked).map_err(from_listing)?;
-    Ok(LocalListing { walk, options: options.clone(), cancel: Some(cancel) })
+    Ok(LocalListing { walk, root: path.to_owned(), options: options.clone(), cancel: Some(cancel) })
 }
 
 /// Removes a file. A missing one is not an error.
@@ -103,6 +103,7 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
 /// by default.
 pub(crate) struct LocalListing {
     walk: listing::Walk,
+    root: PathBuf,
     options: ListOptions,
     /// `None` after it has ended the listing.
     cancel: Option<Cancel>,
@@ -116,6 +117,12 @@ impl LocalListing {
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
             && !name::is_partial_name(last)
+            && !self.is_gone_but_open(last)
+    }
+
+    /// Whether an NFS client keeps the file under this name only until a program closes it.
+    fn is_gone_but_open(&self, name: &[u8]) -> bool {
+        listing::is_silly_name(name) && listing::FileSystem::of(&self.root).is_ok_and(|found| found.is_nfs())
     }
 }
 

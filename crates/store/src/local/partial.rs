@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use firstbyte_listing::flush;
 use firstbyte_location::shown;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -214,6 +215,7 @@ impl LocalFile {
             attempt(Improvement::Time, self.file(), set).map_err(|error| at_destination(error.into()))?;
         }
         self.settle_mode(metadata.mode).map_err(|error| at_destination(error.into()))?;
+        flush(self.file()).map_err(at_destination)?;
         let synced = match durability {
             Durability::None => Ok(None),
             Durability::Data => {

@@ -116,8 +116,13 @@ impl<'a> Printer<'a> {
 
     /// Whether rows are plain names that end in one byte: those can be pushed in the quickest way.
     pub fn prints_bare_names(&self) -> bool {
+        self.prints_only_names() && self.names == Names::Raw && self.style.sort.is_none()
+    }
+
+    /// Whether a row shows nothing of an entry but its name.
+    pub fn prints_only_names(&self) -> bool {
         let bare = self.style.schema.iter().all(|column| column.width.is_none());
-        bare && self.names == Names::Raw && self.style.format == Format::Text && self.style.sort.is_none()
+        bare && self.style.format == Format::Text
     }
 
     /// Writes what waits for its place or for its column's end.

@@ -9,7 +9,7 @@ use firstbyte::Depth;
 use firstbyte::operand::Glob;
 use firstbyte_listing as listing;
 use firstbyte_location::{Kind, shown};
-use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
+use listing::{Batch, Boundary, Detail, Directory, Entry, Scan, Visitor};
 use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
 
@@ -52,11 +52,11 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
         sums.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
         return Ok(sums);
     }
-    let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
-    tracing::info!("{}: {tuning}", shown(path));
+    let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
+    tracing::info!("{}: {}", shown(path), scan.tuning());
     let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::new(&sums) };
     // What each thread still has is handed over when it is dropped.
-    drop(listing::scan(path, &options, visitor).map_err(|error| from_listing(&error))?);
+    drop(scan.run(visitor));
     if view.operand.glob.is_some() {
         return view.unless_unmatched(sums);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use firstbyte_listing as listing;
 use firstbyte_location::{Kind, shown};
-use listing::{Batch, Detail, Directory, Reach, Time, Tuning, Visitor};
+use listing::{Batch, Detail, Directory, Reach, Scan, Time, Tuning, Visitor};
 
 use super::{Columns, Depth, Facts, View};
 use crate::globals::Globals;
@@ -22,12 +22,12 @@ const MANY: u64 = 10_000;
 /// # Errors
 /// Its root cannot be listed.
 pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
-    if is_file(path) {
-        return list_file(path, view, printer);
-    }
-    let options = options(view);
-    let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
-    tracing::info!("{}: {tuning}", shown(path));
+    // Opened before anything else is asked: on NFS each question is a round trip.
+    let scan = match Scan::open(path, &options(view, printer)) {
+        Err(_) if is_file(path) => return list_file(path, view, printer),
+        opened => opened.map_err(|error| from_listing(&error))?,
+    };
+    tracing::info!("{}: {}", shown(path), scan.tuning());
     let visitor = || Lister {
         page: printer.page(),
         view,
@@ -35,10 +35,8 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
         crowded: (!globals.quiet).then(Crowded::default),
         prefix: Vec::new(),
     };
-    match listing::scan(path, &options, visitor) {
-        Ok(_) => view.unmatched(),
-        Err(error) => Err(from_listing(&error)),
-    }
+    scan.run(visitor);
+    view.unmatched()
 }
 
 /// Whether the path exists and is neither a directory nor a link to one. A link may have no target.
@@ -46,13 +44,17 @@ fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-fn options(view: &View<'_>) -> listing::Options {
+fn options(view: &View<'_>, printer: &Printer<'_>) -> listing::Options {
     listing::Options {
         depth: match view.depth {
             Depth::All => listing::Depth::Recursive,
             Depth::Levels(levels) => listing::Depth::Levels(levels.saturating_sub(1)),
         },
-        detail: if view.columns == Columns::Details { Detail::Size } else { Detail::Names },
+        detail: match view.columns {
+            Columns::Details => Detail::Size,
+            Columns::Names if printer.prints_only_names() => Detail::Bare,
+            Columns::Names => Detail::Names,
+        },
         ..view.args.local.options()
     }
 }

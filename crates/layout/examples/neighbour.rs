@@ -1,0 +1,93 @@
+//! Writes, deletes and reads files of a layout while other machines convert it: one of several
+//! clients of a network file system (`tests/guest`).
+//!
+//!     neighbour ROOT CLIENT CLIENTS FILES STOP
+//!
+//! The files `sample-0` to `sample-FILES` are there from the start. Of each row of 2 x CLIENTS
+//! files this client changes the one with its number, and reads those that no client changes. It
+//! ends when the file STOP exists, and prints the files it changed, each with its content if it
+//! exists.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use firstbyte_layout::{Error, Layout};
+
+/// A sequence of numbers from a seed: a linear congruential generator by Knuth.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("sample-{number}")
+}
+
+/// The layout, as soon as there is one.
+fn open(root: &Path, stop: &Path) -> Option<Layout> {
+    loop {
+        match Layout::open(root) {
+            Ok(layout) => return Some(layout),
+            Err(Error::Missing { .. }) if !stop.exists() => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            Err(Error::Missing { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Complains about a rule that was broken; the number of complaints is the exit code.
+fn complain(broken: &mut u8, what: &str) {
+    eprintln!("{what}");
+    *broken = broken.saturating_add(1);
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    let number = |index: usize| words[index].parse::<u64>().unwrap();
+    let (root, stop) = (Path::new(&words[1]), Path::new(&words[5]));
+    let (client, clients, files) = (number(2), number(3), number(4));
+    let Some(layout) = open(root, stop) else { return ExitCode::SUCCESS };
+    let (mut draws, mut broken, mut steps) = (Draws(client), 0, 0_u64);
+    let mut mine: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    let row = 2 * clients;
+    while !stop.exists() && broken < 20 {
+        steps += 1;
+        let own = row * draws.below(files / row) + client;
+        let text = name(own);
+        let is_there = mine.get(&own).is_none_or(Option::is_some);
+        if draws.below(3) == 0 {
+            match layout.delete(text.as_bytes()) {
+                Ok(deleted) if deleted == is_there => {}
+                found => complain(&mut broken, &format!("delete {text}, there {is_there}: {found:?}")),
+            }
+            mine.insert(own, None);
+        } else {
+            let content = format!("{client}-{steps}");
+            if let Err(error) = layout.put(text.as_bytes(), content.as_bytes()) {
+                complain(&mut broken, &format!("put {text}: {error}"));
+            }
+            match layout.get(text.as_bytes()) {
+                Ok(found) if found == content.as_bytes() => {}
+                found => complain(&mut broken, &format!("get {text} after put: {found:?}")),
+            }
+            mine.insert(own, Some(content));
+        }
+        let still = name(row * draws.below(files / row) + clients + draws.below(clients));
+        match layout.get(still.as_bytes()) {
+            Ok(found) if found == still.as_bytes() => {}
+            found => complain(&mut broken, &format!("get {still}: {found:?}")),
+        }
+    }
+    eprintln!("{steps} steps");
+    for (number, content) in mine {
+        println!("{} {}", name(number), content.unwrap_or_default());
+    }
+    ExitCode::from(broken)
+}

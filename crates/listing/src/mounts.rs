@@ -1,0 +1,50 @@
+//! Finds the type of a mounted file system by its device, without a question to a server: `statfs`
+//! of a network file system is a round trip, which a listing of a small directory would notice.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+/// The type of the mounted file system with the device `device`, such as `nfs4`. `None` where the
+/// device is that of a disk, whose `statfs` is answered from memory, or the mount cannot be found:
+/// btrfs gives each subvolume a device of its own.
+pub(crate) fn type_of(device: u64) -> Option<String> {
+    // Everything without a disk has the major number 0.
+    if rustix::fs::major(device) != 0 {
+        return None;
+    }
+    let wanted = format!("0:{}", rustix::fs::minor(device));
+    let mounts = BufReader::new(File::open("/proc/self/mountinfo").ok()?);
+    mounts.split(b'\n').map_while(Result::ok).find_map(|line| type_in(&line, wanted.as_bytes()))
+}
+
+/// The type in a line of `mountinfo` (`proc_pid_mountinfo(5)`), if the line is of this device: the
+/// device is its third field, and the type the first one behind a lone `-`.
+fn type_in(line: &[u8], device: &[u8]) -> Option<String> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    if fields.nth(2)? != device {
+        return None;
+    }
+    fields.find(|field| *field == b"-")?;
+    String::from_utf8(fields.next()?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_a_mount_is_found_by_its_device() {
+        let line = b"36 35 0:45 / /mnt/a\\040b rw,noatime shared:1 master:2 - nfs4 server:/ex - rw,vers=4.2";
+        assert_eq!(type_in(line, b"0:45").as_deref(), Some("nfs4"));
+        assert_eq!(type_in(line, b"0:4"), None);
+        assert_eq!(type_in(b"", b"0:45"), None);
+        assert_eq!(type_in(b"36 35 0:45 / /mnt", b"0:45"), None);
+    }
+
+    #[test]
+    fn proc_is_found_and_a_disk_is_not_looked_for() {
+        let device = rustix::fs::stat("/proc/self").unwrap().st_dev;
+        assert_eq!(type_of(device).as_deref(), Some("proc"));
+        assert_eq!(type_of(rustix::fs::makedev(8, 1)), None);
+    }
+}

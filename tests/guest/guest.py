@@ -1,0 +1,112 @@
+"""Boots the guest, a Debian kernel under qemu by plain emulation, and runs a job inside it.
+
+A job is a module of `inside/` with its arguments. What it reports comes back as lines of JSON by a
+channel of its own; the console goes to a file. The guest ends with the job, at its deadline, or
+with this process.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import image
+
+HERE = Path(__file__).resolve().parent
+# Bytes of the guest's memory. qemu takes what is used.
+MEMORY = 3 << 30
+# Disks of the guest beside its system, for file systems that it makes: sparse files.
+SCRATCH_DISKS = 6
+SCRATCH_SIZE = 8 << 30
+# Lines of the console that an error repeats.
+REPEATED = 40
+
+
+class GuestFailed(Exception):
+    """The guest did not end, or its job failed."""
+
+
+@dataclass
+class Job:
+    """A module with its arguments, and programs of the host that lie in /job/bin."""
+
+    module: str
+    arguments: Iterable[str] = ()
+    programs: tuple[Path, ...] = ()
+    # Seconds of the host after which the guest is killed.
+    deadline: float = 300
+
+
+def run(job: Job, console: Path | None = None) -> list[dict]:
+    """Boots, runs the job and returns its reports. Raises if it fails or does not end in time."""
+    boot = image.image()
+    remove_abandoned()
+    with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=image.TARGET) as stage:
+        home = Path(stage)
+        pack(job, home)
+        reports, log = home / "reports", home / "console"
+        reports.touch()
+        ended = False
+        try:
+            subprocess.run(command(boot, home), stdin=subprocess.DEVNULL, timeout=job.deadline, check=True)
+            ended = True
+        except subprocess.TimeoutExpired:
+            pass
+        if console:
+            shutil.copy(log, console)
+        found = [json.loads(line) for line in reports.read_text(errors="replace").splitlines() if line.endswith("}")]
+        if not found or found[-1].get("job") != "ended":
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-REPEATED:])
+            why = "failed" if ended else f"did not end within {job.deadline:.0f} s"
+            raise GuestFailed(f"{job.module} {why}; the last of {len(found)} reports: {found[-1:]}; the console:\n{tail}")
+        return found[:-1]
+
+
+def remove_abandoned() -> None:
+    """Removes what killed runs have left."""
+    for stage in image.TARGET.glob("run-*"):
+        if not Path("/proc", stage.name.split("-")[1]).exists():
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def pack(job: Job, home: Path) -> None:
+    """Makes the disk of the job, and the empty ones."""
+    content = home / "job"
+    shutil.copytree(HERE / "inside", content, ignore=shutil.ignore_patterns("__pycache__"))
+    (content / "bin").mkdir()
+    (content / "init").chmod(0o755)
+    (content / "command").write_text("".join(f"{word}\n" for word in (job.module, *job.arguments)))
+    for program in job.programs:
+        to = content / "bin" / program.name
+        # The symbols for debuggers are most of a test program.
+        subprocess.run(["strip", "--strip-debug", "-o", to, program], check=True)
+    size = sum(path.stat().st_size for path in content.rglob("*"))
+    image.disk(content, home / "job.disk", 2 * size + (64 << 20))
+    shutil.rmtree(content)
+    for number in range(SCRATCH_DISKS):
+        with (home / f"scratch{number}.disk").open("wb") as file:
+            file.truncate(SCRATCH_SIZE)
+
+
+def command(boot: image.Image, home: Path) -> list[str]:
+    """How qemu is started."""
+    drive = "if=virtio,format=raw,cache=unsafe,file="
+    # The system and the job are as before after each run.
+    disks = [f"{drive}{boot.disk},snapshot=on", f"{drive}{home}/job.disk,snapshot=on"]
+    disks += [f"{drive}{home}/scratch{number}.disk,discard=unmap" for number in range(SCRATCH_DISKS)]
+    words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"]
+    words += ["-smp", "2", "-m", f"{MEMORY >> 20}M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    # The check compares two clocks, which fails where the emulator is not given a processor.
+    words += ["-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)]
+    words += ["-append", "console=ttyS0 panic=-1 quiet mitigations=off random.trust_cpu=on no_timer_check"]
+    words += ["-serial", f"file:{home}/console", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]
+    words += ["-chardev", f"file,id=reports,path={home}/reports", "-device", "virtserialport,chardev=reports"]
+    for disk in disks:
+        words += ["-drive", disk]
+    return words
+
+

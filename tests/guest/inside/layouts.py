@@ -1,0 +1,129 @@
+"""Two clients of one export write to a layout while it is converted there and back, and conversions
+are killed, networks cut and the server restarted. In the end no name is lost or doubled.
+
+    layouts VERSION FILES KILLS SEED
+"""
+
+import random
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from host import Cable, Host
+from report import report
+from world import AT, World
+
+ROOT = "/srv/ext4/field"
+STOP = "/srv/ext4/stop"
+# Of so many files in a row the first ones are changed, by one client each.
+CLIENTS = 2
+ROW = 2 * CLIENTS
+
+
+@dataclass
+class Field:
+    """What the conversions are tried on."""
+
+    world: World
+    draws: random.Random
+    verb: str = "shard"
+    counts: dict[str, int] = field(default_factory=lambda: {"kills": 0, "cuts": 0, "restarts": 0, "completed": 0})
+
+    def convert(self, host: Host, **options: object) -> "subprocess.Popen[str]":
+        """Starts a conversion on a client. `nsenter` becomes the program, so a kill reaches it."""
+        shape = ["--levels", "1", "--width", "1"] if self.verb == "shard" else []
+        return host.start_command("firstbyte", "-q", "layout", self.verb, f"{AT}/field", *shape, stderr=subprocess.PIPE, **options)
+
+    def disturb(self) -> None:
+        """One conversion, killed or disturbed at a random instant."""
+        cable = self.draws.choice(self.world.cables)
+        process = self.convert(cable.client)
+        time.sleep(self.draws.uniform(0, 3) ** 2 / 3)
+        what = self.draws.choice(["kills", "kills", "kills", "cuts", "restarts"])
+        if what == "kills":
+            process.kill()
+        elif what == "cuts":
+            self.cut(self.draws.choice(self.world.cables))
+        else:
+            self.world.server.down()
+            self.world.server.up()
+        _, errors = process.communicate(timeout=300)
+        self.counts[what] += 1
+        if process.returncode == 0:
+            self.counts["completed"] += 1
+            self.verb = "unshard" if self.verb == "shard" else "shard"
+        elif process.returncode > 0 and not (self.verb == "unshard" and "no layout" in errors):
+            report(case="conversion", verb=self.verb, code=process.returncode, why=errors[-400:])
+
+    def cut(self, cable: Cable) -> None:
+        """A network that is gone for less than a lease."""
+        cable.cut()
+        time.sleep(self.draws.uniform(0.2, 2))
+        cable.mend()
+
+
+def plant(files: int) -> None:
+    """The files, each with its name as content."""
+    Path(ROOT).mkdir()
+    for number in range(files):
+        (Path(ROOT) / f"sample-{number}").write_text(f"sample-{number}")
+
+
+def neighbour(cable: Cable, number: int, files: int) -> "subprocess.Popen[str]":
+    """Starts a program that writes, deletes and reads on a client."""
+    words = ["neighbour", f"{AT}/field", str(number), str(CLIENTS), str(files), f"{AT}/stop"]
+    return cable.client.start_command(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def expected(files: int, logs: list[str]) -> dict[str, str]:
+    """Every file there must be, and its content."""
+    wanted = {f"sample-{number}": f"sample-{number}" for number in range(files)}
+    for log in logs:
+        for line in log.splitlines():
+            name, _, content = line.partition(" ")
+            if content:
+                wanted[name] = content
+            else:
+                wanted.pop(name, None)
+    return wanted
+
+
+def found() -> list[tuple[str, str]]:
+    """Every file there is on the server, wherever it lies, and its content."""
+    return [(path.name, path.read_text()) for path in Path(ROOT).rglob("*") if path.is_file() and not path.name.startswith(".")]
+
+
+def main(version: str, files: str, kills: str, seed: str) -> None:
+    """Disturbs conversions, then compares."""
+    world = World.make(["ext4"], clients=CLIENTS)
+    plant(int(files))
+    with world.mounted(version, cable=world.cables[0]), world.mounted(version, cable=world.cables[1]):
+        field = Field(world, random.Random(int(seed)))
+        # Writers of a directory without a layout file do not see that another client makes one.
+        world.cables[0].client.run("firstbyte", "-q", "layout", "shard", f"{AT}/field", "--levels", "1", "--width", "1")
+        field.verb = "unshard"
+        neighbours = [neighbour(cable, number, int(files)) for number, cable in enumerate(world.cables)]
+        began = time.monotonic()
+        for _ in range(int(kills)):
+            field.disturb()
+        Path(STOP).touch()
+        ends = [process.communicate(timeout=300) for process in neighbours]
+        for process, (_, errors) in zip(neighbours, ends, strict=True):
+            report(case="neighbour", version=version, broken=process.returncode, said=errors[-1500:])
+        field.verb = "shard"
+        _, errors = field.convert(world.cable.client).communicate(timeout=300)
+        wanted, there = expected(int(files), [log for log, _ in ends]), found()
+        names = [name for name, _ in there]
+        report(
+            case="layout",
+            version=version,
+            **field.counts,
+            seconds=round(time.monotonic() - began),
+            files=len(there),
+            lost=sorted(set(wanted) - set(names)),
+            doubled=sorted({name for name in names if names.count(name) > 1}),
+            differing=sorted(name for name, content in there if wanted.get(name) != content),
+            last=errors[-400:],
+            check=world.cable.client.ended("firstbyte", "--json", "layout", "check", f"{AT}/field").stderr[-600:],
+        )

@@ -1,0 +1,39 @@
+"""Runs a command of a client, and says what it cost: time, processor time, calls to the server."""
+
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+
+import nfs
+from host import CommandFailed
+from nfs import Mount
+
+
+@dataclass
+class Cost:
+    """Seconds of the clock and of the client's program, calls to the server, and its output."""
+
+    seconds: float
+    cpu: float
+    calls: dict[str, int]
+    output: bytes
+
+    def fields(self) -> dict[str, object]:
+        """As a report has them."""
+        return {"seconds": round(self.seconds, 3), "cpu": round(self.cpu, 3), "calls": self.calls}
+
+
+def cost(mount: Mount, *words: str, fails: bool = False, env: dict[str, str] | None = None) -> Cost:
+    """Runs a command to its end."""
+    before, began = mount.calls(), time.monotonic()
+    with open("/tmp/output", "w+b") as out, open("/tmp/errors", "w+b") as errors:
+        process = subprocess.Popen(mount.client.inside(*words), stdout=out, stderr=errors, env=os.environ | (env or {}))
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - began
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode != 0 and not fails:
+            raise CommandFailed(f"{words}: exit {process.returncode}: {errors.read()[-1000:]!r}")
+        return Cost(seconds, usage.ru_utime + usage.ru_stime, nfs.since(before, mount.calls()), out.read())

@@ -1,0 +1,95 @@
+"""An NFS server and its clients, and the calls that each mount has made.
+
+The kernel's own server exports directories of one host, and other hosts mount them.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from host import Cable, Host, wait_for
+
+# Options of the versions that are tried.
+VERSIONS = {"3": "vers=3", "4.1": "vers=4.1", "4.2": "vers=4.2"}
+# Seconds: leases and grace periods of 90 s would be waited for after each restart.
+LEASE = 5
+# Calls that keep sessions alive depend on time, not on what a program does.
+OF_TIME = {"SEQUENCE", "RENEW", "NULL"}
+
+
+@dataclass
+class Server:
+    """The kernel's NFS server on a host."""
+
+    host: Host
+
+    @staticmethod
+    def start(host: Host, exports: dict[str, str]) -> "Server":
+        """Starts everything a server needs, with directories and their options exported."""
+        host.run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
+        lock_services(host)
+        host.start_command("nfsdcld", "--foreground")
+        server = Server(host)
+        server.up()
+        for path, options in exports.items():
+            host.run("exportfs", "-o", options, f"*:{path}")
+        host.run("rpc.mountd")
+        return server
+
+    def up(self) -> None:
+        """Starts the threads of the server, after `down` too."""
+        self.host.run("rpc.nfsd", f"--lease-time={LEASE}", f"--grace-time={LEASE}", "8")
+
+    def down(self) -> None:
+        """Ends the threads: what is open is forgotten, as after a crash."""
+        self.host.run("rpc.nfsd", "0")
+
+
+def lock_services(host: Host) -> None:
+    """Starts what NFS 3 needs for locks, on a server and on a client."""
+    host.run("sysctl", "-q", f"fs.nfs.nlm_grace_period={LEASE}", check=False)
+    host.run("rpcbind", "-w")
+    wait_for("rpcbind", lambda: host.see("/run/rpcbind.sock").exists())
+    host.run("rpc.statd", "--no-notify")
+
+
+@dataclass
+class Mount:
+    """An export as a client has it mounted."""
+
+    client: Host
+    at: str
+
+    @staticmethod
+    def of(cable: Cable, path: str, at: str, options: str) -> "Mount":
+        """Mounts the server's directory `path`."""
+        cable.client.run("mkdir", "-p", at)
+        cable.client.run("mount", "-t", "nfs", "-o", options, f"{cable.address}:{path}", at)
+        return Mount(cable.client, at)
+
+    def end(self) -> None:
+        """Unmounts it."""
+        self.client.run("umount", self.at)
+
+    def forget(self) -> None:
+        """Drops what the client has cached of names and content."""
+        drop_caches()
+
+    def calls(self) -> dict[str, int]:
+        """Calls sent so far, by their name."""
+        text = Path(f"/proc/{self.client.pid}/mountstats").read_text(errors="replace")
+        for part in re.split(r"^device ", text, flags=re.MULTILINE):
+            if re.match(rf"\S+ mounted on {re.escape(self.at)} with fstype nfs", part):
+                rows = re.findall(r"^\s+([A-Z_0-9]+): (\d+) ", part.partition("per-op statistics")[2], re.MULTILINE)
+                return {name: int(count) for name, count in rows if int(count) and name not in OF_TIME}
+        raise LookupError(f"{self.at} has no statistics")
+
+
+def since(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """Calls between two counts."""
+    return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
+
+
+def drop_caches() -> None:
+    """Drops clean pages, names and inodes of the whole guest."""
+    Path("/proc/sys/vm/drop_caches").write_text("3")

@@ -1,0 +1,57 @@
+"""A server with file systems, and clients: what jobs about NFS begin with."""
+
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import nfs
+from disks import Disks
+from host import Cable, Host
+from nfs import Mount
+
+MODULES = "nfs nfsv3 nfsv4 nfsd lockd veth sch_netem loop".split()
+# Root of the client is root of the server, so that tests may make what they like.
+EXPORT = "rw,no_root_squash,no_subtree_check"
+AT = "/mnt/nfs"
+# File systems that can be exported: the others' handles do not last.
+EXPORTED = ("ext4", "xfs", "btrfs")
+
+
+@dataclass
+class World:
+    """Hosts and cables. The exports are below `/srv`, by the kind of their file system."""
+
+    disks: Disks
+    server: nfs.Server
+    cables: list[Cable]
+    local: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def make(kinds: Iterable[str] = ("ext4",), clients: int = 1) -> "World":
+        """Makes and exports file systems, and starts the hosts."""
+        subprocess.run(["modprobe", "-a", *MODULES], check=True)
+        disks = Disks()
+        local = {kind: str(disks.mounted(kind, f"/srv/{kind}")) for kind in kinds}
+        host = Host.start("server")
+        cables = [Cable.lay(host, Host.start(f"client{number}"), number) for number in range(1, clients + 1)]
+        exports = {local[kind]: f"{EXPORT},fsid={number}" for number, kind in enumerate(EXPORTED, 1) if kind in local}
+        server = nfs.Server.start(host, exports)
+        for cable in cables:
+            nfs.lock_services(cable.client)
+        return World(disks, server, cables, local)
+
+    @property
+    def cable(self) -> Cable:
+        """The first client's."""
+        return self.cables[0]
+
+    @contextmanager
+    def mounted(self, version: str, path: str = "/srv/ext4", at: str = AT, options: str = "", cable: Cable | None = None) -> Iterator[Mount]:
+        """Mounts an export for a while."""
+        words = ",".join(filter(None, [nfs.VERSIONS[version], options]))
+        mount = Mount.of(cable or self.cable, path, at, words)
+        try:
+            yield mount
+        finally:
+            mount.end()

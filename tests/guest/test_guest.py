@@ -1,0 +1,42 @@
+"""A small part of what the guest runs: real NFS clients and a real server list the same names.
+
+The whole is `make soak SOAK_FLAGS="--runs guest"`.
+"""
+
+import guest
+import pytest
+from serving import PROGRAM
+
+pytestmark = pytest.mark.needs_root
+
+# Seconds of the host: it may be busy, and an emulated processor is ten times as slow.
+DEADLINE = 600
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """Reports of listings on NFS 3 and 4.2."""
+    return guest.run(guest.Job("listings", ("3000", "1000", "64", "3,4.2", "0"), (PROGRAM,), DEADLINE))
+
+
+def chosen(reports: list[dict], **wanted: object) -> list[dict]:
+    """Reports with these fields."""
+    return [row for row in reports if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def test_every_method_lists_the_same_names_on_nfs(listed):
+    rows = [row for row in listed if "method" in row]
+    assert {row["version"] for row in rows} == {"3", "4.2"}
+    assert [row for row in rows if not row["exact"]] == []
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+@pytest.mark.parametrize("what", ["names", "details", "tree", "tree with details"])
+def test_no_other_method_lists_with_fewer_calls(listed, version, what):
+    rows = chosen(listed, version=version, what=what, access="first")
+    calls = {row["method"]: sum(row["calls"].values()) for row in rows}
+    (ours,) = [count for method, count in calls.items() if method.startswith("firstbyte") and "--buffer" not in method]
+    others = min(count for method, count in calls.items() if not method.startswith("firstbyte"))
+    # Threads of one walk may look a directory up twice.
+    spare = others // 20 if "tree" in what else 0
+    assert ours <= others + spare, calls
