@@ -5,6 +5,7 @@
 //! `parse`. Called by workload files, models, the simulator and advice.
 
 mod parse;
+mod serial;
 mod shown;
 
 use std::ops::{Add, Div, Mul};
