@@ -183,6 +183,8 @@ pub struct Page {
     pub lanes: Lanes,
     /// Shared amounts.
     pub pools: Vec<Pool>,
+    /// Seconds in which the first file is brought whole, before any of it is read.
+    pub restored: f64,
     /// Seconds of copying from the page cache, one thread after the other.
     pub cached: f64,
     /// Seconds of computing.
@@ -220,12 +222,10 @@ impl Page {
     fn read(&self) -> (f64, Limit) {
         let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
         let all = pools.chain([self.lanes.seconds()]);
-        let (seconds, limit) = all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Latency));
-        if self.cached > seconds {
-            (seconds + self.cached, Limit::Cpu)
-        } else {
-            (seconds + self.cached, limit)
-        }
+        let largest = all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Latency));
+        let serial = [(self.restored, Limit::Hydration), (self.cached, Limit::Cpu)];
+        let longest = serial.into_iter().fold(largest, |most, one| if one.0 > most.0 { one } else { most });
+        (largest.0 + self.restored + self.cached, longest.1)
     }
 
     /// The job.

@@ -184,7 +184,7 @@ fn text(rows: &[Graded]) -> String {
         let error = if measured.order_only {
             "order only".to_owned()
         } else {
-            format!("{:+.0} %", row.error() * 100.0)
+            format!("{:+.0} %", (row.error() * 100.0).round() + 0.0)
         };
         let limit = match measured.limit {
             Some(limit) if limit != row.limit => format!("{}, was {limit}", row.limit),

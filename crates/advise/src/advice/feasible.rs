@@ -6,11 +6,14 @@ use super::job::host;
 use super::row::{Outcome, Row};
 use crate::limits::Limit;
 use crate::model::{Catalogue, Cloud, Kind, Service};
-use crate::units::{shown_bytes, shown_seconds, significant};
+use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{Needs, Place, Workload};
 
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
+
+/// Bytes of a function's disk that cost nothing.
+const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
 
 /// Rounding that is no violation.
 const ROUNDING: f64 = 1.0 + 1e-9;
@@ -121,18 +124,28 @@ pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outco
     }
 }
 
-/// Refuses functions that run too long, and lists the limits of an account that have to be raised.
+/// Refuses functions that run too long, and lists the conditions of an option.
 pub(super) fn account(workload: &Workload, catalogue: &Catalogue, row: &mut Row) {
-    let Place::Lambda(memory) = workload.compute.place else { return };
+    let Place::Lambda(memory) = workload.compute.place else {
+        let Place::Machine(name) = &workload.compute.place else { return };
+        let has_disk = catalogue.machines.get(name).is_some_and(|machine| machine.store.is_some());
+        if row.name.ends_with("-download") && !has_disk {
+            row.conditions.push("the copy is in memory".to_owned());
+        }
+        return;
+    };
     let Some(function) = catalogue.function(memory) else { return };
     if row.seconds > function.longest.0 && row.refused.is_none() {
         row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
     }
+    if row.name.ends_with("-download") && row.bytes > FREE_LOCAL {
+        row.conditions.push(format!("/tmp has to be set to {}, billed beside this", shown_bytes(row.bytes)));
+    }
     if workload.jobs.at_once > function.at_once {
         row.conditions.push(format!(
             "the account's limit of {} functions at once has to be raised to {}",
-            significant(function.at_once),
-            significant(workload.jobs.at_once)
+            count(function.at_once),
+            count(workload.jobs.at_once)
         ));
     }
 }

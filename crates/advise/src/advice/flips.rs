@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::Inputs;
 use super::choice::Choice;
-use super::row::{Row, figures, outcome};
+use super::feasible::{overload, refusal};
+use super::row::{Row, month, outcome};
 use crate::units::shown_bytes;
 use crate::workload::Workload;
 
@@ -140,7 +141,8 @@ pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     [
         (Variable::Read, (all * 1e-6).max(1.0), all.max(2.0)),
         (Variable::JobsPerDay, 0.01, 1e5),
-        (Variable::AtOnce, 1.0, 1e4),
+        // No more at once than in a day.
+        (Variable::AtOnce, 1.0, workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, 1e4)),
         (Variable::Size, (all * 1e-2).max(1.0), all * 1e2),
     ]
 }
@@ -152,11 +154,23 @@ pub(super) fn measure(
     inputs: &Inputs<'_>,
     of: Measure,
 ) -> Option<f64> {
-    let (seconds, _, month) = figures(workload, choice, inputs);
+    let choice = choice.sized(workload.data.bytes);
+    let outcome = outcome(workload, &choice, inputs);
     match of {
-        Measure::Time => Some(seconds).filter(|seconds| seconds.is_finite()),
-        Measure::Cost => month,
+        Measure::Time => Some(outcome.seconds).filter(|seconds| seconds.is_finite()),
+        Measure::Cost => month(workload, &choice, inputs, &outcome),
     }
+}
+
+/// Dollars of a month of an option that can be had.
+fn had(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
+    let choice = choice.sized(workload.data.bytes);
+    if refusal(workload, &choice, inputs.catalogue).is_some() {
+        return None;
+    }
+    let outcome = outcome(workload, &choice, inputs);
+    let overloaded = overload(workload, &choice, &outcome).is_some();
+    month(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
 }
 
 /// All points where the cost of `best` and of one of `others` change places.
@@ -171,8 +185,7 @@ pub(super) fn flips(
         for other in others {
             let both = |value: f64| {
                 let workload = varied(workload, variable, value);
-                let of = |choice| measure(&workload, choice, inputs, Measure::Cost);
-                Some((of(best)?, of(other)?))
+                Some((had(&workload, best, inputs)?, had(&workload, other, inputs)?))
             };
             for (value, rising) in crossings(both, low, high) {
                 let (below, above) =

@@ -99,8 +99,11 @@ fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
 pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue, beside: bool) -> Job {
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
-    let ahead = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None }.unwrap_or(service);
-    let moved = moved(workload, choice, host.memory, ahead);
+    let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
+    let moved = |ahead| moved(workload, choice, host.memory, ahead);
+    // The client of the service, and not the kernel, reads from the bucket behind it.
+    let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
+    let moved = moved(ahead);
     let client =
         catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == Kind::Object);
     let maker = Maker { workload, choice, host: &host, moved, client, ahead };
@@ -119,6 +122,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
         names: maker.names(),
         lanes: maker.lanes(cpu),
         pools,
+        restored: maker.restored(),
         cached: moved.cached / (host.copy * readers),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
         before: !beside,
@@ -265,7 +269,15 @@ impl Maker<'_> {
         pools
     }
 
-    /// Disks behind servers with a cache, and what is brought to them. Jobs bring a file once.
+    /// Seconds of bringing the first file whole: nothing of a file is read before.
+    fn restored(&self) -> f64 {
+        let file = self.choice.model.rates.hydration_file.as_ref();
+        let first_touch = self.choice.life != Life::Ready && self.moved.first > 0.0;
+        let file = file.filter(|_| first_touch && self.choice.model.kind == Kind::FileSystem);
+        file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
+    }
+
+    /// Disks behind servers with a cache, and data brought to them. Jobs bring a file once.
     fn hydration(&self, jobs: f64) -> Vec<Pool> {
         let (model, moved) = (self.choice.model, self.moved);
         let first_touch = self.choice.life != Life::Ready && moved.first > 0.0;

@@ -131,8 +131,7 @@ impl Error {
 pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
-    let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
-    let found = verdict::rank(workload, &mut rows);
+    let (rows, found) = ranked(workload, &choices, inputs);
     let reaches = flips::reaches(workload, &choices, &rows, inputs);
     let verdict = verdict::verdict(workload, &rows, found, &reaches);
     let named = |row: &Row| choices.iter().find(|choice| choice.name() == row.name);
@@ -145,9 +144,18 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
             flips.sort_by(|a, b| flip_distance(workload, a).total_cmp(&flip_distance(workload, b)));
         }
         suggestions = suggest::suggestions(workload, best, had[0], inputs);
+        let parts = suggest::parts(workload, &choices, had[0], &reaches, inputs);
+        suggestions.splice(..0, parts);
     }
     let (workload, assumed) = (workload.name.clone(), workload.assumed.clone());
     Ok(Advice { workload, verdict, rows, reaches, flips, suggestions, assumed })
+}
+
+/// All rows, the recommended first; whether one of them will do.
+fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<Row>, bool) {
+    let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
+    let found = verdict::rank(workload, &mut rows);
+    (rows, found)
 }
 
 /// Distance of a flip from the workload, as a factor in logarithms.

@@ -147,18 +147,16 @@ pub(super) fn row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>)
     (row, outcome)
 }
 
-/// Seconds, upper end of the range, and dollars of a month: what flips and charts compare.
-pub(super) fn figures(
+/// Dollars of a month with waiting; `None` if a price is missing.
+pub(super) fn month(
     workload: &Workload,
     choice: &Choice<'_>,
     inputs: &Inputs<'_>,
-) -> (f64, f64, Option<f64>) {
-    let choice = choice.sized(workload.data.bytes);
-    let outcome = outcome(workload, &choice, inputs);
-    let usage = usage(workload, &choice, inputs.catalogue, &outcome.moved, outcome.seconds);
+    of: &Outcome,
+) -> Option<f64> {
+    let usage = usage(workload, choice, inputs.catalogue, &of.moved, of.seconds);
     let cost = inputs.prices.cost(&usage, &workload.region, inputs.day);
     let jobs = workload.jobs.per_day * DAYS;
     let known = cost.is_complete() && !cost.lines.is_empty();
-    let month = known.then(|| cost.month(jobs) + cost.waiting.unwrap_or(0.0) * jobs);
-    (outcome.seconds, outcome.high, month)
+    known.then(|| cost.month(jobs) + cost.waiting.unwrap_or(0.0) * jobs)
 }

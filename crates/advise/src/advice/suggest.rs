@@ -4,12 +4,13 @@
 
 use serde::Serialize;
 
-use super::Inputs;
 use super::choice::{Choice, Life, Method};
+use super::flips::Reach;
 use super::row::{Row, row};
+use super::{Inputs, verdict};
 use crate::limits::Limit;
 use crate::model::Kind;
-use crate::units::{shown_bytes, shown_seconds, significant};
+use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{Needs, Place, Workload};
 
 /// The least saving that is worth a line.
@@ -20,6 +21,9 @@ const MANY: (f64, f64) = (100_000.0, 1e6);
 
 /// Bytes of a shard.
 const SHARD: f64 = 1e9;
+
+/// Most parts that a job is split into.
+const MOST_PARTS: f64 = 1_000.0;
 
 /// A change to the workload or the option, and its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,7 +72,7 @@ pub(super) fn suggestions(
             workload.names.list = workload.names.list.min(shards);
             workload.names.stat = workload.names.stat.min(shards);
         });
-        offers.offer(format!("pack the files into {} shards", significant(shards)), &packed, choice);
+        offers.offer(format!("pack the files into {} shards", count(shards)), &packed, choice);
     }
     if before.limit == Limit::Latency || before.limit == Limit::Connection {
         let more = data.in_flight.unwrap_or(compute.threads).max(16.0) * 4.0;
@@ -76,7 +80,7 @@ pub(super) fn suggestions(
             workload.data.in_flight = Some(more);
             workload.compute.threads = workload.compute.threads.max(more.min(64.0));
         });
-        offers.offer(format!("{} requests in flight", significant(more)), &flying, choice);
+        offers.offer(format!("{} requests in flight", count(more)), &flying, choice);
     }
     if choice.method == Method::Mount && data.read >= data.bytes * 0.5 && data.files > 1.0 {
         let eager = Choice { method: Method::Download, ..choice.clone() };
@@ -91,13 +95,9 @@ pub(super) fn suggestions(
         offers.offer("hydrate ahead".to_owned(), workload, &ahead);
     }
     hydrate_to_disk(workload, choice, &mut offers);
-    if compute.cpu_seconds > 0.0 && before.limit == Limit::Cpu {
-        let split = changed(&|workload| {
-            workload.compute.cpu_seconds /= 4.0;
-            (workload.data.read, workload.data.warm) = (workload.data.read / 4.0, workload.data.warm / 4.0);
-            workload.jobs.at_once *= 4.0;
-            workload.jobs.per_day *= 4.0;
-        });
+    // Passes of a training follow each other.
+    if compute.cpu_seconds > 0.0 && before.limit == Limit::Cpu && data.passes < 2.0 {
+        let split = split(workload, 4.0);
         offers.offer("split each job into four".to_owned(), &split, choice);
     }
     if let Place::Lambda(memory) = compute.place {
@@ -113,6 +113,37 @@ pub(super) fn suggestions(
     let saved = |one: &Suggestion| one.seconds.1 / one.seconds.0.max(1e-12);
     all.sort_by(|a, b| saved(a).total_cmp(&saved(b)));
     all
+}
+
+/// Jobs that are small enough to meet the deadline, where none does.
+pub(super) fn parts(
+    workload: &Workload,
+    choices: &[Choice<'_>],
+    before: &Row,
+    reaches: &[Reach],
+    inputs: &Inputs<'_>,
+) -> Option<Suggestion> {
+    let reach = verdict::furthest(reaches).filter(|_| before.meets == Some(false))?;
+    let choice = choices.iter().find(|choice| choice.name() == reach.option)?;
+    let parts = (workload.data.read / reach.bytes).ceil();
+    if parts > MOST_PARTS {
+        return None;
+    }
+    let part = split(workload, parts);
+    let what = format!("split each job into {} that read {} each", count(parts), shown_bytes(part.data.read));
+    let mut offers = Offers { before, inputs, all: Vec::new() };
+    offers.offer(what, &part, choice);
+    offers.all.pop()
+}
+
+/// Each job as so many smaller ones at once.
+fn split(workload: &Workload, parts: f64) -> Workload {
+    let mut workload = workload.clone();
+    workload.compute.cpu_seconds /= parts;
+    (workload.data.read, workload.data.warm) = (workload.data.read / parts, workload.data.warm / parts);
+    workload.jobs.at_once *= parts;
+    workload.jobs.per_day *= parts;
+    workload
 }
 
 /// A copy on the instance's own disk, where passes read the data again and memory does not hold it.

@@ -11,8 +11,8 @@ use crate::units::significant;
 /// Rows of the short answer.
 const SHOWN: usize = 5;
 
-/// Clauses of a line of the short answer.
-const CLAUSES: usize = 2;
+/// Characters of a line with several clauses of the short answer.
+const WIDTH: usize = 120;
 
 /// The answer in at most twelve lines.
 #[must_use]
@@ -21,7 +21,6 @@ pub fn text(advice: &Advice) -> String {
     if !advice.verdict.against.is_empty() {
         lines.push(format!("not {}", advice.verdict.against));
     }
-    let clauses = |all: Vec<String>| all.into_iter().take(CLAUSES).collect::<Vec<_>>().join("; ");
     let flips = flips(advice);
     if !flips.is_empty() {
         lines.push(format!("flips: {}", clauses(flips)));
@@ -37,6 +36,16 @@ pub fn text(advice: &Advice) -> String {
     let rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
     lines.retain(|line| !line.is_empty());
     format!("{}\n{}", lines.join("\n"), table(&rows))
+}
+
+/// The first of some clauses, and as many more as a line holds.
+fn clauses(all: Vec<String>) -> String {
+    let mut all = all.into_iter();
+    let first = all.next().unwrap_or_default();
+    all.fold(
+        first,
+        |line, next| if line.len() + next.len() < WIDTH { format!("{line}; {next}") } else { line },
+    )
 }
 
 /// Everything: all options, all points and changes, and the options that cannot be used.
@@ -91,11 +100,9 @@ pub fn flips(advice: &Advice) -> Vec<String> {
     reach.into_iter().chain(advice.flips.iter().map(super::Flip::line)).collect()
 }
 
-/// What the recommended option's model and bill leave out, and prices that are missing.
+/// Gaps in the model and the bill of the first option, and prices that are missing.
 fn left_out(advice: &Advice) -> String {
-    let Some(row) = advice.rows.first().filter(|_| advice.verdict.option.is_some()) else {
-        return String::new();
-    };
+    let Some(row) = advice.rows.first().filter(|row| row.refused.is_none()) else { return String::new() };
     let mut parts = Vec::new();
     if !row.leaves_out.is_empty() {
         parts.push(format!("not modelled: {}", row.leaves_out));

@@ -12,7 +12,7 @@ use super::row::Row;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
-/// Costs that differ by less than this part are equal.
+/// Costs, and reaches, that differ by less than this part are equal.
 const SAME_COST: f64 = 0.05;
 
 /// The recommendation.
@@ -146,6 +146,12 @@ fn against(workload: &Workload, first: &Row, next: &Row) -> String {
     format!("{}, {}, {}: {why}", next.title, shown_seconds(next.seconds), money(next))
 }
 
+/// The first of the table among the options that reach about as far as any.
+pub(super) fn furthest(reaches: &[Reach]) -> Option<&Reach> {
+    let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
+    reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
+}
+
 /// The sentence if no option meets the deadline.
 fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
     let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
@@ -161,7 +167,7 @@ fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
         fastest.limit,
         money(fastest)
     );
-    match reach.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)).filter(|most| most.bytes >= 1.0) {
+    match furthest(reach) {
         Some(most) => format!(
             "nothing meets {shown}; at most {} a job would ({} %), with {}; {best}",
             shown_bytes(most.bytes),

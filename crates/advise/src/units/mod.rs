@@ -11,7 +11,7 @@ mod shown;
 use std::ops::{Add, Div, Mul};
 
 pub use parse::{UnitError, bytes, money, money_per_hour, rate, seconds};
-pub use shown::{shown_bytes, shown_seconds, significant};
+pub use shown::{count, shown_bytes, shown_seconds, significant};
 
 /// Bytes of a GiB.
 pub(crate) const GIB: f64 = 1_073_741_824.0;
