@@ -4,7 +4,7 @@
 //! What a run reads is counted by the caller. Here it becomes a [`Usage`] by what the model of the
 //! service bills, so a price that is not known is missing, and never free. Called by `bench`.
 
-use crate::models::{Billed, Kind, Model};
+use crate::model::{Billed, Kind, Service};
 use crate::units::GIB;
 use crate::usage::{Item, Unit, Usage};
 
@@ -65,7 +65,7 @@ impl Transfer {
 /// What reading so much from `service` uses that is billed. An unknown way of the bytes (`None`)
 /// is left out: the caller has to say so.
 #[must_use]
-pub fn usage(service: &Model, reads: &Reads, transfer: Option<Transfer>) -> Usage {
+pub fn usage(service: &Service, reads: &Reads, transfer: Option<Transfer>) -> Usage {
     let gib = reads.bytes / GIB;
     let mut items = Vec::new();
     for bill in &service.bills {
@@ -86,7 +86,9 @@ pub fn usage(service: &Model, reads: &Reads, transfer: Option<Transfer>) -> Usag
             | Billed::HydrationRequests
             | Billed::Capacity
             | Billed::ProvisionedRate
-            | Billed::VolumeRate => {}
+            | Billed::VolumeRate
+            | Billed::VolumeOperations
+            | Billed::Loaded => {}
         }
     }
     if let Some(price) = transfer.and_then(Transfer::price) {
@@ -99,7 +101,7 @@ pub fn usage(service: &Model, reads: &Reads, transfer: Option<Transfer>) -> Usag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::Catalogue;
+    use crate::model::Catalogue;
     use crate::prices;
 
     fn cost(service: &str, reads: &Reads, transfer: Option<Transfer>) -> prices::Cost {

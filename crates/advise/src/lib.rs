@@ -1,23 +1,20 @@
-//! Evaluates measurements of storage, and recommends storage for a workload.
+//! Predicts the time and cost of reading from storage, and recommends storage for a workload.
 //!
-//! [`result`] is the schema of results files, which `bench` writes. [`statistics`] summarises
-//! results, and [`compare`] finds the differences between two. [`advice`] simulates a workload on
-//! each service, from [`models`] and [`prices`].
+//! A [`model`] describes a service, a machine or a program; [`limits`] predicts a job from its numbers;
+//! [`advice`] checks, ranks and words the options of a [`workload`] by [`prices`]. [`ranges`] holds
+//! the errors of the predictions against public measurements.
 //!
-//! All of this is pure: no file, no clock, no network, and the same input gives the same output.
-//! The callers, `bench` and the command line, read and write the files.
+//! Pure: no file, no clock, no network, and the same input gives the same output. The callers, `bench`
+//! and the command line, read and write the files.
 
 pub mod advice;
 pub mod bill;
-pub mod blast;
-pub mod compare;
-pub mod fields;
-pub mod models;
+pub mod file_error;
+pub mod limits;
+pub mod model;
+mod nearest;
 pub mod prices;
-pub mod result;
-pub mod simulator;
-pub mod statistics;
-pub mod table;
+pub mod ranges;
 pub mod units;
 pub mod usage;
 pub mod workload;

@@ -19,7 +19,7 @@ mod verdict;
 
 use std::path::PathBuf;
 
-use firstbyte_advise::result::CacheEvidence;
+use crate::result::CacheEvidence;
 
 pub use environments::of_environments;
 use observe::Observation;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_advise::bill::{self, Reads, Transfer};
-use firstbyte_advise::models::{self, Model};
+use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::usage::{Item, Unit, Usage};
 use firstbyte_location::units::parse_size;
@@ -36,7 +36,7 @@ const OF_THE_MACHINE: [&str; 15] = [
 /// What the user knows of the services, and the prices.
 pub struct Tariff {
     /// Models of the services, which say what is billed.
-    pub services: models::Catalogue,
+    pub services: model::Catalogue,
     /// Prices.
     pub prices: prices::Catalogue,
     /// The day whose prices count.
@@ -119,7 +119,7 @@ impl Costs {
 
 /// Which service bills a contender.
 enum Service<'a> {
-    Known(&'a Model),
+    Known(&'a model::Service),
     Unbilled(String),
     Unknown(String),
 }
@@ -329,7 +329,13 @@ impl Tariff {
     }
 
     /// Fills a line, and returns the dollars of a run and whether only the first costs them.
-    fn price(&self, line: &mut Line, model: &Model, contender: &Contender, words: &Words) -> (f64, bool) {
+    fn price(
+        &self,
+        line: &mut Line,
+        model: &model::Service,
+        contender: &Contender,
+        words: &Words,
+    ) -> (f64, bool) {
         line.service = Some(model.name.clone());
         let (reads, once) = match reads_of(contender, words) {
             Ok(reads) => reads,

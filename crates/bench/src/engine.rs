@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{self, ContenderLine, Header, Outcome, Results, Run, SCHEMA};
-use firstbyte_advise::statistics::summarise;
+use crate::result::{self, ContenderLine, Header, Outcome, Results, Run, SCHEMA};
+use crate::statistics::summarise;
 use firstbyte_advise::units::significant;
 use sha2::{Digest, Sha256};
 

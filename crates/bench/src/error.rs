@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use firstbyte_advise::result;
+use crate::result;
 
 use crate::{cache, cgroup};
 

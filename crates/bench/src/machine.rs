@@ -9,8 +9,8 @@ mod metadata;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::result::Machine;
 use firstbyte::environment;
-use firstbyte_advise::result::Machine;
 
 use crate::cgroup::places::{self, Places};
 use crate::mounts::{self, Mounts};

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::models::Catalogue;
+use firstbyte_advise::model::Catalogue;
 use firstbyte_advise::prices::{self, Day};
-use firstbyte_advise::result::{Basis, Run};
 use firstbyte_advise::workload;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::result::{Basis, Run};
 use crate::words::Words;
 
 /// Parameters of a modelled contender. All texts may have placeholders.
@@ -28,27 +28,30 @@ pub struct Modelled {
     pub workload: String,
     /// A directory of more models.
     pub models: String,
-    /// Placeholders that are what was measured before: the median seconds of a contender, as
+    /// Placeholders with measured values: the median seconds of a contender, as
     /// `CASE / CONTENDER`, by the placeholder's name.
     pub measured: BTreeMap<String, String>,
-    /// The limit that the case is about. That the model names another one is an error.
+    /// The limit that the case is about; a model that names another one is an error.
     pub limit: String,
 }
 
-/// Adds the models in the TOML files of `directory`, by name.
+/// Adds the models in a TOML file, or in all TOML files of a directory, by name.
 ///
 /// # Errors
 /// A file cannot be read, or has a wrong field.
-pub fn add_models(catalogue: &mut Catalogue, directory: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(directory).map_err(Error::file(directory))?;
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    paths.sort();
+pub fn add_models(catalogue: &mut Catalogue, place: &Path) -> Result<()> {
+    let mut paths = vec![place.to_owned()];
+    if place.is_dir() {
+        let entries = std::fs::read_dir(place).map_err(Error::file(place))?;
+        paths = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        paths.sort();
+    }
     for path in paths {
         let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
-        catalogue
-            .add_text(&text)
-            .map_err(|error| Error::Plan { plan: path.display().to_string(), what: error.to_string() })?;
+        let name = path.display().to_string();
+        let plan = |what| Error::Plan { plan: name.clone(), what };
+        catalogue.add(&name, &text).map_err(|error| plan(error.to_string()))?;
     }
     Ok(())
 }
@@ -73,14 +76,14 @@ impl Modelled {
         if !expected.is_empty() && expected != limit {
             return Err(format!("the model names {limit:?} as the limit, the plan expects {expected:?}"));
         }
-        let metrics = [("p5_seconds", row.p5), ("p95_seconds", row.p95), ("ready_seconds", row.ready)];
+        let metrics = [("low_seconds", row.low), ("high_seconds", row.high), ("ready_seconds", row.ready)];
         Ok(Run {
             // No warm-up: that run counts.
             round: 1,
             at: now.to_owned(),
             basis: Basis::Modelled,
             limit: Some(limit),
-            seconds: row.p50,
+            seconds: row.seconds,
             bytes: Some(row.bytes as u64),
             metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
             ..Run::default()
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_parameters_are_refused() {
         let error = |change: fn(&mut Modelled)| {
             let mut wrong = modelled();
             change(&mut wrong);

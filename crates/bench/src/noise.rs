@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use firstbyte_advise::result::Noise;
+use crate::result::Noise;
 
 /// Processor time of the whole machine since it started, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,8 +10,8 @@ mod contender;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::Goal;
-use firstbyte_advise::table::Table;
+use crate::result::Goal;
+use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use firstbyte_advise::result::{Header, Machine, Record, Results, Run};
+use crate::result::{Header, Machine, Record, Results, Run};
 
 use crate::error::{Error, Result};
 
@@ -148,8 +148,8 @@ fn end_line(file: &mut File) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstbyte_advise::result::{Case, SCHEMA};
-    use firstbyte_advise::table::Table;
+    use crate::result::{Case, SCHEMA};
+    use crate::table::Table;
 
     fn header(digest: &str) -> Header {
         Header { schema: SCHEMA, plan_digest: digest.into(), ..Header::default() }

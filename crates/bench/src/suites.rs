@@ -165,8 +165,8 @@ impl Suite {
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_advise::result::{Basis, Results, Run};
-    use firstbyte_advise::statistics;
+    use crate::result::{Basis, Results, Run};
+    use crate::statistics;
 
     use super::*;
 

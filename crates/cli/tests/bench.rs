@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use firstbyte_advise::result::{Outcome, Results, Run};
+use firstbyte_bench::result::{Outcome, Results, Run};
 use firstbyte_testkit::{BUCKET, until};
 use rustix::process::{Pid, Signal, kill_process};
 use support::servers::S3;

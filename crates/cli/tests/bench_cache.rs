@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use firstbyte_advise::result::CacheState;
 use firstbyte_bench::cache::{self, Object, Spec, Tools, Traffic};
 use firstbyte_bench::data;
 use firstbyte_bench::mounts::{self, Mounts};
+use firstbyte_bench::result::CacheState;
 use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use support::World;
 use support::place::Place;

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use firstbyte_advise::result::Results;
+use firstbyte_bench::result::Results;
 use firstbyte_testkit::BUCKET;
 use serde_json::Value;
 use support::servers::S3;

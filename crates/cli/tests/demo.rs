@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use firstbyte_advise::result::Results;
-use firstbyte_advise::statistics::contenders;
+use firstbyte_bench::result::Results;
+use firstbyte_bench::statistics::contenders;
 use firstbyte_testkit::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

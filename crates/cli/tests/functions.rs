@@ -6,7 +6,7 @@ use crate::support;
 use std::fs;
 use std::process::Output;
 
-use firstbyte_advise::result::{Basis, Outcome, Results};
+use firstbyte_bench::result::{Basis, Outcome, Results};
 use firstbyte_testkit::lacks_root;
 use support::{Ran, World};
 

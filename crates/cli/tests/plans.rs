@@ -5,7 +5,7 @@ use crate::support;
 use std::fs;
 use std::path::Path;
 
-use firstbyte_advise::result::{Outcome, Results};
+use firstbyte_bench::result::{Outcome, Results};
 use support::{Ran, World};
 
 /// Runs a plan and returns its results.

@@ -6,7 +6,7 @@ use crate::support;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use firstbyte_advise::result::{Outcome, Results, Run};
+use firstbyte_bench::result::{Outcome, Results, Run};
 use support::{Ran, World};
 
 /// Sizes at which the whole suite takes seconds.

@@ -5,8 +5,8 @@ use crate::support;
 
 use std::fs;
 
-use firstbyte_advise::result::{CacheState, Outcome, Results, Run};
-use firstbyte_advise::statistics::cells;
+use firstbyte_bench::result::{CacheState, Outcome, Results, Run};
+use firstbyte_bench::statistics::cells;
 use support::World;
 
 /// Runs cases of a suite, one round, and returns its results. The exit code is 4 if a run failed.

@@ -5,9 +5,9 @@ use crate::support;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
-use firstbyte_advise::result::{Basis, Outcome, Results};
-use firstbyte_advise::statistics;
 use firstbyte_bench::data;
+use firstbyte_bench::result::{Basis, Outcome, Results};
+use firstbyte_bench::statistics;
 use firstbyte_testkit::{BUCKET, lacks_root};
 use support::World;
 use support::servers::S3;

@@ -1,45 +1,53 @@
-//! Lists the options of a workload. An option is a service of the catalogue and a [`Method`] to
-//! read from it. An option that the workload rules out is kept, with the reason. Called by
-//! [`advise`](super::advise).
+//! The options of a workload: a service of the catalogue, a [`Method`] to read from it, and the
+//! lifetime of the data there. Called by [`advise`](super::advise).
 
-use crate::models::{Catalogue, Kind, Model};
-use crate::workload::{Place, Workload};
+use crate::model::{Catalogue, Kind, Service};
+use crate::workload::Workload;
 
 /// The way in which a job reads the data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Method {
     /// Whole files are copied to the machine first.
     Download,
-    /// Ranges are requested when they are read; nothing is kept but the page cache.
+    /// Ranges are requested when they are read; nothing is retained but the page cache.
     Lazy,
-    /// Ranges are requested through our mount, whose cache on disk keeps the bytes that were read.
+    /// Ranges are requested through our mount, whose cache on disk retains bytes that were read.
     Mount,
-    /// The service is mounted by the kernel, or is a volume.
+    /// The kernel mounts the service, or it is a volume.
     InPlace,
+}
+
+/// The state in which a job finds the data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Life {
+    /// On the service, ahead of the job.
+    Ready,
+    /// In the bucket or snapshot behind the service: the first touch brings it.
+    FirstTouch,
+    /// The same, on a service that each job creates for itself.
+    Made,
 }
 
 /// One option.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
-    pub(super) model: &'a Model,
+    pub(super) model: &'a Service,
     pub(super) method: Method,
+    pub(super) life: Life,
     /// Provisioned bytes, for a service that has a capacity.
     pub(super) capacity: f64,
-    /// Nothing has to be brought from the bucket or the snapshot behind the service.
-    pub(super) hydrated: bool,
-    /// The reason for which the option cannot be had; `None` if it can.
-    pub(super) refused: Option<String>,
 }
 
 impl Choice<'_> {
     /// A short name, unique among the options of a workload.
     pub(super) fn name(&self) -> String {
-        let way = match self.method {
-            Method::Download => "-download",
-            Method::Lazy => "-lazy",
-            Method::Mount => "-mount",
-            Method::InPlace if self.hydrates() && self.hydrated => "-hydrated",
-            Method::InPlace => "",
+        let way = match (self.method, self.life) {
+            (Method::Download, _) => "-download",
+            (Method::Lazy, _) => "-lazy",
+            (Method::Mount, _) => "-mount",
+            (Method::InPlace, Life::Ready) if hydrates(self.model) => "-hydrated",
+            (Method::InPlace, Life::Made) => "-made",
+            (Method::InPlace, _) => "",
         };
         format!("{}{way}", self.model.name)
     }
@@ -47,24 +55,33 @@ impl Choice<'_> {
     /// For people.
     pub(super) fn title(&self) -> String {
         let title = &self.model.title;
-        match self.method {
-            Method::Download => format!("{title}, download first"),
-            Method::Lazy => format!("{title}, open lazily"),
-            Method::Mount => format!("{title}, firstbyte mount"),
-            Method::InPlace if self.hydrates() && self.hydrated => format!("{title}, hydrated ahead"),
-            Method::InPlace if self.hydrates() => format!("{title}, first touch from S3"),
-            Method::InPlace => title.clone(),
+        match (self.method, self.life) {
+            (Method::Download, _) => format!("{title}, download first"),
+            (Method::Lazy, _) => format!("{title}, open lazily"),
+            (Method::Mount, _) => format!("{title}, firstbyte mount"),
+            (Method::InPlace, Life::Ready) if hydrates(self.model) => format!("{title}, hydrated ahead"),
+            (Method::InPlace, Life::FirstTouch) if hydrates(self.model) => {
+                format!("{title}, first touch from S3")
+            }
+            (Method::InPlace, Life::Made) => format!("{title}, made by each job from S3"),
+            (Method::InPlace, _) => title.clone(),
         }
     }
 
-    fn hydrates(&self) -> bool {
-        self.model.number("hydrates_files").is_some()
+    /// True if a machine runs all month because the data is on its own disk.
+    pub(super) fn keeps_machine(&self) -> bool {
+        self.model.kind == Kind::LocalDisk && self.life == Life::Ready
     }
 
-    /// True if a machine is kept running because the data is on its own disk.
-    pub(super) fn keeps_machine(&self) -> bool {
-        self.model.kind == Kind::LocalDisk && self.hydrated
+    /// The same option for `bytes` of data.
+    pub(super) fn sized(&self, bytes: f64) -> Self {
+        Self { capacity: capacity(self.model, bytes), ..self.clone() }
     }
+}
+
+/// True if data can be brought to the service ahead of a job, or by its first touch.
+fn hydrates(model: &Service) -> bool {
+    model.kind == Kind::LocalDisk || model.rates.hydration_file.is_some()
 }
 
 /// All options of a workload, in the order of the catalogue.
@@ -75,57 +92,23 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<
             Kind::Object => &[Method::Download, Method::Lazy, Method::Mount],
             Kind::FileSystem | Kind::Volume | Kind::LocalDisk => &[Method::InPlace],
         };
-        for method in methods {
-            let ways: &[bool] =
-                if model.number("hydrates_files").is_some() { &[true, false] } else { &[true] };
-            for hydrated in ways {
-                let capacity = capacity(model, workload.data.bytes);
-                let refused = refusal(model, *method, workload, catalogue);
-                all.push(Choice { model, method: *method, capacity, hydrated: *hydrated, refused });
-            }
+        let lives: &[Life] = match (hydrates(model), model.capacity.creation.is_some()) {
+            (true, true) => &[Life::Ready, Life::FirstTouch, Life::Made],
+            (true, false) => &[Life::Ready, Life::FirstTouch],
+            (false, _) if model.rates.hydration.is_some() => &[Life::FirstTouch],
+            (false, _) => &[Life::Ready],
+        };
+        let capacity = capacity(model, workload.data.bytes);
+        for (method, life) in methods.iter().flat_map(|method| lives.iter().map(|life| (*method, *life))) {
+            all.push(Choice { model, method, life, capacity });
         }
     }
     all
 }
 
 /// The smallest capacity that holds the data; 0 where none is provisioned.
-pub(super) fn capacity(model: &Model, bytes: f64) -> f64 {
-    let Some(least) = model.number("capacity_least") else { return 0.0 };
-    let step = model.number("capacity_step").map_or(least.value, |step| step.value);
-    if bytes <= least.value { least.value } else { (bytes / step).ceil() * step }
-}
-
-fn refusal(model: &Model, method: Method, workload: &Workload, catalogue: &Catalogue) -> Option<String> {
-    let lambda = matches!(workload.compute.place, Place::Lambda(_));
-    let local = catalogue.lambda.get("local_bytes").map_or(f64::INFINITY, |number| number.value);
-    if lambda && method == Method::Mount {
-        Some("functions have no FUSE".into())
-    } else if lambda && model.kind.is_of_one_machine() {
-        Some("functions have no volumes".into())
-    } else if let Some(why) = without_store(model, workload, catalogue) {
-        Some(why.into())
-    } else if lambda && model.name.starts_with("fsx-") {
-        Some("functions cannot mount Lustre".into())
-    } else if lambda && method == Method::Download && workload.data.bytes > local {
-        Some("larger than a function's /tmp".into())
-    } else if workload.goal.durable && !model.durable {
-        Some("does not survive the loss of a server or zone".into())
-    } else if workload.goal.shared && !model.shared {
-        Some("one machine only".into())
-    } else {
-        None
-    }
-}
-
-/// Why a machine's own disk cannot hold the data.
-fn without_store(model: &Model, workload: &Workload, catalogue: &Catalogue) -> Option<&'static str> {
-    let Place::Machine(name) = &workload.compute.place else { return None };
-    if model.kind != Kind::LocalDisk {
-        return None;
-    }
-    match catalogue.machines.get(name).and_then(|machine| machine.store.as_ref()) {
-        None => Some("no instance store of this type is known"),
-        Some(store) if workload.data.bytes > store.value => Some("larger than the instance store"),
-        Some(_) => None,
-    }
+fn capacity(model: &Service, bytes: f64) -> f64 {
+    let Some(least) = model.capacity.least.as_ref().map(|least| least.value.0) else { return 0.0 };
+    let step = model.capacity.step.as_ref().map_or(least, |step| step.value.0);
+    if bytes <= least { least } else { (bytes / step).ceil() * step }
 }

@@ -1,41 +1,38 @@
 //! Recommends storage for a workload, with the time and cost of the work and the reasons.
 //!
-//! [`advise`] enumerates the options, simulates each with a fixed set of random draws for the
-//! models' uncertain numbers, and derives the recommendation, break-even points and changes. The
-//! same inputs give the same advice. Called by `firstbyte advise run`, and by `bench` for the table
-//! cells that are modelled instead of measured.
+//! [`advise`] predicts every option, checks which of them can be had, ranks those, and finds the
+//! points at which the answer changes. Pure: the same inputs give the same advice. Called by
+//! `firstbyte advise run`, by the demo, and by `bench` for modelled contenders.
 
-mod break_even;
-mod change;
+mod charts;
 mod choice;
-mod curve;
+mod cost;
+mod feasible;
+mod flips;
+mod job;
 mod moved;
 mod row;
-mod scene;
+mod suggest;
 mod text;
-mod usage;
 mod verdict;
 
 use serde::Serialize;
 
-pub use break_even::{BreakEven, Measure, Variable};
-pub use change::Change;
-pub use curve::{Chart, Curve, charts};
+pub use charts::{Chart, Curve, charts};
+pub use flips::{Flip, Measure, Reach, Variable, two_digits};
 pub use row::Row;
-pub use text::{files_or_lazy, refused, text};
-pub use verdict::{Reach, Verdict};
+pub use suggest::Suggestion;
+pub use text::{flips as flip_lines, full_text, refused, text};
+pub use verdict::Verdict;
 
-use crate::fields::nearest;
-use crate::models::Catalogue;
+use crate::model::Catalogue;
+use crate::nearest;
 use crate::prices::{self, Day};
 use crate::workload::{Place, Workload};
+use choice::{Choice, choices};
 
-/// Options that the best one is compared with for break-even points.
+/// Options that the recommended one is compared with.
 const RIVALS: usize = 4;
-
-/// Our way to read objects in place, and the service that does the same with a file system.
-const LAZY: &str = "s3-standard-lazy";
-const S3_FILES: &str = "s3-files";
 
 /// The models and prices that advice is computed from.
 #[derive(Clone, Copy, Debug)]
@@ -55,48 +52,54 @@ pub struct Advice {
     pub workload: String,
     /// The recommendation.
     pub verdict: Verdict,
-    /// Each option; those that cannot be had last.
+    /// Each option: the recommended first, those that cannot be had last.
     pub rows: Vec<Row>,
     /// The most that a job may read to meet the deadline.
     pub reaches: Vec<Reach>,
-    /// Points where another option becomes the best.
-    pub break_evens: Vec<BreakEven>,
-    /// Where S3 Files is better than our lazy open, and where it is not.
-    pub s3_files: Vec<BreakEven>,
+    /// Points where another option becomes cheaper.
+    pub flips: Vec<Flip>,
     /// Changes that save time or money, the best first.
-    pub changes: Vec<Change>,
+    pub suggestions: Vec<Suggestion>,
+    /// Defaults of the workload that decide time or cost.
+    pub assumed: Vec<String>,
 }
 
 /// The reason for which no advice can be given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The type of machine is not known.
-    #[error("unknown instance `{name}`{}", hint(.nearest.as_ref()))]
+    #[error("unknown instance `{name}`{hint}")]
     Machine {
-        /// The name that was given.
+        /// The name.
         name: String,
-        /// The closest known one.
-        nearest: Option<String>,
+        /// The closest known ones.
+        hint: String,
     },
     /// The program is not known.
     #[error("unknown client `{name}`; known: {known}")]
     Client {
-        /// The name that was given.
+        /// The name.
         name: String,
         /// All known ones.
         known: String,
     },
     /// There is no such option.
-    #[error("unknown option `{name}`{}", hint(.nearest.as_ref()))]
+    #[error("unknown option `{name}`{hint}")]
     Option {
-        /// The name that was given.
+        /// The name.
         name: String,
-        /// The closest known one.
-        nearest: Option<String>,
+        /// The closest known ones.
+        hint: String,
     },
     /// The program needs more memory than there is.
     #[error("the program needs more memory than {place} has")]
     Memory {
+        /// The machine or function.
+        place: String,
+    },
+    /// A job needs a file system where the place has none.
+    #[error("{place} mounts no file system that is modelled, and the program needs files")]
+    Files {
         /// The machine or function.
         place: String,
     },
@@ -114,14 +117,11 @@ impl Error {
             Self::Machine { .. } => Some(("compute.at", "--at")),
             Self::Client { .. } => Some(("compute.client", "--client")),
             Self::Memory { .. } => Some(("compute.program_memory", "--at")),
+            Self::Files { .. } => Some(("data.needs", "--needs")),
             Self::Region(_) => Some(("region", "--region")),
             Self::Option { .. } => None,
         }
     }
-}
-
-fn hint(nearest: Option<&String>) -> String {
-    nearest.map_or_else(String::new, |name| format!("; nearest: {name}"))
 }
 
 /// Advice for `workload`.
@@ -130,79 +130,99 @@ fn hint(nearest: Option<&String>) -> String {
 /// Machine, client or region are not known.
 pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
     check(workload, inputs)?;
-    let mut choices = choice::choices(workload, inputs.catalogue);
-    choices.sort_by_key(|choice| choice.refused.is_some());
-    let rows: Vec<Row> = choices.iter().map(|choice| row::row(workload, choice, inputs)).collect();
-    let reaches = break_even::reaches(workload, &choices, &rows, inputs);
-    let verdict = verdict::verdict(workload, &rows, &reaches);
-    let index_of = |name: &String| rows.iter().position(|row| row.name == *name);
-    let fastest = || {
-        (0..rows.len())
-            .filter(|i| rows[*i].refused.is_none())
-            .min_by(|a, b| rows[*a].p50.total_cmp(&rows[*b].p50))
-    };
-    let best = verdict.options.first().and_then(index_of).or_else(fastest);
-    let (mut break_evens, mut changes) = (Vec::new(), Vec::new());
-    if let Some(best) = best {
-        let mut rivals: Vec<usize> =
-            (0..rows.len()).filter(|index| *index != best && rows[*index].refused.is_none()).collect();
-        rivals.sort_by(|a, b| rows[*a].p50.total_cmp(&rows[*b].p50));
-        let rivals: Vec<&choice::Choice<'_>> =
-            rivals.into_iter().take(RIVALS).map(|index| &choices[index]).collect();
-        break_evens = break_even::break_evens(workload, &choices[best], &rivals, inputs);
-        changes = change::changes(workload, &choices[best], &rows[best], inputs);
+    let choices = choices(workload, inputs.catalogue);
+    let (rows, found) = ranked(workload, &choices, inputs);
+    let reaches = flips::reaches(workload, &choices, &rows, inputs);
+    let verdict = verdict::verdict(workload, &rows, found, &reaches);
+    let named = |row: &Row| choices.iter().find(|choice| choice.name() == row.name);
+    let had: Vec<&Row> = rows.iter().filter(|row| row.refused.is_none()).collect();
+    let (mut flips, mut suggestions) = (Vec::new(), Vec::new());
+    if let Some(best) = had.first().and_then(|row| named(row)) {
+        let rivals: Vec<&Choice<'_>> = had.iter().skip(1).take(RIVALS).filter_map(|row| named(row)).collect();
+        if found {
+            flips = flips::flips(workload, best, &rivals, inputs);
+            flips.sort_by(|a, b| flip_distance(workload, a).total_cmp(&flip_distance(workload, b)));
+        }
+        suggestions = suggest::suggestions(workload, best, had[0], inputs);
+        let parts = suggest::parts(workload, &choices, had[0], &reaches, inputs);
+        suggestions.splice(..0, parts);
     }
-    let had = |name: &str| {
-        rows.iter().position(|row| row.name == name && row.refused.is_none()).map(|index| &choices[index])
-    };
-    let s3_files = had(S3_FILES)
-        .zip(had(LAZY))
-        .map_or_else(Vec::new, |(files, lazy)| break_even::break_evens(workload, files, &[lazy], inputs));
-    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, s3_files, changes })
+    let (workload, assumed) = (workload.name.clone(), workload.assumed.clone());
+    Ok(Advice { workload, verdict, rows, reaches, flips, suggestions, assumed })
 }
 
-/// One option of a workload, simulated, whether or not it can be had there.
+/// All rows, the recommended first; whether one of them will do.
+fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<Row>, bool) {
+    let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
+    let found = verdict::rank(workload, &mut rows);
+    (rows, found)
+}
+
+/// Distance of a flip from the workload, as a factor in logarithms.
+fn flip_distance(workload: &Workload, flip: &Flip) -> f64 {
+    let here = match flip.variable {
+        Variable::Read => workload.data.read,
+        Variable::Size => workload.data.bytes,
+        Variable::JobsPerDay => workload.jobs.per_day,
+        Variable::AtOnce => workload.jobs.at_once,
+    };
+    (flip.value / here.max(1e-9)).ln().abs()
+}
+
+/// The row of an option, with the checks that decide whether it can be had.
+fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Row {
+    let (mut row, outcome) = row::row(workload, choice, inputs);
+    row.refused = feasible::refusal(workload, choice, inputs.catalogue)
+        .or_else(|| feasible::overload(workload, choice, &outcome));
+    feasible::account(workload, inputs.catalogue, &mut row);
+    row
+}
+
+/// One option of a workload, predicted, whether or not it can be had there.
 ///
 /// # Errors
 /// Machine, client, region or option are not known.
 pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Row, Error> {
     check(workload, inputs)?;
-    let choices = choice::choices(workload, inputs.catalogue);
+    let choices = choices(workload, inputs.catalogue);
     let Some(choice) = choices.iter().find(|choice| choice.name() == name) else {
-        let names: Vec<String> = choices.iter().map(choice::Choice::name).collect();
-        let nearest = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
-        return Err(Error::Option { name: name.to_owned(), nearest });
+        let names: Vec<String> = choices.iter().map(Choice::name).collect();
+        let hint = nearest::hint(name, names.iter().map(String::as_str));
+        return Err(Error::Option { name: name.to_owned(), hint });
     };
-    Ok(row::row(workload, choice, inputs))
+    Ok(checked(workload, choice, inputs))
 }
 
-/// Seconds of a job by each option, in one draw of the uncertain numbers.
+/// Seconds of a job by each option: a scenario each.
 #[must_use]
-pub fn simulate(workload: &Workload, inputs: &Inputs<'_>, draw: u64) -> Vec<(String, f64)> {
-    let choices = choice::choices(workload, inputs.catalogue);
-    choices.iter().map(|choice| (choice.name(), row::run(workload, choice, inputs, draw).seconds)).collect()
+pub fn predict(workload: &Workload, inputs: &Inputs<'_>) -> Vec<(String, f64)> {
+    let choices = choices(workload, inputs.catalogue);
+    choices.iter().map(|choice| (choice.name(), row::outcome(workload, choice, inputs).seconds)).collect()
 }
 
 fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
     inputs.prices.check_region(&workload.region)?;
     let catalogue = inputs.catalogue;
-    if let Place::Machine(name) = &workload.compute.place
-        && !catalogue.machines.contains_key(name)
-    {
-        let nearest = catalogue.nearest_machine(name).map(str::to_owned);
-        return Err(Error::Machine { name: name.clone(), nearest });
-    }
+    let place = match &workload.compute.place {
+        Place::Lambda(_) => "the function".to_owned(),
+        Place::Machine(name) if catalogue.machines.contains_key(name) => name.clone(),
+        Place::Machine(name) => {
+            let hint = nearest::hint(name, catalogue.machines.keys().map(String::as_str));
+            return Err(Error::Machine { name: name.clone(), hint });
+        }
+    };
     let client = &workload.compute.client;
     if !catalogue.clients.contains_key(client) {
         let known: Vec<&str> = catalogue.clients.keys().map(String::as_str).collect();
         return Err(Error::Client { name: client.clone(), known: known.join(", ") });
     }
-    if workload.compute.program_memory > scene::memory(workload, catalogue) {
-        let place = match &workload.compute.place {
-            Place::Lambda(_) => "the function".to_owned(),
-            Place::Machine(name) => name.clone(),
-        };
+    if workload.compute.program_memory > job::host(workload, catalogue).memory {
         return Err(Error::Memory { place });
+    }
+    let all = choices(workload, catalogue);
+    let files = workload.data.needs == crate::workload::Needs::Files;
+    if files && all.iter().all(|choice| feasible::refusal(workload, choice, catalogue).is_some()) {
+        return Err(Error::Files { place });
     }
     Ok(())
 }

@@ -1,39 +1,42 @@
-//! Computes the bytes and requests that one job causes, from how it reads and what is already
-//! cached. The simulator and the bill use the same result. Called by `scene`.
+//! Bytes, requests and files that one job moves, from the way it reads and from what is cached. The
+//! prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, Method};
+use crate::model::Kind;
 use crate::workload::{Access, Workload};
 
 /// Bytes of one request of a parallel download: the size of our chunks.
 pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
 
-/// The kernel's largest read-ahead where nothing else is set.
-const READ_AHEAD: f64 = 131_072.0;
+/// Bytes of one request of a kernel's client that reads ahead.
+const PIECE: f64 = 1_048_576.0;
 
 /// Bytes, requests and files of one job.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
     /// Bytes that come from the service in all passes.
     pub(super) bytes: f64,
     /// Bytes of them that come for the first time.
     pub(super) first: f64,
+    /// Bytes that come from memory.
+    pub(super) cached: f64,
     /// Requests to the service.
     pub(super) requests: f64,
     /// Files that are touched.
     pub(super) files: f64,
     /// Bytes of the touched files.
     pub(super) whole: f64,
-    /// Large reads of a file system go to the bucket behind it.
+    /// Reads of a file system that go to the bucket behind it.
     pub(super) direct: bool,
 }
 
-/// Computes what one job moves on a machine with `memory` bytes.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64) -> Moved {
+/// Numbers of one job on a machine with `memory` bytes, whose kernel reads `ahead` bytes ahead.
+pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, ahead: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != Access::Sequential;
-    let reads = data.read / data.request;
+    let reads = (data.read / data.request).max(1.0);
     let part = (data.read / data.bytes).min(1.0);
-    let spread = if random { 1.0 - (-reads / data.files).exp() } else { part };
+    let spread = if random { -(-reads / data.files).exp_m1() } else { part };
     let files = (data.files * spread).clamp(1.0, data.files);
     let whole = if data.files <= 1.0 { data.bytes } else { data.bytes * files / data.files };
     let whole = whole.max(data.read);
@@ -46,30 +49,33 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64) -> Mo
         false => data.read,
     };
     let again = (data.passes - 1.0) * missed;
-    let number = |name: &str| choice.model.number(name).map(|number| number.value);
-    let direct = number("direct_from").is_some_and(|from| data.request >= from || !random)
-        && memory >= number("direct_memory").unwrap_or(0.0);
-
+    let reading = &choice.model.reading;
+    let direct = reading.direct_from.as_ref().is_some_and(|from| data.bytes / data.files >= from.value.0);
     let (first, again, unit) = match choice.method {
         Method::Download => (whole, 0.0, CHUNK),
         Method::Lazy | Method::Mount => {
-            let block = number("block").unwrap_or(1.0).max(data.request);
+            let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
             let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
             let again = if choice.method == Method::Mount { 0.0 } else { again * fetched / data.read };
-            (fetched, again, if random || data.in_flight.is_some() { block } else { CHUNK })
+            (fetched, again, if random { block } else { CHUNK.max(data.request) })
         }
-        Method::InPlace => {
-            (data.read, again, if random { data.request } else { data.request.max(READ_AHEAD) })
-        }
+        Method::InPlace if random => (data.read, again, data.request),
+        Method::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
     };
     let first = (first - data.warm).max(0.0);
     let bytes = first + again;
-    let requests =
-        if choice.model.kind.is_of_one_machine() { 0.0 } else { (bytes / unit).max(files.min(bytes)) };
-    Moved { bytes, first, requests, files, whole, direct }
+    let cached = match choice.method {
+        Method::Download => 0.0,
+        _ => (data.read * data.passes - bytes).max(0.0),
+    };
+    // Volumes count larger reads as several operations.
+    let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
+    let unit = if choice.model.kind == Kind::Volume { unit.min(largest) } else { unit };
+    let touched = if bytes > 0.0 { files } else { 0.0 };
+    Moved { bytes, first, cached, requests: (bytes / unit).max(touched), files: touched, whole, direct }
 }
 
 /// Bytes that `reads` random reads of `block` bytes touch.
 fn distinct(bytes: f64, reads: f64, block: f64) -> f64 {
-    bytes * (1.0 - (-reads * block / bytes).exp())
+    -bytes * (-reads * block / bytes).exp_m1()
 }

@@ -1,132 +1,219 @@
-//! Renders [`Advice`] as text for a terminal: the recommendation, a row for each option, the
-//! break-even points and the changes. Called by `firstbyte advise run`.
+//! Renders [`Advice`] for a terminal: at most twelve lines, or everything. Called by
+//! `firstbyte advise run`.
 
 use std::fmt::Write as _;
 
+use super::Advice;
 use super::row::Row;
-use super::{Advice, LAZY, S3_FILES};
-use crate::prices::{Day, Missing, Reason};
-use crate::units::{shown_seconds, significant};
+use crate::prices::{Missing, Reason};
+use crate::units::significant;
 
-/// The recommendation, a row for each option, break-even points, and what to change first.
+/// Rows of the short answer.
+const SHOWN: usize = 5;
+
+/// Characters of a line with several clauses of the short answer.
+const WIDTH: usize = 120;
+
+/// The answer in at most twelve lines.
 #[must_use]
 pub fn text(advice: &Advice) -> String {
-    let mut text = format!("{}\n\n", advice.verdict.sentence);
-    let had: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
-    text.push_str(&table(&had));
-    if let Some(refused) = refused(advice) {
-        let _ = writeln!(text, "cannot be used here: {refused}");
+    let mut lines = vec![advice.verdict.sentence.clone()];
+    if !advice.verdict.against.is_empty() {
+        lines.push(format!("not {}", advice.verdict.against));
     }
-    let missing: Vec<&str> = missing(&advice.rows);
+    let flips = flips(advice);
+    if !flips.is_empty() {
+        lines.push(format!("flips: {}", clauses(flips)));
+    }
+    let suggestions: Vec<String> = advice.suggestions.iter().map(super::Suggestion::line).collect();
+    if !suggestions.is_empty() {
+        lines.push(format!("consider: {}", clauses(suggestions)));
+    }
+    if !advice.assumed.is_empty() {
+        lines.push(format!("assumed: {}", advice.assumed.join(", ")));
+    }
+    lines.push(left_out(advice));
+    let rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).collect();
+    lines.retain(|line| !line.is_empty());
+    format!("{}\n{}", lines.join("\n"), table(&rows))
+}
+
+/// The first of some clauses, and as many more as a line holds.
+fn clauses(all: Vec<String>) -> String {
+    let mut all = all.into_iter();
+    let first = all.next().unwrap_or_default();
+    all.fold(
+        first,
+        |line, next| if line.len() + next.len() < WIDTH { format!("{line}; {next}") } else { line },
+    )
+}
+
+/// Everything: all options, all points and changes, and the options that cannot be used.
+#[must_use]
+pub fn full_text(advice: &Advice) -> String {
+    let mut text = format!("{}\n", advice.verdict.sentence);
+    if !advice.verdict.against.is_empty() {
+        let _ = writeln!(text, "not {}", advice.verdict.against);
+    }
+    let rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
+    let _ = write!(text, "\n{}", table(&rows));
+    let lists = [
+        ("flips", flips(advice)),
+        ("consider", advice.suggestions.iter().map(super::Suggestion::line).collect()),
+        ("assumed", advice.assumed.clone()),
+        (
+            "left out by the models",
+            rows.iter().map(|row| format!("{}: {}", row.name, row.leaves_out)).collect(),
+        ),
+        ("billed beside this", unbilled(&rows)),
+        ("cannot be used here", refused(advice)),
+    ];
+    for (title, lines) in lists.iter().filter(|(_, lines)| !lines.is_empty()) {
+        let _ = writeln!(text, "\n{title}");
+        for line in lines {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    let missing = missing(&advice.rows);
     if !missing.is_empty() {
-        let _ = writeln!(text, "no price is known for: {}", missing.join(", "));
-    }
-    if let Some(first) = advice.rows.iter().flat_map(|row| &row.cost.missing).filter_map(first_day).min() {
-        let _ = writeln!(text, "the first price of those is of {first}, after the day that is asked for");
+        let _ = writeln!(text, "\nno price is known for: {missing}");
     }
     if let Some(days) = advice.rows.iter().filter_map(|row| row.cost.oldest_days).max() {
         let _ = writeln!(text, "oldest price: {days} days");
     }
-    if !advice.break_evens.is_empty() {
-        text.push_str("\nbreak-even (at the likeliest values)\n");
-    }
-    for point in &advice.break_evens {
-        let _ = writeln!(text, "  {}", point.line());
-    }
-    if let Some(line) = files_or_lazy(advice) {
-        let _ = writeln!(text, "\nS3 Files or our lazy open\n  {line}");
-    }
-    for point in &advice.s3_files {
-        let _ = writeln!(text, "  {}", point.line());
-    }
-    if !advice.changes.is_empty() {
-        text.push_str("\nwhat to change first\n");
-    }
-    for change in &advice.changes {
-        let _ = writeln!(text, "  {}", change.line());
-    }
     text
 }
 
-/// The day of the first price, where the day that is asked for is before it.
-fn first_day(missing: &Missing) -> Option<Day> {
-    match missing.reason {
+fn unbilled(rows: &[&Row]) -> Vec<String> {
+    let some = rows.iter().filter(|row| !row.unbilled.is_empty());
+    some.map(|row| format!("{}: {}", row.name, row.unbilled)).collect()
+}
+
+/// Points at which the answer changes, the nearest first, and the reach of the deadline.
+#[must_use]
+pub fn flips(advice: &Advice) -> Vec<String> {
+    let reach = advice.verdict.option.as_ref().and_then(|name| {
+        let reach = advice.reaches.iter().find(|reach| reach.option == *name && reach.part < 1.0)?;
+        let bytes = crate::units::shown_bytes(reach.bytes);
+        Some(format!("above {bytes} read a job it misses the deadline"))
+    });
+    reach.into_iter().chain(advice.flips.iter().map(super::Flip::line)).collect()
+}
+
+/// Gaps in the model and the bill of the first option, and prices that are missing.
+fn left_out(advice: &Advice) -> String {
+    let Some(row) = advice.rows.first().filter(|row| row.refused.is_none()) else { return String::new() };
+    let mut parts = Vec::new();
+    if !row.leaves_out.is_empty() {
+        parts.push(format!("not modelled: {}", row.leaves_out));
+    }
+    if !row.unbilled.is_empty() {
+        parts.push(format!("billed beside this: {}", row.unbilled));
+    }
+    let shown: Vec<Row> =
+        advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).cloned().collect();
+    let missing = missing(&shown);
+    if !missing.is_empty() {
+        parts.push(format!("no price is known for: {missing}"));
+    }
+    parts.join("; ")
+}
+
+/// Keys without a price, and the first day of a price where the day that is asked for is before it.
+fn missing(rows: &[Row]) -> String {
+    let all: Vec<&Missing> = rows.iter().flat_map(|row| &row.cost.missing).collect();
+    let mut keys: Vec<&str> = all.iter().map(|missing| missing.price.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let first = all.iter().filter_map(|missing| match missing.reason {
         Reason::Day { first } => Some(first),
         _ => None,
+    });
+    match first.min() {
+        Some(day) => format!("{}; the first price of those is of {day}", keys.join(", ")),
+        None => keys.join(", "),
     }
 }
 
-fn missing(rows: &[Row]) -> Vec<&str> {
-    let mut keys: Vec<&str> =
-        rows.iter().flat_map(|row| &row.cost.missing).map(|missing| missing.price.as_str()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
-/// Options by the reason for which they cannot be had: `ebs-gp3 (functions have no volumes); ...`;
-/// `None` if all can be had.
+/// Options by the reason for which they cannot be had: `ebs-gp3: functions have no volumes`.
 #[must_use]
-pub fn refused(advice: &Advice) -> Option<String> {
-    let refused: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_some()).collect();
-    let mut reasons: Vec<&str> = refused.iter().filter_map(|row| row.refused.as_deref()).collect();
+pub fn refused(advice: &Advice) -> Vec<String> {
+    let refused: Vec<(&str, &str)> =
+        advice.rows.iter().filter_map(|row| Some((row.refused.as_deref()?, row.name.as_str()))).collect();
+    let mut reasons: Vec<&str> = refused.iter().map(|(why, _)| *why).collect();
     reasons.sort_unstable();
     reasons.dedup();
     let group = |why: &&str| {
-        let of = refused.iter().filter(|row| row.refused.as_deref() == Some(*why));
-        let names: Vec<&str> = of.map(|row| row.name.as_str()).collect();
-        format!("{} ({why})", names.join(", "))
+        let names: Vec<&str> = refused.iter().filter(|(of, _)| of == why).map(|(_, name)| *name).collect();
+        format!("{}: {why}", names.join(", "))
     };
-    (!reasons.is_empty()).then(|| reasons.iter().map(group).collect::<Vec<_>>().join("; "))
+    reasons.iter().map(group).collect()
+}
+
+/// A unit of time for a column: its name, and seconds of one.
+fn unit(rows: &[&Row]) -> (&'static str, f64) {
+    match rows.iter().map(|row| row.seconds).fold(0.0, f64::max) {
+        most if most < 1.0 => ("ms", 1e-3),
+        most if most < 600.0 => ("s", 1.0),
+        most if most < 36_000.0 => ("min", 60.0),
+        _ => ("h", 3_600.0),
+    }
 }
 
 fn table(rows: &[&Row]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let (name, one) = unit(rows);
+    let time = |seconds: f64| significant(seconds / one);
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
-    let line = |row: &Row| {
-        [
+    let waiting = rows.iter().any(|row| row.waiting.is_some());
+    let line = |row: &&Row| {
+        let note = match (row.meets, &row.measured) {
+            (Some(false), _) => "too late".to_owned(),
+            (_, Some(from)) => format!("measured: {from}"),
+            _ => String::new(),
+        };
+        let job = row.month.map(|_| row.cost.per_job);
+        let mut cells = vec![
             row.name.clone(),
-            shown_seconds(row.ready),
-            shown_seconds(row.p50),
-            format!("{} - {}", shown_seconds(row.p5), shown_seconds(row.p95)),
+            time(row.ready),
+            time(row.seconds),
+            format!("{}-{}", time(row.low), time(row.high)),
             row.limit.to_string(),
-            money(row.month.map(|_| row.cost.per_job).map(|usd| (usd * 1e6).round() / 1e6)),
+            money(job),
             money(row.month),
-            money(row.waiting.and(row.total())),
-            note(row),
-        ]
+        ];
+        if waiting {
+            cells.push(money(row.total()));
+        }
+        cells.push(note);
+        cells
     };
-    let head = ["option", "ready", "job", "p5 - p95", "limit", "$/job", "$/month", "with waiting", ""];
-    let mut lines = vec![head.map(str::to_owned)];
-    lines.extend(rows.iter().copied().map(line));
+    let mut head = vec![
+        "option".to_owned(),
+        format!("ready {name}"),
+        format!("job {name}"),
+        format!("range {name}"),
+        "limit".to_owned(),
+        "$/job".to_owned(),
+        "$/month".to_owned(),
+    ];
+    if waiting {
+        head.push("$ with waiting".to_owned());
+    }
+    head.push(String::new());
+    let mut lines = vec![head];
+    lines.extend(rows.iter().map(line));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let words = [0, 4, line.len() - 1];
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if words.contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
-}
-
-fn note(row: &Row) -> String {
-    match (row.meets, &row.measured) {
-        (Some(false), _) => "too late".to_owned(),
-        (_, Some(from)) => format!("measured: {from}"),
-        _ => String::new(),
-    }
-}
-
-/// What S3 Files and our lazy open would do here; `None` if either cannot be had.
-#[must_use]
-pub fn files_or_lazy(advice: &Advice) -> Option<String> {
-    let had = |name: &str| advice.rows.iter().find(|row| row.name == name && row.refused.is_none());
-    let figures = |row: &Row| {
-        let month = row
-            .month
-            .map_or_else(|| ", no price".to_owned(), |month| format!(", {} $ a month", significant(month)));
-        format!("{} {}{month}", row.name, shown_seconds(row.p50))
-    };
-    let (files, lazy) = had(S3_FILES).zip(had(LAZY))?;
-    let never = if advice.s3_files.is_empty() { "; no break-even found" } else { "" };
-    Some(format!("here: {}; {}{never}", figures(files), figures(lazy)))
 }

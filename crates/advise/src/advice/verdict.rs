@@ -1,124 +1,179 @@
-//! Ranks the simulated options and writes the recommendation: one sentence with its reason and its
-//! margin. If no option meets the deadline, the sentence says how much a job could read in time.
-//! Called by [`advise`](super::advise).
+//! Ranks the options that can be had, and words the recommendation and the reason against the next.
+//!
+//! Time decides only beyond the error of the model: among options within the range of the fastest,
+//! or within the deadline, money decides. Called by [`advise`](super::advise).
+
+use std::cmp::Ordering;
 
 use serde::Serialize;
 
+use super::flips::Reach;
 use super::row::Row;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
+/// Costs, and reaches, that differ by less than this part are equal.
+const SAME_COST: f64 = 0.05;
+
 /// The recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The sentence.
+    /// The recommendation, or the reason why there is none, with time, range, limit and cost.
     pub sentence: String,
-    /// Names of the recommended options; several if they are too close to call; none if nothing
-    /// will do.
-    pub options: Vec<String>,
-    /// The distance of the first option from the bound that decides: 1.0 is at the bound, 2.0 is
-    /// twice as good.
-    pub margin: f64,
+    /// The next option, and the reason against it; empty if there is none.
+    pub against: String,
+    /// Name of the recommended option; `None` if nothing will do.
+    pub option: Option<String>,
+    /// Name of the next option.
+    pub next: Option<String>,
 }
 
-/// The most that a job may read to end in time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Reach {
-    /// Name of the option.
-    pub option: String,
-    /// Bytes read by one job.
-    pub bytes: f64,
-    /// Part of the data set.
-    pub part: f64,
+/// Sorts rows: the recommended first, then the others that can be had, then the refused.
+pub(super) fn rank(workload: &Workload, rows: &mut [Row]) -> bool {
+    rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(order(workload, a, b)));
+    let had = rows.iter().take_while(|row| row.refused.is_none()).count();
+    let Some(best) = best(workload, &rows[..had]) else { return false };
+    rows[..=best].rotate_right(1);
+    true
 }
 
-/// Ranks the rows that may be had and says which to take.
-pub(super) fn verdict(workload: &Workload, rows: &[Row], reach: &[Reach]) -> Verdict {
+/// Order of the table: by cost where a deadline or waiting decides, else by time.
+fn order(workload: &Workload, a: &Row, b: &Row) -> Ordering {
+    let late = (a.meets == Some(false)).cmp(&(b.meets == Some(false)));
+    let money = |row: &Row| row.total().unwrap_or(f64::INFINITY);
+    let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
+    let cost = if by_cost { money(a).total_cmp(&money(b)) } else { Ordering::Equal };
+    late.then(cost).then(a.seconds.total_cmp(&b.seconds)).then(money(a).total_cmp(&money(b)))
+}
+
+/// The index of the recommended row among those that can be had.
+fn best(workload: &Workload, rows: &[Row]) -> Option<usize> {
+    let meeting: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].meets != Some(false)).collect();
+    let fastest = meeting.iter().map(|index| &rows[*index]).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+    let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
+    let near = |index: &&usize| by_cost || rows[**index].seconds <= fastest.high;
+    let near: Vec<usize> = meeting.iter().filter(near).copied().collect();
+    let cheapest = near.iter().filter_map(|index| rows[*index].total()).min_by(f64::total_cmp);
+    let affordable = |index: &usize| match (cheapest, rows[*index].total()) {
+        (Some(least), Some(total)) => total <= least * (1.0 + SAME_COST),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    let chosen = near.into_iter().filter(affordable);
+    chosen.min_by(|a, b| rows[*a].seconds.total_cmp(&rows[*b].seconds))
+}
+
+/// Words the verdict on ranked rows.
+pub(super) fn verdict(workload: &Workload, rows: &[Row], found: bool, reach: &[Reach]) -> Verdict {
     let had: Vec<&Row> = rows.iter().filter(|row| row.refused.is_none()).collect();
-    let meeting: Vec<&Row> = had.iter().copied().filter(|row| row.meets != Some(false)).collect();
-    match (workload.goal.deadline, meeting.is_empty()) {
-        (_, true) if had.is_empty() => none("no option has what is asked for"),
-        (Some(deadline), true) => late(deadline, &had, reach),
-        _ => best(workload, meeting, reach),
+    let none = |sentence: String| Verdict { sentence, against: String::new(), option: None, next: None };
+    let Some(first) = had.first() else {
+        let why = rows.iter().filter_map(|row| row.refused.as_deref()).collect::<Vec<_>>();
+        return none(format!("no option can be had: {}", common(&why)));
+    };
+    if !found {
+        return none(late(workload, &had, reach));
+    }
+    let next = had.get(1);
+    Verdict {
+        sentence: sentence(workload, first),
+        against: next.map_or_else(String::new, |next| against(workload, first, next)),
+        option: Some(first.name.clone()),
+        next: next.map(|next| next.name.clone()),
     }
 }
 
-fn none(sentence: &str) -> Verdict {
-    Verdict { sentence: sentence.to_owned(), options: Vec::new(), margin: 0.0 }
+/// The most frequent of some reasons.
+fn common<'a>(reasons: &[&'a str]) -> &'a str {
+    let count = |why: &str| reasons.iter().filter(|other| **other == why).count();
+    reasons.iter().copied().max_by_key(|why| count(why)).unwrap_or("no service is known")
 }
 
-/// The verdict if no option meets the deadline.
-fn late(deadline: f64, had: &[&Row], reach: &[Reach]) -> Verdict {
-    let fastest = had.iter().min_by(|a, b| a.p95.total_cmp(&b.p95));
-    let Some(fastest) = fastest else { return none("no option has what is asked for") };
-    let shown = shown_seconds(deadline);
-    let sentence = match reach.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)) {
-        Some(most) if most.bytes >= 1.0 => format!(
-            "nothing meets {shown}; at most {} a request would ({} %), with {}; the limit is {}",
+/// Money of a row, or that no price is known.
+fn money(row: &Row) -> String {
+    let waiting = if row.waiting.is_some() { " with waiting" } else { "" };
+    match row.total() {
+        Some(total) => format!("{} $ a month{waiting}", significant(total)),
+        None => "no price known".to_owned(),
+    }
+}
+
+fn sentence(workload: &Workload, row: &Row) -> String {
+    let mut text = format!(
+        "{}: {} ({} to {}), limit {}, {}",
+        row.title,
+        shown_seconds(row.seconds),
+        shown_seconds(row.low),
+        shown_seconds(row.high),
+        row.limit,
+        money(row)
+    );
+    if row.capacity > 0.0 {
+        text.push_str(&format!(" for {} GiB", significant(row.capacity / 1_073_741_824.0)));
+    }
+    if let Some(once) = row.once.filter(|once| *once >= 0.01) {
+        text.push_str(&format!(", once {} $ to load", significant(once)));
+    }
+    if let Some(deadline) = workload.goal.deadline {
+        let part = significant((row.high / deadline * 100.0).round());
+        text.push_str(&format!("; at most {part} % of {}", shown_seconds(deadline)));
+    }
+    if let Some(from) = &row.measured {
+        text.push_str(&format!("; by your own results ({from})"));
+    }
+    for condition in &row.conditions {
+        text.push_str(&format!("; {condition}"));
+    }
+    text
+}
+
+/// The reason against the next option.
+fn against(workload: &Workload, first: &Row, next: &Row) -> String {
+    let time = next.seconds / first.seconds.max(1e-12);
+    let cost = next.total().zip(first.total()).map(|(next, first)| next / first.max(1e-12));
+    let by_cost = workload.goal.deadline.is_some() || workload.goal.waiting.is_some();
+    let faster = next.seconds < first.seconds;
+    let why = match cost {
+        _ if next.meets == Some(false) => "may miss the deadline".to_owned(),
+        None if next.month.is_none() => "its price is not known".to_owned(),
+        Some(cost) if cost > 1.0 + SAME_COST && faster => {
+            format!("{} times the cost, for time within the model's error", significant(cost))
+        }
+        Some(cost) if cost > 1.0 + SAME_COST => format!("{} times the cost", significant(cost)),
+        _ if !by_cost && time > 1.0 => format!("{} times the time", significant(time)),
+        _ => "about the same time and cost".to_owned(),
+    };
+    format!("{}, {}, {}: {why}", next.title, shown_seconds(next.seconds), money(next))
+}
+
+/// The first of the table among the options that reach about as far as any.
+pub(super) fn furthest(reaches: &[Reach]) -> Option<&Reach> {
+    let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
+    reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
+}
+
+/// The sentence if no option meets the deadline.
+fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
+    let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
+        return "no option can be had".to_owned();
+    };
+    let shown = shown_seconds(workload.goal.deadline.unwrap_or(0.0));
+    let best = format!(
+        "the fastest is {}, {} ({} to {}), limit {}, {}",
+        fastest.title,
+        shown_seconds(fastest.seconds),
+        shown_seconds(fastest.low),
+        shown_seconds(fastest.high),
+        fastest.limit,
+        money(fastest)
+    );
+    match furthest(reach) {
+        Some(most) => format!(
+            "nothing meets {shown}; at most {} a job would ({} %), with {}; {best}",
             shown_bytes(most.bytes),
             significant(most.part * 100.0),
-            most.option,
-            fastest.limit,
+            most.option
         ),
-        _ => format!("nothing meets {shown}, however little is read; the limit is {}", fastest.limit),
-    };
-    Verdict { sentence, options: Vec::new(), margin: deadline / fastest.p95 }
-}
-
-fn best(workload: &Workload, mut rows: Vec<&Row>, reach: &[Reach]) -> Verdict {
-    let priced = rows.iter().any(|row| row.month.is_some());
-    let by_cost = priced && (workload.goal.waiting.is_some() || workload.goal.deadline.is_some());
-    // What has no price cannot be ranked by cost; it stays in the table.
-    rows.retain(|row| !by_cost || row.month.is_some());
-    let key = |row: &Row| if by_cost { row.total().unwrap_or(f64::INFINITY) } else { row.p50 };
-    let range = |row: &Row| if by_cost { row.total_range().unwrap_or((0.0, 0.0)) } else { (row.p5, row.p95) };
-    rows.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    let first = rows[0];
-    let overlaps = |row: &&&Row| range(row).0 <= range(first).1;
-    let close: Vec<&Row> = rows.iter().filter(overlaps).copied().collect();
-    let next = rows.iter().find(|row| !overlaps(row));
-    let reason = reason(workload, first, by_cost);
-    let margin = next.map_or(1.0, |next| key(next) / key(first).max(1e-12));
-    let lead = next.map_or_else(
-        || "no other option differs beyond its range".to_owned(),
-        |next| format!("the next, {}, {} {} times as much", next.title, verb(by_cost), significant(margin)),
-    );
-    let fits = reach.iter().find(|reach| reach.option == first.name).map_or_else(String::new, |reach| {
-        format!(
-            "; fits up to {} read a request ({} %)",
-            shown_bytes(reach.bytes),
-            significant(reach.part * 100.0)
-        )
-    });
-    let sentence = if close.len() > 1 {
-        let titles: Vec<&str> = close.iter().map(|row| row.title.as_str()).collect();
-        format!("too close to call: {}; {reason}; {lead}{fits}", titles.join(" or "))
-    } else {
-        format!("{}: {reason}; {lead}{fits}", first.title)
-    };
-    Verdict { sentence, options: close.iter().map(|row| row.name.clone()).collect(), margin }
-}
-
-fn verb(by_cost: bool) -> &'static str {
-    if by_cost { "costs" } else { "takes" }
-}
-
-fn reason(workload: &Workload, row: &Row, by_cost: bool) -> String {
-    let time = format!(
-        "{} ({} to {}), bound by {}",
-        shown_seconds(row.p50),
-        shown_seconds(row.p5),
-        shown_seconds(row.p95),
-        row.limit
-    );
-    let cost = row.total().filter(|_| by_cost).map(|total| {
-        let with = if row.waiting.is_some() { " with waiting" } else { "" };
-        format!(", {} $ a month{with}", significant(total))
-    });
-    let deadline = workload.goal.deadline.map(|deadline| {
-        let part = significant(row.p95 / deadline * 100.0);
-        format!(", at most {part} % of the {} allowed", shown_seconds(deadline))
-    });
-    let measured = row.measured.as_ref().map(|from| format!(", by your own results ({from})"));
-    [Some(time), deadline, cost, measured].into_iter().flatten().collect()
+        None => format!("nothing meets {shown}, however little is read; {best}"),
+    }
 }

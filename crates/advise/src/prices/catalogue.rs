@@ -20,9 +20,6 @@ const CURRENT: [(&str, &str); 4] = [
     ("minimums.toml", include_str!("../../prices/minimums.toml")),
 ];
 
-/// The rates of one report, see [`Catalogue::blast_report`].
-const BLAST_REPORT: (&str, &str) = ("blast-report.toml", include_str!("../../prices/blast-report.toml"));
-
 /// The price of one unit in one region.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Price {
@@ -84,16 +81,6 @@ impl Catalogue {
             all.extend(Self::parse(name, text).expect("embedded prices are valid"));
         }
         all
-    }
-
-    /// The rates of the report on BLAST over EFS and FSx that `docs/advise.md` works through. They
-    /// are never mixed with current ones.
-    ///
-    /// # Panics
-    /// Never: a test reads each embedded file.
-    #[must_use]
-    pub fn blast_report() -> Self {
-        Self::parse(BLAST_REPORT.0, BLAST_REPORT.1).expect("embedded prices are valid")
     }
 
     /// Reads a catalogue; `name` is what errors call it.
@@ -308,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_embedded_price_has_a_source_and_a_day() {
-        for (name, text) in CURRENT.into_iter().chain([BLAST_REPORT]) {
+        for (name, text) in CURRENT {
             let catalogue = Catalogue::parse(name, text).unwrap();
             for price in catalogue.prices() {
                 assert!(!price.source.trim().is_empty(), "{price:?}");
@@ -365,15 +352,6 @@ mod tests {
         overridden.override_with(Catalogue::parse("own", &text("2025-01-01", 0.1)).unwrap());
         let own = overridden.price("efs/storage", "us-east-1", day("2026-12-31")).unwrap();
         assert!((own.usd - 0.1).abs() < 1e-12, "the user's price counts, though it is older");
-    }
-
-    #[test]
-    fn the_rates_of_the_report_are_in_no_other_catalogue() {
-        let report = Catalogue::blast_report();
-        let mixed = Catalogue::current();
-        for price in report.prices() {
-            assert!(mixed.of(&price.key, &price.region).next().is_none(), "{price:?}");
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::catalogue::{Catalogue, Minimum};
 use super::day::Day;
-use super::nearest::nearest;
+use crate::nearest::nearest;
 use crate::usage::{Item, Per, Unit, Usage, find_key};
 
 /// The cost of a usage in one region by the prices of one day, in US dollars.

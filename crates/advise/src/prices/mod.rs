@@ -8,7 +8,6 @@ mod catalogue;
 mod cost;
 mod day;
 pub mod import;
-mod nearest;
 mod region;
 pub mod spot;
 

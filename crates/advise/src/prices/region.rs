@@ -1,6 +1,6 @@
 //! Codes of AWS's regions, and the check that refuses an unknown region.
 
-use super::nearest::nearest;
+use crate::nearest::nearest;
 
 /// Regions of the commercial partition, China and GovCloud, to notice a misspelt one. A region that
 /// is not here, such as a data centre of one's own, is known once a catalogue has a price for it.

@@ -5,12 +5,13 @@
 //! `parse`. Called by workload files, models, the simulator and advice.
 
 mod parse;
+mod serial;
 mod shown;
 
 use std::ops::{Add, Div, Mul};
 
 pub use parse::{UnitError, bytes, money, money_per_hour, rate, seconds};
-pub use shown::{shown_bytes, shown_seconds, significant};
+pub use shown::{count, shown_bytes, shown_seconds, significant};
 
 /// Bytes of a GiB.
 pub(crate) const GIB: f64 = 1_073_741_824.0;

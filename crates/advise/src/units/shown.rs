@@ -37,6 +37,12 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A count: whole where it is whole.
+#[must_use]
+pub fn count(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value}") } else { significant(value) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +56,6 @@ mod tests {
         assert_eq!(shown_seconds(69.21), "69.2 s");
         assert_eq!(shown_seconds(1_140.0), "19.0 min");
         assert_eq!(shown_seconds(37_935.0), "10.5 h");
+        assert_eq!([3.0, 0.5].map(count), ["3", "0.500"]);
     }
 }

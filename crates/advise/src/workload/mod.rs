@@ -1,15 +1,15 @@
-//! Describes a user's workload: which bytes a job reads, how often, where, and by when the job must
-//! end.
+//! The workload of a user: bytes that a job reads, how often, where, and by when it must end.
 //!
-//! A [`Workload`] is complete and consistent: `read` fills in defaults and refuses contradictory
-//! values with the line and the field. Sizes are in bytes, times in seconds, all finite and not
-//! negative. Called by the simulator and by advice.
+//! A [`Workload`] is complete and consistent: `read` fills in defaults, lists them in
+//! [`Workload::assumed`], and refuses contradictory values with the line and the field. Sizes are in
+//! bytes, times in seconds, all finite and not negative. Called by the advice and its callers.
 
-mod check;
 mod read;
 mod template;
 
-pub use read::{of_options, of_text, position};
+use serde::Deserialize;
+
+pub use read::{of_options, of_text};
 pub use template::{Measured, commented, commented_from};
 
 /// A workload.
@@ -19,6 +19,8 @@ pub struct Workload {
     pub name: String,
     /// The data that a job reads.
     pub data: Data,
+    /// Names that a job lists, looks up or creates.
+    pub names: Names,
     /// The work of a job, and its machine.
     pub compute: Compute,
     /// Number of jobs.
@@ -27,6 +29,8 @@ pub struct Workload {
     pub goal: Goal,
     /// Region, as AWS names it.
     pub region: String,
+    /// Defaults that decide time or cost, in words.
+    pub assumed: Vec<String>,
 }
 
 /// The data that a job reads.
@@ -44,21 +48,48 @@ pub struct Data {
     pub request: f64,
     /// Order of the reads.
     pub access: Access,
-    /// Reads that a job keeps on their way at once; `None`: as many as serve.
+    /// Requests that a job keeps in flight; `None`: the number of the program.
     pub in_flight: Option<f64>,
     /// Bytes of `read` that are cached where the job runs before it starts.
     pub warm: f64,
+    /// Interface that the program reads through.
+    pub needs: Needs,
 }
 
 /// The order of reads.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub enum Access {
     /// From the start of a file to its end; the kernel reads ahead.
+    #[default]
     Sequential,
     /// Anywhere.
     Random,
     /// Through a mapping: page faults, which wait one by one in each thread.
     Mapped,
+}
+
+/// Interface that a program reads through.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Needs {
+    /// Requests or files.
+    #[default]
+    Any,
+    /// Paths of a file system.
+    Files,
+}
+
+/// Names that a job lists, looks up or creates before it reads.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Names {
+    /// Names that it lists.
+    pub list: f64,
+    /// Names whose metadata it reads.
+    pub stat: f64,
+    /// Files that it creates.
+    pub create: f64,
 }
 
 /// The work of a job, and its machine.
@@ -68,16 +99,18 @@ pub struct Compute {
     pub place: Place,
     /// Processor seconds if all data were in memory.
     pub cpu_seconds: f64,
-    /// Threads that compute, at least 1.
+    /// Threads that read and compute, at least 1.
     pub threads: f64,
-    /// Bytes of memory that the program itself needs; what is left caches data.
+    /// Bytes of memory that the program itself needs; the rest caches data.
     pub program_memory: f64,
     /// Seconds before a job's own work: image, runtime, mount scripts.
     pub startup: f64,
-    /// Whether reading ends before computing begins.
+    /// Order of reading and computing.
     pub loading: Loading,
     /// The program that reads from an object store.
     pub client: String,
+    /// State of the network's bucket when a job starts.
+    pub network: BucketState,
     /// Spot instances are acceptable.
     pub spot: bool,
     /// The part of spot instances of this type that is interrupted in a month, 0 to below 1.
@@ -94,14 +127,29 @@ pub enum Place {
 }
 
 /// Order of reading and computing.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
 pub enum Loading {
     /// All is read, then computing begins.
     Before,
     /// Computing continues beside reading.
     Beside,
-    /// Not known: results range from one to the other.
+    /// Not known: the range spans both.
+    #[default]
     Either,
+}
+
+/// State of a bucket of burst bytes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum BucketState {
+    /// Full, as on a fresh machine.
+    #[default]
+    Fresh,
+    /// Emptied seconds ago.
+    Reused,
+    /// Empty, as in sustained use.
+    Empty,
 }
 
 /// Number of jobs.

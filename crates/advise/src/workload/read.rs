@@ -1,182 +1,325 @@
-//! Reads a workload from TOML or from options. A field that is not given gets a default if there is
-//! a reasonable one; otherwise its absence is an error.
+//! Reads a workload from TOML, or from options as if they were a file of one line each. A field that
+//! is absent gets a default; one that contradicts others is an error with its line.
 
-use super::{Access, Compute, Data, Goal, Jobs, Loading, Place, Workload, check};
-use crate::fields::{At, Field, FieldError, Fields, Value};
-use crate::units;
+use serde::Deserialize;
 
-/// Bytes of one read call where none is stated: the kernel's usual largest read-ahead.
+use super::{Access, BucketState, Compute, Data, Goal, Jobs, Loading, Names, Needs, Place, Workload};
+use crate::file_error::FileError;
+use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_seconds};
+
+/// Bytes of one read call by default: the kernel's usual largest read-ahead.
 const REQUEST: f64 = 131_072.0;
 
-/// The region where none is stated, the one whose prices are most often quoted.
+/// The default region, the one whose prices are most often quoted.
 const REGION: &str = "us-east-1";
+
+/// The largest data set that is believed: 100 PB.
+const MOST_BYTES: f64 = 1e17;
+
+/// The longest time that is believed: a year.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// The largest count that is believed.
+const MOST: f64 = 1e12;
+
+/// Seconds of a day.
+const DAY: f64 = 86_400.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    region: Option<String>,
+    data: RawData,
+    #[serde(default)]
+    names: Names,
+    compute: RawCompute,
+    #[serde(default)]
+    jobs: RawJobs,
+    #[serde(default)]
+    goal: RawGoal,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawData {
+    size: Bytes,
+    files: Option<f64>,
+    read: Option<Bytes>,
+    passes: Option<f64>,
+    request: Option<Bytes>,
+    #[serde(default)]
+    access: Access,
+    in_flight: Option<f64>,
+    warm: Option<Bytes>,
+    needs: Option<Needs>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCompute {
+    at: String,
+    cpu: Option<Seconds>,
+    threads: Option<f64>,
+    program_memory: Option<Bytes>,
+    startup: Option<Seconds>,
+    #[serde(default)]
+    loading: Loading,
+    client: Option<String>,
+    #[serde(default)]
+    network: BucketState,
+    #[serde(default)]
+    spot: bool,
+    interrupted_percent: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawJobs {
+    at_once: Option<f64>,
+    per_day: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawGoal {
+    deadline: Option<Seconds>,
+    waiting: Option<DollarsPerHour>,
+    shared: bool,
+    durable: bool,
+}
 
 /// A workload from the text of a file.
 ///
 /// # Errors
 /// The first wrong field, with its line.
-pub fn of_text(text: &str) -> Result<Workload, FieldError> {
-    let mut root = Fields::parse(text)?;
-    let [data, compute, jobs, goal] = ["data", "compute", "jobs", "goal"].map(|name| root.section(name));
-    let name =
-        root.take("name").map_or(Ok("workload".to_owned()), |field| field.text().map(str::to_owned))?;
-    let region = region(&mut root)?;
-    root.finish()?;
-    from_sections(name, region, data?, compute?, jobs?, goal?)
+pub fn of_text(text: &str) -> Result<Workload, FileError> {
+    let file: File = toml::from_str(text).map_err(|error| FileError::of_toml(text, &error))?;
+    Reader { text }.workload(file)
 }
 
-/// Where a field of a workload file stands, `compute.at`; `None` if the file does not have it.
-#[must_use]
-pub fn position(text: &str, field: &str) -> Option<At> {
-    let mut fields = Fields::parse(text).ok()?;
-    let Some((section, name)) = field.split_once('.') else { return Some(fields.take(field)?.at) };
-    Some(fields.take(section)?.table().ok()?.take(name)?.at)
-}
+/// Options, with the section and the field that each sets. Counts have no unit and no quotes.
+const OPTIONS: [(&str, &str, &str, bool); 18] = [
+    ("data", "data", "size", false),
+    ("files", "data", "files", true),
+    ("read", "data", "read", false),
+    ("passes", "data", "passes", true),
+    ("request", "data", "request", false),
+    ("access", "data", "access", false),
+    ("in-flight", "data", "in_flight", true),
+    ("needs", "data", "needs", false),
+    ("at", "compute", "at", false),
+    ("cpu", "compute", "cpu", false),
+    ("threads", "compute", "threads", true),
+    ("startup", "compute", "startup", false),
+    ("loading", "compute", "loading", false),
+    ("client", "compute", "client", false),
+    ("at-once", "jobs", "at_once", true),
+    ("per-day", "jobs", "per_day", true),
+    ("deadline", "goal", "deadline", false),
+    ("waiting", "goal", "waiting", false),
+];
 
 /// A workload from options of the command line: name of the option without its dashes, and text.
-/// Each name sets the field of the same name, in any section.
 ///
 /// # Errors
 /// The first wrong option.
-pub fn of_options(options: &[(&str, String)]) -> Result<Workload, FieldError> {
-    let section = |fields: &[(&str, &str)]| {
-        let option = |(field, option): &(&str, &str)| {
-            let text = &options.iter().find(|(name, _)| name == option)?.1;
-            let value = match text.parse() {
-                Ok(number) if COUNTS.contains(option) => Value::Number(number),
-                _ => Value::Text(text.clone()),
-            };
-            Some(((*field).to_owned(), format!("--{option}"), value))
+pub fn of_options(options: &[(&str, String)]) -> Result<Workload, FileError> {
+    let mut text = String::new();
+    for section in ["data", "compute", "jobs", "goal"] {
+        text.push_str(&format!("[{section}]\n"));
+        for (option, _, field, count) in OPTIONS.iter().filter(|(_, of, ..)| *of == section) {
+            let Some((_, value)) = options.iter().find(|(name, _)| name == option) else { continue };
+            let plain = *count && value.parse::<f64>().is_ok_and(f64::is_finite);
+            let quoted = toml::Value::from(value.as_str()).to_string();
+            text.push_str(&format!("{field} = {}\n", if plain { value } else { &quoted }));
+        }
+    }
+    of_text(&text).map_err(|error| FileError { line: 0, field: option_of(&error.field), what: error.what })
+}
+
+/// The option that sets a field: `--data` for `data.size`.
+pub(super) fn option_of(field: &str) -> String {
+    let found = OPTIONS.iter().find(|(_, section, name, _)| field == format!("{section}.{name}"));
+    found.map_or_else(|| field.to_owned(), |(option, ..)| format!("--{option}"))
+}
+
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn error<T>(&self, field: &str, what: impl Into<String>) -> Result<T, FileError> {
+        Err(FileError::at(self.text, field, what))
+    }
+
+    /// A count from `least` on.
+    fn count(&self, field: &str, value: Option<f64>, default: f64, least: f64) -> Result<f64, FileError> {
+        match value.unwrap_or(default) {
+            count if !(least..=MOST).contains(&count) => {
+                self.error(field, format!("{count} is not between {least} and {MOST:e}"))
+            }
+            count => Ok(count),
+        }
+    }
+
+    fn duration(&self, field: &str, value: Option<Seconds>) -> Result<f64, FileError> {
+        match value.map_or(0.0, |time| time.0) {
+            seconds if seconds > LONGEST => self.error(field, "more than a year is absurd"),
+            seconds => Ok(seconds),
+        }
+    }
+
+    fn workload(&self, file: File) -> Result<Workload, FileError> {
+        let mut assumed = Vec::new();
+        let data = self.data(&file.data)?;
+        let compute = self.compute(&file.compute)?;
+        let (per_day, at_once) = (file.jobs.per_day, file.jobs.at_once);
+        let jobs = Jobs {
+            at_once: self.count("jobs.at_once", at_once, 1.0, 1.0)?,
+            per_day: self.count("jobs.per_day", per_day, 1.0, 0.0)?,
         };
-        Fields::of_options(fields.iter().filter_map(option).collect())
-    };
-    let same = |names: &[&'static str]| names.iter().map(|name| (*name, *name)).collect::<Vec<_>>();
-    let data = section(&[("size", "data"), ("files", "files"), ("read", "read"), ("passes", "passes")]);
-    let compute = section(&same(&["at", "cpu", "startup", "client"]));
-    let jobs = section(&[("at_once", "at-once"), ("per_day", "per-day")]);
-    let goal = section(&same(&["deadline", "waiting"]));
-    let region = region(&mut section(&same(&["in-region"])))?;
-    from_sections("options".to_owned(), region, data, compute, jobs, goal)
-}
-
-/// Options that are counts, and so have no unit.
-const COUNTS: [&str; 4] = ["files", "passes", "at-once", "per-day"];
-
-fn region(root: &mut Fields) -> Result<String, FieldError> {
-    let field = root.take("region").or_else(|| root.take("in-region"));
-    field.map_or(Ok(REGION.to_owned()), |field| field.text().map(str::to_owned))
-}
-
-fn from_sections(
-    name: String,
-    region: String,
-    mut data: Fields,
-    mut compute: Fields,
-    mut jobs: Fields,
-    mut goal: Fields,
-) -> Result<Workload, FieldError> {
-    let workload = Workload {
-        name,
-        data: read_data(&mut data)?,
-        compute: read_compute(&mut compute)?,
-        jobs: Jobs {
-            at_once: count(&mut jobs, "at_once", 1.0, 1.0)?,
-            per_day: count(&mut jobs, "per_day", 1.0, 0.0)?,
-        },
-        goal: Goal {
-            deadline: optional(&mut goal, "deadline", Field::seconds)?,
-            waiting: optional(&mut goal, "waiting", Field::money_per_hour)?,
-            shared: flag(&mut goal, "shared")?,
-            durable: flag(&mut goal, "durable")?,
-        },
-        region,
-    };
-    for section in [data, compute, jobs, goal] {
-        section.finish()?;
+        let names = file.names;
+        for (field, value) in
+            [("names.list", names.list), ("names.stat", names.stat), ("names.create", names.create)]
+        {
+            self.count(field, Some(value), 0.0, 0.0)?;
+        }
+        if per_day.is_none() {
+            assumed.push("1 job a day".to_owned());
+        }
+        if at_once.is_none() {
+            assumed.push("1 at a time".to_owned());
+        }
+        if file.region.is_none() {
+            assumed.push(REGION.to_owned());
+        }
+        if file.data.needs.is_none() {
+            assumed.push("requests or files".to_owned());
+        }
+        let goal = Goal {
+            deadline: file.goal.deadline.map(|time| time.0),
+            waiting: file.goal.waiting.map(|money| money.0),
+            shared: file.goal.shared,
+            durable: file.goal.durable,
+        };
+        let workload = Workload {
+            name: file.name.unwrap_or_else(|| "workload".to_owned()),
+            data,
+            names,
+            compute,
+            jobs,
+            goal,
+            region: file.region.unwrap_or_else(|| REGION.to_owned()),
+            assumed,
+        };
+        self.together(&workload)?;
+        Ok(workload)
     }
-    Ok(workload)
-}
 
-fn read_data(data: &mut Fields) -> Result<Data, FieldError> {
-    let size = data.require("size")?;
-    let bytes = check::size(&size)?;
-    let files = count(data, "files", 1.0, 1.0)?;
-    let passes = data.take("passes");
-    let read = data.take("read");
-    let read_bytes = read.as_ref().map_or(Ok(bytes), Field::bytes)?;
-    if let Some(read) = &read {
-        check::read(read, read_bytes, bytes, passes.is_some())?;
+    fn data(&self, raw: &RawData) -> Result<Data, FileError> {
+        let size = raw.size.0;
+        if size < 1.0 {
+            return self.error("data.size", "there is no data");
+        }
+        if size > MOST_BYTES {
+            return self.error("data.size", format!("{} is absurd", shown_bytes(size)));
+        }
+        let read = raw.read.map_or(size, |read| read.0);
+        if read > size {
+            let (read, size) = (shown_bytes(read), shown_bytes(size));
+            let hint = match raw.passes {
+                Some(_) => "`read` is the amount of one pass",
+                None => "give what one pass reads, and `passes`",
+            };
+            return self.error("data.read", format!("{read} read of {size}: {hint}"));
+        }
+        let warm = raw.warm.map_or(0.0, |warm| warm.0);
+        if warm > read {
+            let (warm, read) = (shown_bytes(warm), shown_bytes(read));
+            return self.error("data.warm", format!("{warm} cached of {read} that a job reads"));
+        }
+        let request = raw.request.map_or(REQUEST, |request| request.0);
+        if request < 1.0 {
+            return self.error("data.request", "a read of less than one byte");
+        }
+        let files = self.count("data.files", raw.files, 1.0, 1.0)?;
+        if files > size {
+            return self.error("data.files", format!("{files} files in {}", shown_bytes(size)));
+        }
+        Ok(Data {
+            bytes: size,
+            files,
+            read,
+            passes: self.count("data.passes", raw.passes, 1.0, 1.0)?,
+            request,
+            access: raw.access,
+            in_flight: match raw.in_flight {
+                Some(_) => Some(self.count("data.in_flight", raw.in_flight, 1.0, 1.0)?),
+                None => None,
+            },
+            warm,
+            needs: raw.needs.unwrap_or_default(),
+        })
     }
-    let request = data.take("request");
-    let warm = data.take("warm");
-    let warm_bytes = warm.as_ref().map_or(Ok(0.0), Field::bytes)?;
-    if let Some(warm) = &warm {
-        check::warm(warm, warm_bytes, read_bytes)?;
+
+    fn compute(&self, raw: &RawCompute) -> Result<Compute, FileError> {
+        let percent = raw.interrupted_percent.unwrap_or(0.0);
+        if !(0.0..100.0).contains(&percent) {
+            return self.error("compute.interrupted_percent", format!("{percent} % leaves none"));
+        }
+        Ok(Compute {
+            place: self.place(&raw.at)?,
+            cpu_seconds: self.duration("compute.cpu", raw.cpu)?,
+            threads: self.count("compute.threads", raw.threads, 1.0, 1.0)?,
+            program_memory: raw.program_memory.map_or(0.0, |size| size.0),
+            startup: self.duration("compute.startup", raw.startup)?,
+            loading: raw.loading,
+            client: raw.client.clone().unwrap_or_else(|| "firstbyte".to_owned()),
+            network: raw.network,
+            spot: raw.spot,
+            interrupted: percent / 100.0,
+        })
     }
-    let words = [("sequential", Access::Sequential), ("random", Access::Random), ("mapped", Access::Mapped)];
-    Ok(Data {
-        bytes,
-        files,
-        read: read_bytes,
-        passes: passes.as_ref().map_or(Ok(1.0), |field| field.count(1.0))?,
-        request: request.as_ref().map_or(Ok(REQUEST), check::request)?,
-        access: data.take("access").map_or(Ok(Access::Sequential), |field| field.one_of(&words))?,
-        in_flight: optional(data, "in_flight", |field| field.count(1.0))?,
-        warm: warm_bytes,
-    })
-}
 
-fn read_compute(compute: &mut Fields) -> Result<Compute, FieldError> {
-    let words = [("before", Loading::Before), ("beside", Loading::Beside), ("either", Loading::Either)];
-    let place = compute.require("at")?;
-    let cpu = compute.take("cpu");
-    Ok(Compute {
-        place: place_of(&place)?,
-        cpu_seconds: cpu.as_ref().map_or(Ok(0.0), check::duration)?,
-        threads: count(compute, "threads", 1.0, 1.0)?,
-        program_memory: optional(compute, "program_memory", Field::bytes)?.unwrap_or(0.0),
-        startup: compute.take("startup").as_ref().map_or(Ok(0.0), check::duration)?,
-        loading: compute.take("loading").map_or(Ok(Loading::Either), |field| field.one_of(&words))?,
-        client: compute
-            .take("client")
-            .map_or(Ok("firstbyte".to_owned()), |field| field.text().map(str::to_owned))?,
-        spot: flag(compute, "spot")?,
-        interrupted: compute.take("interrupted_percent").as_ref().map_or(Ok(0.0), check::part)?,
-    })
-}
-
-/// `lambda:3008MB`, or the name of an instance type. Lambda writes MB and means 2^20 bytes.
-fn place_of(field: &Field) -> Result<Place, FieldError> {
-    let text = field.text()?;
-    let Some(memory) = text.strip_prefix("lambda:") else {
-        let name = text.strip_prefix("ec2:").unwrap_or(text);
-        return Ok(Place::Machine(name.to_owned()));
-    };
-    let bytes = units::bytes(memory).map_err(|error| field.error(error.to_string()))?.0;
-    let decimal = !memory.to_ascii_lowercase().contains("ib");
-    let mib = if decimal { bytes / 1e6 } else { bytes / 1_048_576.0 };
-    if !(128.0..=10_240.0).contains(&mib) {
-        return Err(field.error("a function has 128 MB to 10,240 MB of memory"));
+    /// `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
+    fn place(&self, text: &str) -> Result<Place, FileError> {
+        let Some(memory) = text.strip_prefix("lambda:") else {
+            return Ok(Place::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));
+        };
+        let size = match bytes(memory) {
+            Ok(size) => size.0,
+            Err(error) => return self.error("compute.at", error.to_string()),
+        };
+        let decimal = !memory.to_ascii_lowercase().contains("ib");
+        let mib = if decimal { size / 1e6 } else { size / 1_048_576.0 };
+        if !(128.0..=10_240.0).contains(&mib) {
+            return self.error("compute.at", "a function has 128 MB to 10,240 MB of memory");
+        }
+        Ok(Place::Lambda(mib * 1_048_576.0))
     }
-    Ok(Place::Lambda(mib * 1_048_576.0))
-}
 
-fn count(fields: &mut Fields, name: &str, default: f64, least: f64) -> Result<f64, FieldError> {
-    let Some(field) = fields.take(name) else { return Ok(default) };
-    check::count(&field, least)
-}
-
-fn flag(fields: &mut Fields, name: &str) -> Result<bool, FieldError> {
-    fields.take(name).map_or(Ok(false), |field| field.flag())
-}
-
-fn optional(
-    fields: &mut Fields,
-    name: &str,
-    read: fn(&Field) -> Result<f64, FieldError>,
-) -> Result<Option<f64>, FieldError> {
-    let Some(field) = fields.take(name) else { return Ok(None) };
-    read(&field).map(Some)
+    /// Refuses values that contradict each other.
+    fn together(&self, workload: &Workload) -> Result<(), FileError> {
+        let (compute, jobs) = (&workload.compute, &workload.jobs);
+        let least = compute.startup + compute.cpu_seconds / compute.threads;
+        let busy = jobs.per_day * least;
+        if busy > jobs.at_once * DAY * (1.0 + 1e-9) {
+            let needed = (busy / DAY).ceil();
+            let what = format!(
+                "{} jobs of at least {} do not fit into a day, {} at a time: give at_once = {needed}",
+                jobs.per_day,
+                shown_seconds(least),
+                jobs.at_once
+            );
+            return self.error("jobs.per_day", what);
+        }
+        match workload.goal.deadline {
+            Some(deadline) if deadline < compute.startup => self
+                .error("goal.deadline", format!("ends before `startup`, {}", shown_seconds(compute.startup))),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -185,61 +328,42 @@ mod tests {
 
     const SMALL: &str = "[data]\nsize = \"5 GB\"\n[compute]\nat = \"lambda:3008MB\"\n";
 
-    fn error(text: &str) -> String {
-        of_text(text).unwrap_err().to_string()
-    }
-
     #[test]
-    fn what_is_not_stated_has_a_default() {
+    fn absent_fields_have_defaults_that_are_listed() {
         let workload = of_text(SMALL).unwrap();
         assert_eq!(workload.data.read, 5e9);
         assert_eq!(workload.compute.place, Place::Lambda(3_008.0 * 1_048_576.0));
         assert_eq!(workload.compute.loading, Loading::Either);
         assert_eq!((workload.jobs.at_once, workload.goal.deadline), (1.0, None));
-    }
-
-    #[test]
-    fn a_field_is_found_where_it_stands() {
-        let at = |field: &str| position(SMALL, field).map(|at| at.to_string());
-        assert_eq!(at("compute.at").as_deref(), Some("line 4: compute.at"));
-        assert_eq!((at("region"), at("data.read")), (None, None));
+        assert_eq!(workload.assumed, ["1 job a day", "1 at a time", "us-east-1", "requests or files"]);
     }
 
     #[test]
     fn options_make_the_same_workload_as_a_file() {
         let options = [("data", "5GB".to_owned()), ("at", "lambda:3008MB".to_owned())];
-        let mut workload = of_options(&options).unwrap();
-        workload.name = "workload".to_owned();
-        assert_eq!(workload, of_text(SMALL).unwrap());
-        let wrong = of_options(&[("data", "5".to_owned())]).unwrap_err().to_string();
-        assert!(wrong.starts_with("--data: `5` has no unit"), "{wrong}");
+        assert_eq!(of_options(&options).unwrap(), of_text(SMALL).unwrap());
+        let error = |name, text: &str| {
+            let mut options = options.to_vec();
+            options.retain(|(known, _)| *known != name);
+            options.push((name, text.to_owned()));
+            of_options(&options).unwrap_err().to_string()
+        };
+        assert_eq!(error("data", "5"), "--data: `5` has no unit; write for example \"254 GiB\"");
+        assert!(error("files", "many").starts_with("--files: "), "{}", error("files", "many"));
+        assert!(error("passes", "1e290").starts_with("--passes: "), "{}", error("passes", "1e290"));
+        assert!(error("read", "6GB").starts_with("--read: 6.00 GB read of 5.00 GB"));
     }
 
     #[test]
-    fn each_wrong_value_is_named_with_line_and_field() {
-        let cases = [
-            ("read = \"6 GB\"", "line 3: data.read: 6.00 GB read of 5.00 GB"),
-            ("read = \"6 GB\"\npasses = 2", "line 3: data.read: 6.00 GB in one pass"),
-            ("warm = \"6 GB\"", "line 3: data.warm: 6.00 GB cached of 5.00 GB"),
-            ("read = \"-1 GB\"", "line 3: data.read: `-1 GB` is negative"),
-            ("read = \"1 lightyear\"", "line 3: data.read: `1 lightyear` is not a size"),
-            ("passes = 0", "line 3: data.passes: 0 is less than 1"),
-            ("files = \"many\"", "line 3: data.files: write a number"),
-            ("files = 1e30", "line 3: data.files: 1000000000000000000000000000000 is absurd"),
-            ("request = \"0 B\"", "line 3: data.request: a read of less than one byte"),
-            ("access = \"backwards\"", "line 3: data.access: `backwards` is not one of sequential"),
-            ("pases = 2", "line 3: data.pases: unknown field; did you mean `passes`?"),
-        ];
-        for (line, expected) in cases {
-            let found = error(&SMALL.replacen("[compute]", &format!("{line}\n[compute]"), 1));
-            assert!(found.starts_with(expected), "{found}");
-        }
-        assert!(error("[compute]\nat = \"m5.large\"").contains("`size` is missing"));
-        assert!(error("[data]\nsize = \"900 PB\"").starts_with("line 2: data.size: "));
-        let place = error("[data]\nsize = \"5 GB\"\n[compute]\nat = \"lambda:3 GB\"\ncpu = \"9999 d\"");
-        assert!(place.starts_with("line 5: compute.cpu: "), "{place}");
-        assert!(error("[data]\nsize = \"5 GB\"\n[compute]\nat = \"lambda:99 MB\"").contains("128 MB to"));
-        let part = error(&format!("{SMALL}interrupted_percent = 100"));
-        assert!(part.starts_with("line 5: compute.interrupted_percent: "), "{part}");
+    fn values_that_contradict_each_other_are_refused_at_their_line() {
+        let error = |more: &str| of_text(&format!("{SMALL}{more}")).unwrap_err().to_string();
+        let busy = error("cpu = \"1 h\"\n[jobs]\nper_day = 1000\n");
+        assert_eq!(
+            busy,
+            "line 7: jobs.per_day: 1000 jobs of at least 60.0 min do not fit into a day, 1 at a time: give at_once = 42"
+        );
+        assert!(error("startup = \"40 s\"\n[goal]\ndeadline = \"29 s\"\n").contains("ends before `startup`"));
+        assert!(error("interrupted_percent = 100\n").contains("leaves none"));
+        assert!(of_text(&SMALL.replace("5 GB\"", "5 B\"\nfiles = 10")).is_err());
     }
 }

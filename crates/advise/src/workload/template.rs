@@ -1,12 +1,9 @@
-//! Writes the commented workload file of `advise init`, with example values or with figures from
-//! results.
+//! Writes the commented workload file of `advise init`, with example values or with figures that
+//! `bench` measured.
 
 use std::fmt::Write as _;
 
-use crate::result::{Results, Run};
-use crate::statistics::summarise;
-
-/// Figures of a workload, taken from results.
+/// Figures of a workload, taken from results by `bench`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Bytes of the data set.
@@ -25,44 +22,15 @@ pub struct Measured {
     pub from: String,
 }
 
-impl Measured {
-    /// The contender with the most runs that count, of the first case that has any; `None` if
-    /// nothing counts.
-    #[must_use]
-    pub fn of_results(results: &Results) -> Option<Self> {
-        let first = results.runs.iter().find(|run| run.counts())?;
-        let runs: Vec<&Run> = results.counted(&first.case, &first.contender).collect();
-        let median = |metric: &str| {
-            let figures: Vec<f64> = runs.iter().filter_map(|run| run.figure(metric)).collect();
-            summarise(&figures).map(|summary| summary.median)
-        };
-        let jobs = runs.iter().map(|run| run.jobs.len().max(1)).max().unwrap_or(1) as f64;
-        let bytes = runs.iter().find_map(|run| run.bytes).map(|bytes| bytes as f64 / jobs);
-        Some(Self {
-            bytes,
-            read: bytes,
-            passes: median("passes").map(|passes| passes.round().max(1.0)),
-            cpu_seconds: median("cpu_seconds").map(|seconds| seconds / jobs),
-            jobs: Some(jobs),
-            place: results.header.machine.instance_type.clone(),
-            from: format!("{} / {}", first.case, first.contender),
-        })
-    }
-}
-
 /// The file with example values.
 #[must_use]
 pub fn commented() -> String {
-    fill(&Measured::default())
+    commented_from(&Measured::default())
 }
 
-/// The file with what was measured filled in.
+/// The file with measured figures filled in.
 #[must_use]
 pub fn commented_from(measured: &Measured) -> String {
-    fill(measured)
-}
-
-fn fill(measured: &Measured) -> String {
     let size = |bytes: Option<f64>, example: &str| {
         bytes.map_or_else(|| example.to_owned(), |bytes| format!("{} B", bytes.round()))
     };
@@ -90,36 +58,31 @@ const TEMPLATE: &str = include_str!("template.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Job;
-    use crate::workload::{Place, of_text};
+    use crate::workload::{Needs, Place, of_text};
 
     #[test]
     fn the_commented_file_is_a_valid_workload() {
         let workload = of_text(&commented()).unwrap();
         assert_eq!((workload.data.read, workload.goal.deadline), (1e8, Some(29.0)));
+        assert_eq!(workload.data.needs, Needs::Files);
     }
 
     #[test]
-    fn what_was_measured_is_filled_in() {
-        let mut results = Results::default();
-        results.header.machine.instance_type = Some("m5.large".to_owned());
-        let run = Run {
-            case: "one-big".to_owned(),
-            contender: "ours".to_owned(),
-            round: 1,
-            bytes: Some(2_000_000),
-            storage_bytes: Some(4_000_000),
-            user_seconds: 3.0,
-            jobs: vec![Job::default(); 2],
-            ..Run::default()
+    fn measured_figures_are_filled_in() {
+        let measured = Measured {
+            bytes: Some(1e6),
+            read: Some(1e6),
+            passes: Some(2.0),
+            cpu_seconds: Some(1.5),
+            jobs: Some(2.0),
+            place: Some("m5.large".to_owned()),
+            from: "one-big / ours".to_owned(),
         };
-        results.runs = vec![Run { round: 0, ..run.clone() }, run];
-        let text = commented_from(&Measured::of_results(&results).unwrap());
+        let text = commented_from(&measured);
         let workload = of_text(&text).unwrap();
         assert!(text.starts_with("# Filled in from the runs of one-big / ours"));
         assert_eq!((workload.data.bytes, workload.data.passes), (1e6, 2.0));
         assert_eq!((workload.compute.cpu_seconds, workload.jobs.at_once), (1.5, 2.0));
         assert_eq!(workload.compute.place, Place::Machine("m5.large".to_owned()));
-        assert_eq!(Measured::of_results(&Results::default()), None);
     }
 }

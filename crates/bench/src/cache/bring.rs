@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use firstbyte_advise::result::CacheState;
+use crate::result::CacheState;
 
 use super::Error;
 use super::files::{Kind, Opened};

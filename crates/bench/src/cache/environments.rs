@@ -3,7 +3,7 @@
 //! An answer says how many invocations its environment has had, and when it started. Called by the
 //! engine.
 
-use firstbyte_advise::result::{CacheEvidence, CacheState, Run};
+use crate::result::{CacheEvidence, CacheState, Run};
 
 /// What the clocks of this machine and of a function may differ by, in seconds.
 const CLOCKS: f64 = 1.0;
@@ -43,7 +43,7 @@ pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvide
 mod tests {
     use std::collections::BTreeMap;
 
-    use firstbyte_advise::result::Job;
+    use crate::result::Job;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use firstbyte_advise::result::CacheState;
+use crate::result::CacheState;
 
 /// The state that a run is to have, and of what.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Decides whether a run had the required cache state, from observations and traffic. Pure. Called
 //! by [`conclude`](super::conclude).
 
-use firstbyte_advise::result::{CacheEvidence, CacheState};
+use crate::result::{CacheEvidence, CacheState};
 
 use super::observe::{Observation, Pages};
 use super::spec::{Spec, Traffic};

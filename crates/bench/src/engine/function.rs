@@ -5,7 +5,7 @@
 //! memory. A machine may be too small for all functions of a run. Then either as many jobs run at
 //! once as fit ([`Limited::at_once`]) and the others afterwards, or the run is refused.
 
-use firstbyte_advise::result::CacheState;
+use crate::result::CacheState;
 use firstbyte_location::units;
 
 use crate::cgroup::{Group, Limits};

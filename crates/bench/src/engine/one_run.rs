@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{Basis, CacheState, Job, Noise, Outcome, Run};
-use firstbyte_advise::statistics::median;
+use crate::result::{Basis, CacheState, Job, Noise, Outcome, Run};
+use crate::statistics::median;
 use firstbyte_location::units;
 use serde_json::Value;
 use time::OffsetDateTime;

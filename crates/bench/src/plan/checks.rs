@@ -1,7 +1,7 @@
 //! Checks that the parts of a plan fit together, selects the cases to run, and fills variables into
 //! the plan's texts. [`Plan::parse`] calls it after the TOML is decoded. Suites call it too.
 
-use firstbyte_advise::table::Table;
+use crate::table::Table;
 
 use super::{Case, Plan, unique};
 use crate::words::Words;

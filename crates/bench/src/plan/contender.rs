@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::{Basis, CacheState};
+use crate::result::{Basis, CacheState};
 use firstbyte_location::units;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;

@@ -1,11 +1,14 @@
 //! The advice of `firstbyte advise run` as a page: the recommendation, all options, and curves of
-//! time and cost that were computed before, each with its table and its break-even points.
+//! time and cost that were computed before, each with its table and its flips.
 //!
-//! Pure, as the other forms. The page has no model of its own: its script draws what is in it.
+//! Pure, as the other forms. The page has no model of its own: its script draws the curves in it. Called
+//! by `firstbyte advise run --page`.
 
 use std::fmt::Write;
 
-use firstbyte_advise::advice::{Advice, BreakEven, Chart, Measure, Row, Variable, files_or_lazy, refused};
+use firstbyte_advise::advice::{
+    Advice, Chart, Flip, Measure, Row, Suggestion, Variable, flip_lines, refused,
+};
 use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
 
@@ -13,7 +16,7 @@ use super::case_html::chart;
 use super::html::{Page, page};
 use super::words::{SCROLL, escape, project};
 
-/// What the advice was for, beside its own text.
+/// The question that the advice answers, beside its own text.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The command line, without the program's name.
@@ -28,7 +31,7 @@ pub struct Asked {
 #[must_use]
 pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     let sentence = &advice.verdict.sentence;
-    let (head, rest) = sentence.split_once("; ").unwrap_or((sentence, ""));
+    let (head, rest) = sentence.split_once(": ").unwrap_or((sentence, ""));
     let mut body = String::new();
     options(&mut body, advice);
     points(&mut body, advice);
@@ -53,8 +56,8 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
         body,
         data: &json!({ "cases": [data(advice, charts)] }),
         foot: "Times and costs are computed by models of the services, whose sources <code>firstbyte advise \
-               models</code> lists; nothing here was measured unless an option says so. Of 100 jobs 90 are within \
-               the range of a time. Costs are list prices without tax, discount or free tier.",
+               models</code> lists; nothing here was measured unless an option says so. Of ten public measurements \
+               eight are within the range of a time. Costs are list prices without tax, discount or free tier.",
     })
 }
 
@@ -62,10 +65,10 @@ fn money(value: Option<f64>) -> String {
     value.map_or_else(|| "no price".to_owned(), significant)
 }
 
-/// One line for each option that can be had, and those that cannot with the reason.
+/// One line for each option that can be had, and the reasons for which others cannot.
 fn options(out: &mut String, advice: &Advice) {
     let waiting = advice.rows.iter().any(|row| row.waiting.is_some());
-    let heads = ["Option", "ready", "a job", "5 to 95 %", "waits for", "$ a job", "$ a month"];
+    let heads = ["Option", "ready", "a job", "range", "limit", "$ a job", "$ a month"];
     let mut table = String::from("<thead><tr>");
     for (index, head) in heads.iter().chain(waiting.then_some(&"with waiting")).enumerate() {
         let class = if index == 0 { "" } else { " class=\"n\"" };
@@ -73,11 +76,11 @@ fn options(out: &mut String, advice: &Advice) {
     }
     table.push_str("</tr></thead><tbody>");
     for row in advice.rows.iter().filter(|row| row.refused.is_none()) {
-        let class = if advice.verdict.options.contains(&row.name) { " class=\"subject\"" } else { "" };
+        let class = if advice.verdict.option.as_ref() == Some(&row.name) { " class=\"subject\"" } else { "" };
         let _ = write!(table, "<tr{class}><th>{}{}</th>", escape(&row.title), remarks(row));
         let per_job = row.month.map(|_| row.cost.per_job);
-        let range = format!("{} to {}", shown_seconds(row.p5), shown_seconds(row.p95));
-        let cells = [shown_seconds(row.ready), shown_seconds(row.p50), range, row.limit.to_string()];
+        let range = format!("{} to {}", shown_seconds(row.low), shown_seconds(row.high));
+        let cells = [shown_seconds(row.ready), shown_seconds(row.seconds), range, row.limit.to_string()];
         let costs = [per_job, row.month].into_iter().chain(waiting.then(|| row.total())).map(money);
         let labels = heads.iter().chain(&["with waiting"]).skip(1);
         for (cell, label) in cells.into_iter().chain(costs).zip(labels) {
@@ -85,35 +88,32 @@ fn options(out: &mut String, advice: &Advice) {
         }
         table.push_str("</tr>");
     }
-    let refused = refused(advice)
-        .map_or_else(String::new, |why| format!("<p>Cannot be used here: {}</p>", escape(why)));
     let _ = write!(
         out,
-        "<section><h2>Options</h2>{SCROLL}<table class=\"summary\">{table}</tbody></table></div>\
-         {refused}</section>"
+        "<section><h2>Options</h2>{SCROLL}<table class=\"summary\">{table}</tbody></table></div></section>"
     );
 }
 
 fn remarks(row: &Row) -> String {
     let late = (row.meets == Some(false)).then(|| "too late".to_owned());
     let measured = row.measured.as_ref().map(|from| format!("by your own results: {from}"));
-    let all: Vec<String> = [late, measured].into_iter().flatten().map(escape).collect();
+    let all = late.into_iter().chain(measured).chain(row.conditions.iter().cloned());
+    let all: Vec<String> = all.map(escape).collect();
     if all.is_empty() { String::new() } else { format!("<div class=\"remarks\">{}</div>", all.join("; ")) }
 }
 
-/// Break-even points, S3 Files against our lazy open, and what to change first.
+/// Points at which the answer changes, changes to consider, assumptions and options that are refused.
 fn points(out: &mut String, advice: &Advice) {
-    let lines = |points: &[BreakEven]| points.iter().map(BreakEven::line).collect::<Vec<_>>();
-    let files = files_or_lazy(advice).into_iter().chain(lines(&advice.s3_files)).collect();
     let reaches = advice.reaches.iter().filter(|reach| reach.bytes >= 1.0).map(|reach| {
         let (bytes, part) = (shown_bytes(reach.bytes), significant(reach.part * 100.0));
         format!("{}: {bytes}, {part} % of the data", reach.option)
     });
-    let lists: [(&str, Vec<String>); 4] = [
+    let lists: [(&str, Vec<String>); 5] = [
         ("Most that a job may read to meet the deadline", reaches.collect()),
-        ("Break-even", lines(&advice.break_evens)),
-        ("S3 Files or our lazy open", files),
-        ("What to change first", advice.changes.iter().map(firstbyte_advise::advice::Change::line).collect()),
+        ("The answer changes", flip_lines(advice)),
+        ("Consider", advice.suggestions.iter().map(Suggestion::line).collect()),
+        ("Assumed", advice.assumed.clone()),
+        ("Cannot be used here", refused(advice)),
     ];
     for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
         let items: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
@@ -140,7 +140,7 @@ fn at(variable: Variable, value: f64) -> String {
 /// The charts, each with its table.
 fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
     for (number, of) in charts.iter().enumerate() {
-        let what = match of.measure {
+        let title = match of.measure {
             Measure::Time => "Time of a job",
             Measure::Cost if advice.rows.iter().any(|row| row.waiting.is_some()) => {
                 "Dollars of a month, with waiting people,"
@@ -163,23 +163,23 @@ fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
             table.push_str("</tr>");
         }
         out.push_str("<section>");
-        chart(out, 0, &format!("scaling-{number}"), &format!("{what} over {}", over(of.variable)), &table);
+        chart(out, 0, &format!("scaling-{number}"), &format!("{title} over {}", over(of.variable)), &table);
         let marks: String =
             marks(advice, of).map(|point| format!("<li>{}</li>", escape(point.line()))).collect();
         if !marks.is_empty() {
-            let _ = write!(out, "<p>Dashed lines are break-even points:</p><ul>{marks}</ul>");
+            let _ =
+                write!(out, "<p>Dashed lines mark where another option becomes better:</p><ul>{marks}</ul>");
         }
         out.push_str("</section>");
     }
 }
 
-/// The break-even points that a chart shows.
-fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a BreakEven> {
-    let points = advice.break_evens.iter().chain(&advice.s3_files);
-    points.filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
+/// The flips that a chart shows.
+fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a Flip> {
+    advice.flips.iter().filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
 }
 
-/// What the models of the options leave out.
+/// Effects and costs that the models of the options leave out.
 fn models(out: &mut String, advice: &Advice) {
     let mut items = String::new();
     for row in advice.rows.iter().filter(|row| row.refused.is_none()) {
@@ -189,16 +189,19 @@ fn models(out: &mut String, advice: &Advice) {
             if missing.is_empty() { String::new() } else { format!(". No price: {}", missing.join(", ")) };
         let age =
             row.cost.oldest_days.map_or_else(String::new, |days| format!(". Oldest price: {days} days"));
-        let text = escape(format!("{}{missing}{age}", row.leaves_out));
+        let beside = if row.unbilled.is_empty() {
+            String::new()
+        } else {
+            format!(". Billed beside this: {}", row.unbilled)
+        };
+        let text = escape(format!("{}{beside}{missing}{age}", row.leaves_out));
         let _ = write!(items, "<dt>{}</dt><dd>{text}</dd>", escape(&row.title));
     }
-    let _ = write!(
-        out,
-        "<section><h2>What the models leave out</h2><dl class=\"commands\">{items}</dl></section>"
-    );
+    let _ =
+        write!(out, "<section><h2>Left out by the models</h2><dl class=\"commands\">{items}</dl></section>");
 }
 
-/// What the script draws: the charts of one case without runs.
+/// Data of the script: the charts of one case without runs.
 fn data(advice: &Advice, charts: &[Chart]) -> Value {
     let chart = |of: &Chart| {
         let series = of.curves.iter().map(|curve| {
@@ -212,6 +215,9 @@ fn data(advice: &Advice, charts: &[Chart]) -> Value {
             "label": over(of.variable),
             "unit": if of.measure == Measure::Time { "seconds" } else { "dollars" },
             "decimal": true,
+            "here": of.here,
+            "here_measure": of.here_measure,
+            "deadline": of.deadline,
             "marks": marks(advice, of).map(|point| point.value).collect::<Vec<_>>(),
             "logarithmic": of.curves.iter().flat_map(|curve| &curve.values).all(|value| *value > 0.0),
             "series": series.collect::<Vec<_>>(),

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::result::{Case, Results, Run};
-use firstbyte_advise::statistics::{Contender, Summary, verdicts};
+use crate::result::{Case, Results, Run};
+use crate::statistics::{Contender, Summary, verdicts};
 
 use super::data::{rates, typical};
 use super::scaling::Scaling;

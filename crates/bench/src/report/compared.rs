@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_advise::compare::{Change, Outcome};
+use crate::compare::{Change, Outcome};
 
 use super::words::seconds;
 
@@ -60,7 +60,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 }
 
 fn row(change: &Change) -> [String; 5] {
-    let time = |summary: &Option<firstbyte_advise::statistics::Summary>| {
+    let time = |summary: &Option<crate::statistics::Summary>| {
         summary.as_ref().map_or_else(|| "-".into(), |summary| seconds(summary.median))
     };
     let ratio = change.ratio.map_or_else(String::new, |ratio| {

@@ -3,8 +3,8 @@
 //!
 //! Runs are stored by columns: 10,000 of them are some 500 kB and parse in milliseconds.
 
-use firstbyte_advise::result::{Case, Results, Run};
-use firstbyte_advise::statistics::Contender;
+use crate::result::{Case, Results, Run};
+use crate::statistics::Contender;
 use serde_json::{Value, json};
 
 use super::scaling::Scaling;

@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::result::{Case, Machine, Results};
-use firstbyte_advise::statistics::{contenders, verdicts};
+use crate::result::{Case, Machine, Results};
+use crate::statistics::{contenders, verdicts};
 use serde_json::{Value, json};
 
 use super::case_html;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::result::{Case, Results};
-use firstbyte_advise::statistics::{Contender, contenders, verdicts};
+use crate::result::{Case, Results};
+use crate::statistics::{Contender, contenders, verdicts};
 
 use super::tables;
 use super::words::{

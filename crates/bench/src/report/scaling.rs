@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firstbyte_advise::result::{Case, ContenderLine};
-use firstbyte_advise::statistics::{Contender, Summary};
+use crate::result::{Case, ContenderLine};
+use crate::statistics::{Contender, Summary};
 
 use super::words::{metric, parameter as parameter_value};
 
@@ -63,7 +63,7 @@ fn series_name(case: &Case, of: &ContenderLine, parameter: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstbyte_advise::statistics::summarise;
+    use crate::statistics::summarise;
 
     #[test]
     fn contenders_that_differ_in_a_parameter_make_a_series() {

@@ -5,9 +5,9 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::result::{Basis, Results};
-use firstbyte_advise::statistics::{Cell, cells};
-use firstbyte_advise::table::Table;
+use crate::result::{Basis, Results};
+use crate::statistics::{Cell, cells};
+use crate::table::Table;
 
 use super::words::{SCROLL, escape, figure};
 

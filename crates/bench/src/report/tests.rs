@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::{
+use crate::result::{
     Basis, CacheEvidence, CacheState, Case, ContenderLine, Goal, Header, Job, Machine, Noise, Outcome,
     Results, Run,
 };

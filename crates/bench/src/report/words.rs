@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::{Basis, Case, ContenderLine, Machine, Outcome, Results, Run};
-use firstbyte_advise::statistics::{Contender, Verdict, contenders, disturbance, verdicts};
+use crate::result::{Basis, Case, ContenderLine, Machine, Outcome, Results, Run};
+use crate::statistics::{Contender, Verdict, contenders, disturbance, verdicts};
 
 /// A number with three significant digits.
 pub(super) fn number(value: f64) -> String {

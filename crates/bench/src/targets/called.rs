@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::CacheState;
+use crate::result::CacheState;
 use serde_json::{Value, json};
 
 use super::{Found, Request, Target};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firstbyte_advise::result::CacheState;
+use crate::result::CacheState;
 use serde_json::{Value, json};
 
 use super::function::{self, Linked};

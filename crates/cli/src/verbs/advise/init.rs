@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_advise::workload::{Measured, commented, commented_from};
-use firstbyte_bench::results;
+use firstbyte_advise::workload::{commented, commented_from};
+use firstbyte_bench::{calibrate, results};
 
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -14,7 +14,7 @@ use crate::render::error::{Error, Exit, Result};
 #[command(after_help = "\
 Examples:
   firstbyte advise init workload.toml
-  firstbyte advise init workload.toml --from results.jsonl    # what bench measured is filled in
+  firstbyte advise init workload.toml --from results.jsonl    # filled in with measured values
   firstbyte advise init                                       # on standard output")]
 pub struct InitArgs {
     /// File to write, which must not exist [default: standard output]
@@ -29,7 +29,7 @@ pub struct InitArgs {
 pub fn run(args: &InitArgs) -> Result<Exit> {
     let text = match &args.from {
         Some(path) => {
-            let measured = Measured::of_results(&results::read(path)?);
+            let measured = calibrate::measured(&results::read(path)?);
             let none = || Error::failed(format!("{}: no run in it counts", path.display()));
             commented_from(&measured.ok_or_else(none)?)
         }

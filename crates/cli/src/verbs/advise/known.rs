@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use firstbyte_advise::models::{Catalogue, calibrations};
+use firstbyte_advise::model::Catalogue;
 use firstbyte_advise::prices::Day;
-use firstbyte_bench::{modelled, results};
+use firstbyte_bench::{calibrate::calibrations, modelled, results};
 
 use crate::render::error::{Error, Result};
 
-/// Where models come from besides the embedded ones.
+/// Models besides the embedded ones.
 #[derive(Args)]
 pub struct KnownArgs {
-    /// Add or replace models with the TOML files of a directory
-    #[arg(long, value_name = "DIR")]
-    models: Option<PathBuf>,
+    /// Add or replace models with a TOML file, or with all of a directory
+    #[arg(long, value_name = "FILE|DIR")]
+    models: Vec<PathBuf>,
     /// Override a model's numbers with results of `bench` on your own system. The name of a case or
     /// contender must contain the name of the model
     #[arg(long, value_name = "RESULTS")]
@@ -28,8 +28,8 @@ impl KnownArgs {
     /// All models.
     pub fn catalogue(&self) -> Result<Catalogue> {
         let mut all = Catalogue::current();
-        if let Some(directory) = &self.models {
-            modelled::add_models(&mut all, directory)?;
+        for place in &self.models {
+            modelled::add_models(&mut all, place)?;
         }
         for path in &self.results {
             self.calibrate(&mut all, path)?;
@@ -45,7 +45,7 @@ impl KnownArgs {
         }
         for calibration in &found {
             if let Some(model) = all.services.iter_mut().find(|model| model.name == calibration.model) {
-                model.calibrate(calibration);
+                calibration.apply(model);
             }
         }
         Ok(())

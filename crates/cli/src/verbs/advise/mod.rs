@@ -4,7 +4,6 @@
 //! This module and its children read and write the files and find the current day. The models and
 //! prices are pure.
 
-mod example;
 mod init;
 mod known;
 mod models;
@@ -32,7 +31,6 @@ enum Action {
     Init(init::InitArgs),
     Models(models::ModelsArgs),
     Prices(prices::PricesArgs),
-    Example(example::ExampleArgs),
 }
 
 /// Runs it.
@@ -42,6 +40,5 @@ pub fn run(args: &AdviseArgs, globals: &Globals) -> Result<Exit> {
         Action::Init(args) => init::run(args),
         Action::Models(args) => models::run(args, globals),
         Action::Prices(args) => prices::run(args, globals),
-        Action::Example(_) => example::run(globals),
     }
 }

@@ -1,17 +1,14 @@
-//! `advise models`: prints every number that predictions are computed from, with its source and the
-//! day on which that was read.
-
-use std::fmt::Write as _;
+//! `advise models`: prints the models, with each figure, its source, and the day of the source.
 
 use clap::Args;
-use firstbyte_advise::models::{Catalogue, Model};
+use firstbyte_advise::model::Service;
 
 use super::known::KnownArgs;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// List the models of services: each number, its source, and the day on which the source was read
+/// Print the models of services as files: each figure, its source and its day
 #[derive(Args)]
 pub struct ModelsArgs {
     /// Only models whose name begins with NAME
@@ -33,31 +30,8 @@ pub fn run(args: &ModelsArgs, globals: &Globals) -> Result<Exit> {
     if globals.json {
         console::print(serde_json::to_string(&all).map_err(|error| Error::failed(error.to_string()))?)?;
     } else {
-        console::print(text(&all).trim_end())?;
+        let files: Vec<String> = all.services.iter().map(Service::to_toml).collect();
+        console::print(files.join("\n").trim_end())?;
     }
     Ok(Exit::Done)
-}
-
-/// Rates are in bytes per second, times in seconds, sizes in bytes.
-fn text(all: &Catalogue) -> String {
-    all.services.iter().map(describe).collect()
-}
-
-fn describe(model: &Model) -> String {
-    let mut text = format!("{}  {}\n", model.name, model.title);
-    for (name, number) in &model.numbers {
-        let range = if number.low < number.high {
-            format!(" ({} to {})", number.low, number.high)
-        } else {
-            String::new()
-        };
-        let source = model.sources.get(&number.source);
-        let read = source.map_or("?", |source| &source.read);
-        let _ = writeln!(text, "  {name} {}{range}  [{}, {read}]", number.value, number.source);
-    }
-    for (name, source) in &model.sources {
-        let _ = writeln!(text, "  [{name}] {} (read {})", source.what, source.read);
-    }
-    let _ = writeln!(text, "  leaves out: {}\n", model.leaves_out);
-    text
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firstbyte_advise::advice::{self, Advice, Inputs};
+use firstbyte_advise::file_error::FileError;
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::workload::{self, Workload};
 use firstbyte_bench::report::{Asked, advised};
@@ -31,6 +32,9 @@ pub struct RunArgs {
     small: Small,
     #[command(flatten)]
     known: KnownArgs,
+    /// Show all options, all points at which the answer changes, and the options that are refused
+    #[arg(long)]
+    all: bool,
     /// Write the advice to this HTML page, with charts of time and cost
     #[arg(long, value_name = "PAGE")]
     page: Option<PathBuf>,
@@ -55,16 +59,34 @@ struct Small {
     /// Number of passes over these bytes
     #[arg(long, value_name = "N")]
     passes: Option<String>,
+    /// Interface that the program reads through: files, or any (requests or files)
+    #[arg(long, value_name = "INTERFACE")]
+    needs: Option<String>,
+    /// Bytes of one read call
+    #[arg(long, value_name = "SIZE")]
+    request: Option<String>,
+    /// Order of the reads: sequential, random or mapped
+    #[arg(long, value_name = "ORDER")]
+    access: Option<String>,
+    /// Number of requests that a job keeps in flight
+    #[arg(long, value_name = "N")]
+    in_flight: Option<String>,
     /// Machine that runs the jobs: lambda:MEMORY, or an instance type
     #[arg(long, value_name = "PLACE")]
     at: Option<String>,
     /// Processor time of a job with all data in memory
     #[arg(long, value_name = "TIME")]
     cpu: Option<String>,
+    /// Number of threads that read and compute
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Reading and computing: before (all is read first), beside, or either
+    #[arg(long, value_name = "ORDER")]
+    loading: Option<String>,
     /// Time before the job's own work, such as loading its image and runtime
     #[arg(long, value_name = "TIME")]
     startup: Option<String>,
-    /// The program that reads from S3: firstbyte or python-boto3
+    /// The program that reads from the object store: firstbyte, python-boto3, go-sdk, aws-crt
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
     /// Number of jobs that run at once
@@ -88,8 +110,14 @@ impl Small {
             ("files", &self.files),
             ("read", &self.read),
             ("passes", &self.passes),
+            ("needs", &self.needs),
+            ("request", &self.request),
+            ("access", &self.access),
+            ("in-flight", &self.in_flight),
             ("at", &self.at),
             ("cpu", &self.cpu),
+            ("threads", &self.threads),
+            ("loading", &self.loading),
             ("startup", &self.startup),
             ("client", &self.client),
             ("at-once", &self.at_once),
@@ -110,13 +138,14 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let advice =
         advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
     if let Some(path) = &args.page {
-        let text = page(&advice, &workload, &inputs)?;
+        let text = page(&advice, &workload, &inputs);
         std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?;
     }
     if globals.json {
         console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;
     } else {
-        console::print(advice::text(&advice).trim_end())?;
+        let text = if args.all { advice::full_text(&advice) } else { advice::text(&advice) };
+        console::print(text.trim_end())?;
     }
     Ok(Exit::Done)
 }
@@ -125,16 +154,18 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &Globals) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
-    let at = text.filter(|_| !of_option).and_then(|text| workload::position(text, field));
-    match (at, &args.file) {
-        (Some(at), Some(path)) => Error::usage(format!("{}: {at}: {error}", path.display())),
+    match (text.filter(|_| !of_option), &args.file) {
+        (Some(text), Some(path)) => {
+            let at = FileError::at(text, field, error.to_string());
+            Error::usage(format!("{}: {at}", path.display()))
+        }
         _ => Error::usage(format!("{option}: {error}")),
     }
 }
 
 /// The advice as a page.
-fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> Result<String> {
-    let charts = advice::charts(workload, advice, inputs).map_err(|error| Error::usage(error.to_string()))?;
+fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
+    let charts = advice::charts(workload, advice, inputs);
     let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
     let command: Vec<String> = std::env::args().skip(1).map(quoted).collect();
     let asked = Asked {
@@ -142,7 +173,7 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> Result<Str
         prices: format!("{}, as of {}", workload.region, inputs.day),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    Ok(advised(advice, &charts, &asked))
+    advised(advice, &charts, &asked)
 }
 
 /// From the file, or from the options; `--region` is that of the prices.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_advise::compare::{Outcome, compare};
+use firstbyte_bench::compare::{Outcome, compare};
 use firstbyte_bench::{report, results};
 
 use crate::globals::Globals;

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use firstbyte::environment;
 use firstbyte_advise::bill::Transfer;
-use firstbyte_advise::models::Catalogue;
+use firstbyte_advise::model::Catalogue;
 use firstbyte_advise::units::{self, shown_bytes};
 use firstbyte_bench::cost::{Costs, Declared, Line, Tariff};
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use firstbyte_advise::result::Results;
+use firstbyte_bench::result::Results;
 use firstbyte_bench::{report, results};
 
 use crate::render::console;

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use firstbyte::{Client, environment};
-use firstbyte_advise::result::{Outcome, Results, Run};
 use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
 use firstbyte_bench::on::On;
 use firstbyte_bench::plan::Plan;
+use firstbyte_bench::result::{Outcome, Results, Run};
 use firstbyte_bench::results::Writer;
 use firstbyte_bench::suites::{SUITES, Suite};
 use firstbyte_bench::targets::{self, Request, Target};

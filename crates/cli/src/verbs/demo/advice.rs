@@ -5,11 +5,12 @@
 //! opens. Nothing is computed here.
 
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::models::{Catalogue, Machine, Model, calibrations};
+use firstbyte_advise::model::{Catalogue, Cloud, Machine, Service};
 use firstbyte_advise::prices::{self, Day};
-use firstbyte_advise::result::Results;
-use firstbyte_advise::units::{shown_bytes, significant};
+use firstbyte_advise::units::{Bytes, Rate, shown_bytes, significant};
 use firstbyte_advise::workload;
+use firstbyte_bench::calibrate::calibrations;
+use firstbyte_bench::result::Results;
 use serde::Serialize;
 
 use super::figures::LAZY;
@@ -27,16 +28,18 @@ const LOOPBACK: f64 = 12.5e9;
 /// The service, before it is calibrated. It has the name of the contender, by which results are
 /// found.
 const MODEL: &str = r#"
+format = 1
 name = "lazy open"
 title = "the store of the demo"
 kind = "object"
+cloud = "any"
 shared = true
 durable = true
 leaves_out = "everything that the link does not emulate: TLS, slow requests, other users"
 [sources.ours]
 what = "this project: the block of a lazy open, and its largest number of connections"
-read = "2026-11-24"
-[numbers]
+day = "2026-11-24"
+[reading]
 block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
@@ -50,7 +53,7 @@ pub(crate) struct Advice {
     bytes: f64,
     /// Part of the object.
     part: f64,
-    /// What the model was calibrated with.
+    /// The results that the model was calibrated with.
     measured: String,
 }
 
@@ -93,18 +96,22 @@ impl Advice {
 
 /// The service with the numbers that were measured, and the machine that measured.
 fn calibrated(results: &Results) -> Result<Catalogue> {
-    let model = Model::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
-    let mut catalogue = Catalogue { services: vec![model], ..Catalogue::current() };
+    let model = Service::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
+    let mut catalogue = Catalogue::current();
+    catalogue.services = vec![model];
     for calibration in calibrations(&catalogue, results) {
-        catalogue.services.iter_mut().for_each(|model| model.calibrate(&calibration));
+        catalogue.services.iter_mut().for_each(|model| calibration.apply(model));
     }
     let machine = Machine {
         vcpus: results.header.machine.processors.max(1) as f64,
-        memory: results.header.machine.memory_bytes as f64,
-        network: LOOPBACK,
-        network_burst: LOOPBACK,
+        memory: Bytes(results.header.machine.memory_bytes as f64),
+        network: Rate(LOOPBACK),
+        burst: None,
+        bucket: None,
+        volumes: None,
+        gpus: 0.0,
         store: None,
-        store_rate: None,
+        cloud: Cloud::Any,
         source: "the machine that measured".to_owned(),
     };
     catalogue.machines.insert(MACHINE.to_owned(), machine);
@@ -113,7 +120,7 @@ fn calibrated(results: &Results) -> Result<Catalogue> {
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_advise::result::{Case, ContenderLine, Run};
+    use firstbyte_bench::result::{Case, ContenderLine, Run};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 //! on the screen. Nothing here measures.
 
 use firstbyte::size::human;
-use firstbyte_advise::result::{Outcome, Results};
-use firstbyte_advise::statistics::{Contender, contenders};
+use firstbyte_bench::result::{Outcome, Results};
+use firstbyte_bench::statistics::{Contender, contenders};
 use serde::Serialize;
 
 use super::plan::PEERS;

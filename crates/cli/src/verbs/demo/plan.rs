@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use firstbyte::size::human;
-use firstbyte_advise::result::Basis;
 use firstbyte_bench::plan::Plan;
+use firstbyte_bench::result::Basis;
 use firstbyte_link::Preset;
 
 use super::DemoArgs;

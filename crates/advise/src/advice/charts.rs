@@ -1,0 +1,93 @@
+//! Time and cost of the options over an input that varies: the curves of the page, with the user's
+//! own point and deadline. Called by `firstbyte advise run --page`.
+
+use serde::Serialize;
+
+use super::flips::{Measure, Variable, measure, ranges, varied};
+use super::row::Row;
+use super::{Advice, Inputs, choice};
+use crate::workload::Workload;
+
+/// Points of a curve.
+const POINTS: i32 = 25;
+
+/// Most options in a chart: as many as it has colours.
+const OPTIONS: usize = 8;
+
+/// One chart: a measure of several options over one variable.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    /// The input that varies.
+    pub variable: Variable,
+    /// The quantity of the curves: time or cost.
+    pub measure: Measure,
+    /// The values of the variable, ascending.
+    pub at: Vec<f64>,
+    /// The value of the user's workload.
+    pub here: f64,
+    /// The measure of the recommended option at the user's workload.
+    pub here_measure: Option<f64>,
+    /// Seconds of the deadline, in a chart of time.
+    pub deadline: Option<f64>,
+    /// Each option, the recommended one first.
+    pub curves: Vec<Curve>,
+}
+
+/// One option in a chart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// Name of the option.
+    pub option: String,
+    /// Seconds or dollars at each value of the variable.
+    pub values: Vec<f64>,
+}
+
+/// The charts of an advice: time and cost over bytes read, jobs a day, jobs at once and size. Refused
+/// options are left out. Charts of cost also leave out options without a known price.
+#[must_use]
+pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
+    let all = choice::choices(workload, inputs.catalogue);
+    let rows = advice.rows.iter().filter(|row| row.refused.is_none()).take(OPTIONS);
+    let shown: Vec<(&Row, &choice::Choice<'_>)> =
+        rows.filter_map(|row| Some((row, all.iter().find(|choice| choice.name() == row.name)?))).collect();
+    let mut charts = Vec::new();
+    for of in [Measure::Time, Measure::Cost] {
+        for (variable, low, high) in ranges(workload) {
+            // The time of a job does not depend on their number in a day.
+            if of == Measure::Time && variable == Variable::JobsPerDay {
+                continue;
+            }
+            let at = points(low, high);
+            let curve = |(row, choice): &(&Row, &choice::Choice<'_>)| {
+                let value = |at: &f64| measure(&varied(workload, variable, *at), choice, inputs, of);
+                let values = at.iter().map(value).collect::<Option<Vec<f64>>>()?;
+                Some(Curve { option: row.name.clone(), values })
+            };
+            let curves: Vec<Curve> = shown.iter().filter_map(curve).collect();
+            if curves.is_empty() {
+                continue;
+            }
+            let here = match variable {
+                Variable::Read => workload.data.read,
+                Variable::Size => workload.data.bytes,
+                Variable::JobsPerDay => workload.jobs.per_day,
+                Variable::AtOnce => workload.jobs.at_once,
+            };
+            let first = shown.first().map(|(row, _)| row);
+            let here_measure = first.and_then(|row| match of {
+                Measure::Time => Some(row.seconds),
+                Measure::Cost => row.total(),
+            });
+            let deadline = workload.goal.deadline.filter(|_| of == Measure::Time);
+            charts.push(Chart { variable, measure: of, at, here, here_measure, deadline, curves });
+        }
+    }
+    charts
+}
+
+/// Values from `low` to `high`, each the same factor above the one before.
+fn points(low: f64, high: f64) -> Vec<f64> {
+    let step = (high / low).ln() / f64::from(POINTS - 1);
+    let point = |index: i32| if index == POINTS - 1 { high } else { low * (step * f64::from(index)).exp() };
+    (0..POINTS).map(point).collect()
+}

@@ -1,0 +1,151 @@
+//! Checks before ranking: an option that cannot be had, or that cannot sustain the jobs of a day, is
+//! refused with its reason. Called by [`advise`](super::advise) for each option.
+
+use super::choice::{Choice, Life, Method};
+use super::job::host;
+use super::row::{Outcome, Row};
+use crate::limits::Limit;
+use crate::model::{Catalogue, Cloud, Kind, Service};
+use crate::units::{count, shown_bytes, shown_seconds, significant};
+use crate::workload::{Needs, Place, Workload};
+
+/// Seconds of a day.
+const DAY: f64 = 86_400.0;
+
+/// Bytes of a function's disk that cost nothing.
+const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
+
+/// Rounding that is no violation.
+const ROUNDING: f64 = 1.0 + 1e-9;
+
+/// The reason for which an option cannot be had at all; `None` if it can.
+pub(super) fn refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
+    let model = choice.model;
+    let lambda = matches!(workload.compute.place, Place::Lambda(_));
+    let why = match model.kind {
+        _ if !same_cloud(workload, model, catalogue) => "another provider's network",
+        _ if lambda && choice.method == Method::Mount => "functions have no FUSE",
+        kind if lambda && kind.is_of_one_machine() => "functions have no volumes",
+        _ if lambda && !model.functions => "functions cannot mount it",
+        _ if workload.data.needs == Needs::Files && choice.method == Method::Lazy => {
+            "the program needs files"
+        }
+        _ if workload.goal.durable && !model.durable => "does not survive the loss of a server or zone",
+        _ if workload.goal.shared && !model.shared => "one machine only",
+        _ if workload.names.create > 0.0 && choice.method == Method::Mount => "our mount creates no files",
+        _ => return room(workload, choice, catalogue),
+    };
+    Some(why.to_owned())
+}
+
+fn same_cloud(workload: &Workload, model: &Service, catalogue: &Catalogue) -> bool {
+    let cloud = match &workload.compute.place {
+        Place::Lambda(_) => Cloud::Aws,
+        Place::Machine(name) => catalogue.machines.get(name).map_or(Cloud::Aws, |machine| machine.cloud),
+    };
+    model.cloud == cloud || model.cloud == Cloud::Any || cloud == Cloud::Any
+}
+
+/// Whether the data fits: on the service, and on the disk or in the memory that a copy takes.
+fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
+    let (bytes, model) = (workload.data.bytes, choice.model);
+    if let Some(most) = model.capacity.most.as_ref().filter(|most| bytes > most.value.0) {
+        return Some(format!("{} at most, {} asked for", shown_bytes(most.value.0), shown_bytes(bytes)));
+    }
+    let store = match &workload.compute.place {
+        Place::Machine(name) => catalogue.machines.get(name).and_then(|machine| machine.store.as_ref()),
+        Place::Lambda(_) => None,
+    };
+    let store = store.map(|store| store.size.0);
+    match (model.kind, choice.method, store) {
+        (Kind::LocalDisk, _, None) => Some("no instance store of this type is known".to_owned()),
+        (Kind::LocalDisk, _, Some(size)) if bytes > size => Some("larger than the instance store".to_owned()),
+        (_, Method::Download, _) => copy_room(workload, catalogue, store),
+        _ => None,
+    }
+}
+
+/// Whether a copy of the touched files has a place.
+fn copy_room(workload: &Workload, catalogue: &Catalogue, store: Option<f64>) -> Option<String> {
+    let host = host(workload, catalogue);
+    let data = &workload.data;
+    let whole = if data.files <= 1.0 { data.bytes } else { data.read };
+    match &workload.compute.place {
+        Place::Lambda(memory) => {
+            let local = catalogue.function(*memory).map_or(0.0, |function| function.local.0);
+            (whole > local).then(|| format!("{} do not fit into a function's /tmp", shown_bytes(whole)))
+        }
+        Place::Machine(name) => {
+            let memory = (host.memory - workload.compute.program_memory).max(0.0) / 2.0;
+            (whole > memory.max(store.unwrap_or(0.0)))
+                .then(|| format!("no disk for {} on {name}: attach a volume, or mount", shown_bytes(whole)))
+        }
+    }
+}
+
+/// The reason for which a predicted option cannot serve the jobs of a day; `None` if it can.
+pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outcome) -> Option<String> {
+    let (jobs, seconds) = (&workload.jobs, outcome.seconds);
+    if !seconds.is_finite() {
+        return Some("no rate is known".to_owned());
+    }
+    let busy = jobs.per_day * seconds;
+    if busy > jobs.at_once * DAY * ROUNDING {
+        let needed = (busy / DAY).ceil();
+        let shown = shown_seconds(seconds);
+        return Some(format!(
+            "{} jobs of {shown} need {} at once",
+            significant(jobs.per_day),
+            significant(needed)
+        ));
+    }
+    // Every job has a fresh network, and a service its own bucket, but a day has no more than a day's rate.
+    let shared = [Limit::StorageNetwork, Limit::Disk, Limit::Requests, Limit::Hydration, Limit::ClientLimit];
+    for pool in outcome.jobs.iter().flat_map(|job| &job.page.pools) {
+        if !shared.contains(&pool.limit) || pool.rate.is_infinite() {
+            continue;
+        }
+        // A pool holds all jobs at once; limits of one client hold one job.
+        let rounds = jobs.per_day / jobs.at_once;
+        let (day, most) = (pool.amount * rounds, pool.rate * DAY);
+        if day > most * ROUNDING {
+            let shown = |amount: f64| match pool.limit {
+                Limit::Requests => format!("{} requests", significant(amount)),
+                _ => shown_bytes(amount),
+            };
+            return Some(format!("{} a day, {} is its most", shown(day), shown(most)));
+        }
+    }
+    match choice.life {
+        Life::Made if jobs.at_once > 1_000.0 => {
+            Some("so many file systems at once are not created".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Refuses functions that run too long, and lists the conditions of an option.
+pub(super) fn account(workload: &Workload, catalogue: &Catalogue, row: &mut Row) {
+    let Place::Lambda(memory) = workload.compute.place else {
+        let Place::Machine(name) = &workload.compute.place else { return };
+        let has_disk = catalogue.machines.get(name).is_some_and(|machine| machine.store.is_some());
+        if row.name.ends_with("-download") && !has_disk {
+            row.conditions.push("the copy is in memory".to_owned());
+        }
+        return;
+    };
+    let Some(function) = catalogue.function(memory) else { return };
+    if row.seconds > function.longest.0 && row.refused.is_none() {
+        row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
+    }
+    if row.name.ends_with("-download") && row.bytes > FREE_LOCAL {
+        row.conditions.push(format!("/tmp has to be set to {}, billed beside this", shown_bytes(row.bytes)));
+    }
+    if workload.jobs.at_once > function.at_once {
+        row.conditions.push(format!(
+            "the account's limit of {} functions at once has to be raised to {}",
+            count(function.at_once),
+            count(workload.jobs.at_once)
+        ));
+    }
+}

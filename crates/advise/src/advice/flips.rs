@@ -1,0 +1,288 @@
+//! Points at which the answer changes: all crossings of cost between the recommended option and its
+//! rivals as one input varies, and the most that a job may read to meet the deadline.
+//!
+//! A crossing counts if the two differ by more than the error on both sides of it. Called by
+//! [`advise`](super::advise) and by the charts.
+
+use serde::Serialize;
+
+use super::Inputs;
+use super::choice::Choice;
+use super::feasible::{overload, refusal};
+use super::row::{Row, month, outcome};
+use crate::units::shown_bytes;
+use crate::workload::Workload;
+
+/// The input that varies.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variable {
+    /// Bytes that a job reads.
+    Read,
+    /// Jobs in a day.
+    JobsPerDay,
+    /// Jobs at once.
+    AtOnce,
+    /// Bytes of the data set, of which the same part is read.
+    Size,
+}
+
+/// The figure that options are compared by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Seconds of a job.
+    Time,
+    /// Dollars of a month, with waiting.
+    Cost,
+}
+
+/// A point where one option stops being better than another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Flip {
+    /// The input that varies.
+    pub variable: Variable,
+    /// The figure that is compared.
+    pub measure: Measure,
+    /// The value of the variable.
+    pub value: f64,
+    /// Name of the better option below.
+    pub below: String,
+    /// Name of the better option above.
+    pub above: String,
+}
+
+/// The most that a job may read to end in time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reach {
+    /// Name of the option.
+    pub option: String,
+    /// Bytes read by one job.
+    pub bytes: f64,
+    /// Part of the data set.
+    pub part: f64,
+}
+
+impl Flip {
+    /// A clause for people: `above 12 jobs a day efs-elastic is cheaper`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let value = match self.variable {
+            Variable::Read => format!("{} read a job", rounded_bytes(self.value)),
+            Variable::Size => format!("{} of data", rounded_bytes(self.value)),
+            Variable::JobsPerDay => format!("{} jobs a day", two_digits(self.value)),
+            Variable::AtOnce => format!("{} jobs at once", two_digits(self.value)),
+        };
+        let what = match self.measure {
+            Measure::Time => "faster",
+            Measure::Cost => "cheaper",
+        };
+        format!("above {value} {} is {what} than {}", self.above, self.below)
+    }
+}
+
+/// A number in at most two digits.
+#[must_use]
+pub fn two_digits(value: f64) -> String {
+    if value <= 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    let scale = 10f64.powf(value.log10().floor() - 1.0);
+    let rounded = (value / scale).round() * scale;
+    let decimals = if rounded >= 10.0 { 0 } else { (1.0 - rounded.log10().floor()).max(0.0) as usize };
+    let text = format!("{rounded:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Bytes in at most two digits.
+fn rounded_bytes(bytes: f64) -> String {
+    let shown = shown_bytes(bytes);
+    match shown.split_once(' ') {
+        Some((number, unit)) => {
+            let number = number.parse().map_or_else(|_| number.to_owned(), two_digits);
+            format!("{number} {unit}")
+        }
+        None => shown,
+    }
+}
+
+/// Points of the sweep in which crossings are looked for.
+const POINTS: i32 = 49;
+
+/// Costs that differ by less than this part are within the error.
+const COST_ERROR: f64 = 0.1;
+
+/// Distance from a crossing at which the two must differ by more than the error, as a factor.
+const ASIDE: f64 = 3.0;
+
+/// The workload with one value changed.
+pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Workload {
+    let mut workload = workload.clone();
+    let data = &mut workload.data;
+    match variable {
+        Variable::Read => {
+            data.read = value.min(data.bytes);
+            data.warm = data.warm.min(data.read);
+        }
+        Variable::Size => {
+            let factor = value / data.bytes;
+            (data.bytes, data.read, data.warm) = (value, data.read * factor, data.warm * factor);
+            data.files = (data.files * factor).max(1.0);
+        }
+        Variable::JobsPerDay => workload.jobs.per_day = value,
+        Variable::AtOnce => workload.jobs.at_once = value,
+    }
+    workload
+}
+
+/// The least and the greatest value that each variable is swept over.
+pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
+    let all = workload.data.bytes;
+    [
+        (Variable::Read, (all * 1e-6).max(1.0), all.max(2.0)),
+        (Variable::JobsPerDay, 0.01, 1e5),
+        // No more at once than in a day.
+        (Variable::AtOnce, 1.0, workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, 1e4)),
+        (Variable::Size, (all * 1e-2).max(1.0), all * 1e2),
+    ]
+}
+
+/// The measure of an option.
+pub(super) fn measure(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    inputs: &Inputs<'_>,
+    of: Measure,
+) -> Option<f64> {
+    let choice = choice.sized(workload.data.bytes);
+    let outcome = outcome(workload, &choice, inputs);
+    match of {
+        Measure::Time => Some(outcome.seconds).filter(|seconds| seconds.is_finite()),
+        Measure::Cost => month(workload, &choice, inputs, &outcome),
+    }
+}
+
+/// Dollars of a month of an option that can be had.
+fn had(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
+    let choice = choice.sized(workload.data.bytes);
+    if refusal(workload, &choice, inputs.catalogue).is_some() {
+        return None;
+    }
+    let outcome = outcome(workload, &choice, inputs);
+    let overloaded = overload(workload, &choice, &outcome).is_some();
+    month(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
+}
+
+/// All points where the cost of `best` and of one of `others` change places.
+pub(super) fn flips(
+    workload: &Workload,
+    best: &Choice<'_>,
+    others: &[&Choice<'_>],
+    inputs: &Inputs<'_>,
+) -> Vec<Flip> {
+    let mut found = Vec::new();
+    for (variable, low, high) in ranges(workload) {
+        for other in others {
+            let both = |value: f64| {
+                let workload = varied(workload, variable, value);
+                Some((had(&workload, best, inputs)?, had(&workload, other, inputs)?))
+            };
+            for (value, rising) in crossings(both, low, high) {
+                let (below, above) =
+                    if rising { (best.name(), other.name()) } else { (other.name(), best.name()) };
+                found.push(Flip { variable, measure: Measure::Cost, value, below, above });
+            }
+        }
+    }
+    found
+}
+
+/// All crossings of two figures between `low` and `high`, and whether the first one grows past the
+/// second there. Those within the error on either side are left out.
+fn crossings(both: impl Fn(f64) -> Option<(f64, f64)>, low: f64, high: f64) -> Vec<(f64, bool)> {
+    let difference = |value: f64| both(value).map(|(a, b)| a - b);
+    let apart =
+        |value: f64| both(value.clamp(low, high)).is_some_and(|(a, b)| (a - b).abs() > COST_ERROR * a.max(b));
+    let step = (high / low).ln() / f64::from(POINTS - 1);
+    let mut found = Vec::new();
+    let mut last: Option<(f64, f64)> = None;
+    for value in (0..POINTS).map(|index| low * (step * f64::from(index)).exp()) {
+        let Some(after) = difference(value).filter(|after| *after != 0.0) else { continue };
+        if let Some((from, before)) = last
+            && (before < 0.0) != (after < 0.0)
+            && let Some(at) = bisect(&difference, from, value, before < 0.0)
+            && apart(at / ASIDE)
+            && apart(at * ASIDE)
+        {
+            found.push((at, before < 0.0));
+        }
+        last = Some((value, after));
+    }
+    found
+}
+
+fn bisect(f: &impl Fn(f64) -> Option<f64>, mut low: f64, mut high: f64, rising: bool) -> Option<f64> {
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        if (f(middle)? < 0.0) == rising {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some((low * high).sqrt())
+}
+
+/// The most bytes that a job may read within the deadline, for each option that can be had.
+pub(super) fn reaches(
+    workload: &Workload,
+    choices: &[Choice<'_>],
+    rows: &[Row],
+    inputs: &Inputs<'_>,
+) -> Vec<Reach> {
+    let Some(deadline) = workload.goal.deadline else { return Vec::new() };
+    let all = workload.data.bytes;
+    let had = rows.iter().filter(|row| row.refused.is_none());
+    let had = had.filter_map(|row| Some((choices.iter().find(|choice| choice.name() == row.name)?, row)));
+    let reach = |(choice, row): (&Choice<'_>, &Row)| {
+        let meets =
+            |read: f64| outcome(&varied(workload, Variable::Read, read), choice, inputs).high <= deadline;
+        let (mut low, mut high) = (0.0, all);
+        if meets(all) {
+            low = all;
+        } else {
+            for _ in 0..24 {
+                let middle = f64::midpoint(low, high);
+                if middle >= 1.0 && meets(middle) { low = middle } else { high = middle }
+            }
+        }
+        Reach { option: row.name.clone(), bytes: low, part: low / all }
+    };
+    had.map(reach).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_crossing_is_found_and_those_within_the_error_are_not() {
+        let line = |x: f64| Some((x, 7.0));
+        let found = crossings(line, 0.1, 1e4);
+        assert!(found.len() == 1 && (found[0].0 - 7.0).abs() < 1e-6 && found[0].1, "{found:?}");
+        assert_eq!(crossings(|x| Some((7.0 + x * 1e-6, 7.0 + 5e-5)), 0.1, 1e4), []);
+        assert_eq!(crossings(|_| None, 0.1, 10.0), []);
+        let twice = crossings(|x| Some(((x.ln() - 3.0).powi(2), 1.0)), 0.1, 1e4);
+        assert_eq!(twice.iter().map(|(_, rising)| *rising).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn numbers_have_two_digits() {
+        for (value, text) in
+            [(12.34, "12"), (1_234.0, "1200"), (1.26, "1.3"), (0.034_56, "0.035"), (5.0, "5"), (0.5, "0.5")]
+        {
+            assert_eq!(two_digits(value), text);
+        }
+        assert_eq!(rounded_bytes(2.16e9), "2.2 GB");
+    }
+}

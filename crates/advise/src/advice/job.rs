@@ -1,0 +1,303 @@
+//! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`] to
+//! predict. Called by `row`, and by whatever compares options at other values.
+
+use super::choice::{Choice, Life, Method};
+use super::moved::{Moved, moved};
+use crate::limits::{Lanes, Limit, Page, Pool};
+use crate::model::{Catalogue, Client, Each, Flow, Kind, Latency};
+use crate::workload::{Access, BucketState, Loading, Place, Workload};
+
+/// Bytes of a TiB.
+const TIB: f64 = 1_099_511_627_776.0;
+
+/// Bytes per second of a Gbit/s.
+const GBIT: f64 = 1.25e8;
+
+/// Round trips that our mount adds to the first read of a file.
+const MOUNT_OPEN: f64 = 0.2;
+
+/// The machine or function of a job.
+pub(super) struct Host {
+    pub(super) vcpus: f64,
+    pub(super) memory: f64,
+    network: (f64, f64, f64),
+    flow: f64,
+    copy: f64,
+    /// Bytes per second of its own disk, and of its way to volumes.
+    store: Option<f64>,
+    volumes: f64,
+    /// Bytes that its kernel reads ahead of mounted files; the service's without it.
+    read_ahead: Option<f64>,
+}
+
+/// A job: its page, and what it moves.
+pub(super) struct Job {
+    pub(super) page: Page,
+    pub(super) moved: Moved,
+}
+
+/// The host of a workload. An unknown machine counts as the smallest: the advice refuses it before.
+pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
+    let (rules, state) = (&catalogue.rules, workload.compute.network);
+    let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
+    match &workload.compute.place {
+        Place::Lambda(memory) => {
+            let function = catalogue.function(*memory);
+            let network = function.map_or((1.0, 1.0, 0.0), |function| flow_of(&function.network, 1.0, state));
+            let per_processor = function.map_or(1.0, |function| function.memory_per_processor.0);
+            let vcpus = memory / per_processor;
+            let read_ahead = function.map(|function| function.read_ahead.0);
+            let copy = copy * vcpus.min(1.0);
+            Host {
+                vcpus,
+                memory: *memory,
+                network,
+                flow,
+                copy,
+                store: None,
+                volumes: f64::INFINITY,
+                read_ahead,
+            }
+        }
+        Place::Machine(name) => {
+            let machine = catalogue.machines.get(name);
+            let payload = rules.payload.value;
+            let rate = machine.map_or(1.0, |machine| machine.network.0) * payload;
+            let burst = machine.and_then(|machine| machine.burst).map_or(rate, |burst| burst.0 * payload);
+            let seconds = rules.burst_per_gbit.value.0 * rate / payload / GBIT;
+            let own = machine.and_then(|machine| machine.bucket).map(|bucket| bucket.0);
+            let bucket =
+                if state == BucketState::Fresh { own.unwrap_or((burst - rate) * seconds) } else { 0.0 };
+            Host {
+                vcpus: machine.map_or(1.0, |machine| machine.vcpus),
+                memory: machine.map_or(0.0, |machine| machine.memory.0),
+                network: (rate, burst, bucket),
+                flow,
+                copy,
+                store: machine.and_then(|machine| machine.store.as_ref()).map(|store| store.read.0),
+                volumes: machine.and_then(|machine| machine.volumes).map_or(f64::INFINITY, |rate| rate.0),
+                read_ahead: None,
+            }
+        }
+    }
+}
+
+/// Rate, burst and bucket of a flow, `times` as large.
+fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
+    let rate = flow.rate.0 * times;
+    let least = flow.least_burst.map_or(0.0, |least| least.0);
+    let burst = flow.burst.map_or(rate, |burst| burst.0 * times).max(least).max(rate);
+    let bucket = match state {
+        BucketState::Fresh if burst > rate => flow.bucket.map_or(f64::INFINITY, |bucket| bucket.0 * times),
+        BucketState::Reused if burst > rate => flow.reused.map_or(0.0, |bucket| bucket.0 * times),
+        _ => 0.0,
+    };
+    (rate, burst, bucket)
+}
+
+/// The job of a workload by one option. `beside`: it computes while it reads.
+pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue, beside: bool) -> Job {
+    let host = host(workload, catalogue);
+    let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
+    let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
+    let moved = |ahead| moved(workload, choice, host.memory, ahead);
+    // The client of the service, and not the kernel, reads from the bucket behind it.
+    let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
+    let moved = moved(ahead);
+    let client =
+        catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == Kind::Object);
+    let maker = Maker { workload, choice, host: &host, moved, client, ahead };
+    let (compute, beside) = (&workload.compute, beside && choice.method != Method::Download);
+    let cpu = maker.client_cpu();
+    let mut pools = maker.pools();
+    if let Some(client) = client {
+        pools.push(Pool::steady(Limit::Cpu, cpu, host.vcpus.min(client.processors)));
+    }
+    if beside {
+        pools.push(Pool::steady(Limit::Cpu, cpu + compute.cpu_seconds, host.vcpus));
+    }
+    let readers = compute.threads.min(host.vcpus.max(1.0));
+    let page = Page {
+        start: compute.startup + maker.ready(),
+        names: maker.names(),
+        lanes: maker.lanes(cpu),
+        pools,
+        restored: maker.restored(),
+        cached: moved.cached / (host.copy * readers),
+        compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
+        before: !beside,
+    };
+    Job { page, moved }
+}
+
+/// Whether a job computes beside its reading; both where that is not known.
+pub(super) fn loadings(workload: &Workload) -> &'static [bool] {
+    match workload.compute.loading {
+        Loading::Before => &[false],
+        Loading::Beside => &[true],
+        Loading::Either => &[false, true],
+    }
+}
+
+struct Maker<'a> {
+    workload: &'a Workload,
+    choice: &'a Choice<'a>,
+    host: &'a Host,
+    moved: Moved,
+    client: Option<&'a Client>,
+    ahead: f64,
+}
+
+impl Maker<'_> {
+    /// Seconds of a latency: the median of one request, the mean of many.
+    fn seconds(&self, latency: Option<&Latency>) -> f64 {
+        latency.map_or(0.0, |latency| if self.moved.requests > 1.0 { latency.mean() } else { latency.p50.0 })
+    }
+
+    fn ready(&self) -> f64 {
+        let model = self.choice.model;
+        let creation = model.capacity.creation.as_ref().filter(|_| self.choice.life == Life::Made);
+        model.latency.ready.as_ref().map_or(0.0, |ready| ready.p50.0)
+            + creation.map_or(0.0, |creation| creation.value.0)
+    }
+
+    /// Seconds of listing, looking up and creating names, by all threads.
+    fn names(&self) -> f64 {
+        let (names, latency) = (&self.workload.names, &self.choice.model.latency);
+        let mean = |latency: &Option<Latency>| latency.as_ref().map_or(0.0, Latency::mean);
+        let each = names.stat * mean(&latency.stat) + names.create * mean(&latency.create);
+        names.list * mean(&latency.list) + each / self.workload.compute.threads
+    }
+
+    /// Processor seconds that the reading program spends.
+    fn client_cpu(&self) -> f64 {
+        self.client.map_or(0.0, |client| {
+            client.cpu_per_gb.0 * self.moved.bytes / 1e9 + client.cpu_per_request.0 * self.moved.requests
+        })
+    }
+
+    fn first_byte(&self) -> f64 {
+        let latency = &self.choice.model.latency;
+        let direct = latency.direct.as_ref().filter(|_| self.moved.direct);
+        self.seconds(direct.or(latency.first_byte.as_ref()))
+    }
+
+    fn lanes(&self, cpu: f64) -> Lanes {
+        let (data, compute, model) = (&self.workload.data, &self.workload.compute, self.choice.model);
+        let one_by_one = data.access != Access::Sequential;
+        let first_byte = self.first_byte();
+        let parallel = self.client.and_then(|client| client.parallel);
+        let parallel = parallel.or(model.reading.parallel.as_ref().map(|parallel| parallel.value));
+        let program = data.in_flight.or(parallel).unwrap_or(compute.threads);
+        let callers = data.in_flight.unwrap_or(compute.threads);
+        let trips = model.reading.trips_per_file.as_ref().map_or(0.0, |trips| trips.value) * first_byte;
+        let open = model.latency.open.as_ref().map_or(trips, Latency::mean);
+        let (files_at_once, open, at_once) = match self.choice.method {
+            Method::Download => (program, 0.0, program),
+            Method::Lazy => (callers, 0.0, if one_by_one { callers } else { program }),
+            Method::Mount => {
+                (compute.threads, MOUNT_OPEN * first_byte, if one_by_one { callers } else { program })
+            }
+            Method::InPlace if one_by_one => (callers, open, callers),
+            Method::InPlace => {
+                let unit = self.moved.bytes / self.moved.requests.max(1.0);
+                (callers, open, callers * (self.ahead / unit.max(1.0)).max(1.0))
+            }
+        };
+        let streams = if model.kind == Kind::Object { at_once } else { callers };
+        let connection = model.rates.connection.as_ref().map_or(f64::INFINITY, |flow| flow.rate.0);
+        let flow = if model.kind.is_of_one_machine() { f64::INFINITY } else { self.host.flow };
+        Lanes {
+            files: self.moved.files,
+            files_at_once,
+            open,
+            requests: self.moved.requests,
+            at_once,
+            first_byte,
+            bytes: self.moved.bytes,
+            streams,
+            connection: connection.min(flow),
+            cpu,
+            speed: self.host.vcpus.min(1.0),
+        }
+    }
+
+    fn flow(&self, limit: Limit, flow: Option<&Flow>, amount: f64) -> Option<Pool> {
+        let flow = flow?;
+        let capacity =
+            if self.choice.capacity > 0.0 { self.choice.capacity } else { self.workload.data.bytes };
+        let times = if flow.each == Each::Tib { capacity / TIB } else { 1.0 };
+        let (rate, burst, bucket) = flow_of(flow, times, BucketState::Fresh);
+        Some(Pool { limit, amount, rate, burst, bucket })
+    }
+
+    /// What all bytes and requests pass.
+    fn pools(&self) -> Vec<Pool> {
+        let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
+        let own = model.kind.is_of_one_machine();
+        // Each machine has a volume of its own; anything else is shared.
+        let all = if own { 1.0 } else { jobs };
+        let copied = model.kind == Kind::LocalDisk && self.choice.life == Life::FirstTouch;
+        let network = if !own {
+            moved.bytes
+        } else if copied {
+            moved.whole
+        } else {
+            0.0
+        };
+        let (rate, burst, bucket) = self.host.network;
+        let mut pools = vec![Pool { limit: Limit::ClientNetwork, amount: network, rate, burst, bucket }];
+        let metered = model.reading.metered.as_ref().map_or(1.0, |metered| metered.value);
+        let total = if own { Limit::Disk } else { Limit::StorageNetwork };
+        let rates = &model.rates;
+        pools.extend(self.flow(Limit::ClientLimit, rates.client.as_ref(), moved.bytes));
+        pools.extend(self.flow(total, rates.total.as_ref(), moved.bytes * all * metered));
+        pools.extend(self.hydration(jobs));
+        let operations = &model.operations;
+        let steady = |rate: f64, amount: f64| Pool::steady(Limit::Requests, amount, rate);
+        pools.extend(operations.client.as_ref().map(|rate| steady(rate.value, moved.requests)));
+        pools.extend(operations.total.as_ref().map(|rate| steady(rate.value, moved.requests * all)));
+        match (model.kind, self.host.store) {
+            (Kind::LocalDisk, Some(rate)) => pools.push(Pool::steady(Limit::LocalDisk, moved.bytes, rate)),
+            (Kind::Volume, _) => pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes)),
+            _ => {}
+        }
+        let reader = self.client.and_then(|client| client.reader);
+        if let (Method::Mount, Some(rate)) = (self.choice.method, reader) {
+            pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, rate.0 * self.workload.compute.threads));
+        }
+        pools
+    }
+
+    /// Seconds of bringing the first file whole: nothing of a file is read before.
+    fn restored(&self) -> f64 {
+        let file = self.choice.model.rates.hydration_file.as_ref();
+        let first_touch = self.choice.life != Life::Ready && self.moved.first > 0.0;
+        let file = file.filter(|_| first_touch && self.choice.model.kind == Kind::FileSystem);
+        file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
+    }
+
+    /// Disks behind servers with a cache, and data brought to them. Jobs bring a file once.
+    fn hydration(&self, jobs: f64) -> Vec<Pool> {
+        let (model, moved) = (self.choice.model, self.moved);
+        let first_touch = self.choice.life != Life::Ready && moved.first > 0.0;
+        let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
+        let again = moved.bytes * jobs - moved.first;
+        let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB) {
+            (false, true) => moved.first,
+            (false, false) => moved.bytes * jobs,
+            (true, true) => moved.whole,
+            (true, false) => moved.whole + again,
+        };
+        let mut pools = Vec::new();
+        pools.extend(self.flow(Limit::Disk, model.rates.disk.as_ref(), disk));
+        if first_touch {
+            let whole = if model.rates.hydration_file.is_some() { moved.whole } else { moved.first };
+            pools.extend(self.flow(Limit::Hydration, model.rates.hydration.as_ref(), whole));
+            let at_once = self.workload.compute.threads.min(moved.files).max(1.0);
+            let file = model.rates.hydration_file.as_ref();
+            pools.extend(file.map(|flow| Pool::steady(Limit::Hydration, whole, flow.rate.0 * at_once)));
+        }
+        pools
+    }
+}

@@ -1,0 +1,181 @@
+//! Changes that an expert would propose for the recommended option or the workload. Each is
+//! predicted, and offered if it saves at least a tenth of the time or of the cost. Called by
+//! [`advise`](super::advise).
+
+use serde::Serialize;
+
+use super::choice::{Choice, Life, Method};
+use super::flips::Reach;
+use super::row::{Row, row};
+use super::{Inputs, verdict};
+use crate::limits::Limit;
+use crate::model::Kind;
+use crate::units::{count, shown_bytes, shown_seconds, significant};
+use crate::workload::{Needs, Place, Workload};
+
+/// The least saving that is worth a line.
+const WORTH: f64 = 0.1;
+
+/// Files from which on packing them is worth a thought, and the largest mean size of such files.
+const MANY: (f64, f64) = (100_000.0, 1e6);
+
+/// Bytes of a shard.
+const SHARD: f64 = 1e9;
+
+/// Most parts that a job is split into.
+const MOST_PARTS: f64 = 1_000.0;
+
+/// A change to the workload or the option, and its effect.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The change, in words.
+    pub what: String,
+    /// Name of the option that it is for.
+    pub option: String,
+    /// Seconds of a job before and after.
+    pub seconds: (f64, f64),
+    /// Dollars of a month before and after, where prices are known.
+    pub month: Option<(f64, f64)>,
+}
+
+impl Suggestion {
+    /// A clause for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let (before, after) = self.seconds;
+        let time = format!("{} -> {}", shown_seconds(before), shown_seconds(after));
+        let cost = self.month.map_or_else(String::new, |(before, after)| {
+            format!(", {} -> {} $ a month", significant(before), significant(after))
+        });
+        format!("{} ({time}{cost})", self.what)
+    }
+}
+
+/// The changes to the recommended option that save time or money, the best first.
+pub(super) fn suggestions(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    before: &Row,
+    inputs: &Inputs<'_>,
+) -> Vec<Suggestion> {
+    let mut offers = Offers { before, inputs, all: Vec::new() };
+    let (data, compute) = (&workload.data, &workload.compute);
+    let changed = |change: &dyn Fn(&mut Workload)| {
+        let mut changed = workload.clone();
+        change(&mut changed);
+        changed
+    };
+    if data.files >= MANY.0 && data.bytes / data.files <= MANY.1 {
+        let shards = (data.bytes / SHARD).ceil().max(1.0);
+        let packed = changed(&|workload| {
+            workload.data.files = shards;
+            workload.names.list = workload.names.list.min(shards);
+            workload.names.stat = workload.names.stat.min(shards);
+        });
+        offers.offer(format!("pack the files into {} shards", count(shards)), &packed, choice);
+    }
+    if before.limit == Limit::Latency || before.limit == Limit::Connection {
+        let more = data.in_flight.unwrap_or(compute.threads).max(16.0) * 4.0;
+        let flying = changed(&|workload| {
+            workload.data.in_flight = Some(more);
+            workload.compute.threads = workload.compute.threads.max(more.min(64.0));
+        });
+        offers.offer(format!("{} requests in flight", count(more)), &flying, choice);
+    }
+    if choice.method == Method::Mount && data.read >= data.bytes * 0.5 && data.files > 1.0 {
+        let eager = Choice { method: Method::Download, ..choice.clone() };
+        let any = changed(&|workload| workload.data.needs = Needs::Any);
+        offers.offer("mount --eager, which fetches in parallel ahead of the reader".to_owned(), &any, &eager);
+    }
+    if choice.life == Life::FirstTouch
+        && choice.model.kind != Kind::Volume
+        && choice.model.kind != Kind::LocalDisk
+    {
+        let ahead = Choice { life: Life::Ready, ..choice.clone() };
+        offers.offer("hydrate ahead".to_owned(), workload, &ahead);
+    }
+    hydrate_to_disk(workload, choice, &mut offers);
+    // Passes of a training follow each other.
+    if compute.cpu_seconds > 0.0 && before.limit == Limit::Cpu && data.passes < 2.0 {
+        let split = split(workload, 4.0);
+        offers.offer("split each job into four".to_owned(), &split, choice);
+    }
+    if let Place::Lambda(memory) = compute.place {
+        let doubled = (memory * 2.0).min(10_240.0 * 1_048_576.0);
+        let larger = changed(&|workload| workload.compute.place = Place::Lambda(doubled));
+        offers.offer("twice the memory".to_owned(), &larger, choice);
+    }
+    if !compute.spot && matches!(compute.place, Place::Machine(_)) {
+        let spot = changed(&|workload| workload.compute.spot = true);
+        offers.offer("spot instances".to_owned(), &spot, choice);
+    }
+    let mut all = offers.all;
+    let saved = |one: &Suggestion| one.seconds.1 / one.seconds.0.max(1e-12);
+    all.sort_by(|a, b| saved(a).total_cmp(&saved(b)));
+    all
+}
+
+/// Jobs that are small enough to meet the deadline, where none does.
+pub(super) fn parts(
+    workload: &Workload,
+    choices: &[Choice<'_>],
+    before: &Row,
+    reaches: &[Reach],
+    inputs: &Inputs<'_>,
+) -> Option<Suggestion> {
+    let reach = verdict::furthest(reaches).filter(|_| before.meets == Some(false))?;
+    let choice = choices.iter().find(|choice| choice.name() == reach.option)?;
+    let parts = (workload.data.read / reach.bytes).ceil();
+    if parts > MOST_PARTS {
+        return None;
+    }
+    let part = split(workload, parts);
+    let what = format!("split each job into {} that read {} each", count(parts), shown_bytes(part.data.read));
+    let mut offers = Offers { before, inputs, all: Vec::new() };
+    offers.offer(what, &part, choice);
+    offers.all.pop()
+}
+
+/// Each job as so many smaller ones at once.
+fn split(workload: &Workload, parts: f64) -> Workload {
+    let mut workload = workload.clone();
+    workload.compute.cpu_seconds /= parts;
+    (workload.data.read, workload.data.warm) = (workload.data.read / parts, workload.data.warm / parts);
+    workload.jobs.at_once *= parts;
+    workload.jobs.per_day *= parts;
+    workload
+}
+
+/// A copy on the instance's own disk, where passes read the data again and memory does not hold it.
+fn hydrate_to_disk(workload: &Workload, choice: &Choice<'_>, offers: &mut Offers<'_>) {
+    let Place::Machine(name) = &workload.compute.place else { return };
+    let (data, inputs) = (&workload.data, offers.inputs);
+    let store = inputs.catalogue.machines.get(name).and_then(|machine| machine.store.as_ref());
+    let disk = inputs.catalogue.services.iter().find(|model| model.kind == Kind::LocalDisk);
+    let (Some(store), Some(model)) = (store, disk) else { return };
+    if choice.model.kind == Kind::LocalDisk || data.bytes > store.size.0 || data.passes < 2.0 {
+        return;
+    }
+    let copied = Choice { model, method: Method::InPlace, life: Life::FirstTouch, capacity: 0.0 };
+    let what = format!("hydrate the {} to the instance's disk first", shown_bytes(data.bytes));
+    offers.offer(what, workload, &copied);
+}
+
+struct Offers<'a> {
+    before: &'a Row,
+    inputs: &'a Inputs<'a>,
+    all: Vec<Suggestion>,
+}
+
+impl Offers<'_> {
+    fn offer(&mut self, what: String, workload: &Workload, choice: &Choice<'_>) {
+        let (after, _) = row(workload, choice, self.inputs);
+        let month = self.before.month.zip(after.month);
+        let faster = after.seconds < self.before.seconds * (1.0 - WORTH);
+        let cheaper = month.is_some_and(|(before, after)| after < before * (1.0 - WORTH));
+        if faster || cheaper {
+            let seconds = (self.before.seconds, after.seconds);
+            self.all.push(Suggestion { what, option: self.before.name.clone(), seconds, month });
+        }
+    }
+}

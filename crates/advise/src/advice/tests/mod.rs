@@ -1,0 +1,45 @@
+//! Tests of the advice: impossible answers of the past, stand-ins, cases of people, random workloads.
+
+mod past;
+mod people;
+mod random;
+mod stand_ins;
+
+use super::*;
+use crate::workload::{of_options, of_text};
+
+/// The embedded models and prices.
+struct Known {
+    catalogue: Catalogue,
+    prices: prices::Catalogue,
+}
+
+impl Known {
+    fn new() -> Self {
+        Self { catalogue: Catalogue::current(), prices: prices::Catalogue::current() }
+    }
+
+    fn inputs(&self) -> Inputs<'_> {
+        Inputs { catalogue: &self.catalogue, prices: &self.prices, day: "2026-11-27".parse().unwrap() }
+    }
+
+    fn advise(&self, text: &str) -> Advice {
+        advise(&of_text(text).unwrap(), &self.inputs()).unwrap()
+    }
+
+    fn row(&self, text: &str, name: &str) -> Row {
+        option(&of_text(text).unwrap(), name, &self.inputs()).unwrap()
+    }
+}
+
+fn options(words: &str) -> Workload {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let options: Vec<(&str, String)> =
+        words.chunks(2).map(|pair| (pair[0].trim_start_matches("--"), pair[1].to_owned())).collect();
+    of_options(&options).unwrap()
+}
+
+fn refusal<'a>(advice: &'a Advice, name: &str) -> &'a str {
+    let row = advice.rows.iter().find(|row| row.name == name).unwrap();
+    row.refused.as_deref().unwrap_or_else(|| panic!("{name} is not refused: {row:?}"))
+}

@@ -1,0 +1,210 @@
+//! Impossible and reversed answers that the advice has given, each with its question.
+
+use super::*;
+
+#[test]
+fn no_job_ends_before_its_own_ready() {
+    let known = Known::new();
+    let advice = advise(&options("--data 5GB --read 10kB --at lambda:3008MB"), &known.inputs()).unwrap();
+    for row in &advice.rows {
+        assert!(row.seconds >= row.ready, "{row:?}");
+    }
+    let lazy = advice.rows.iter().find(|row| row.name == "s3-standard-lazy").unwrap();
+    assert!((0.02..0.06).contains(&lazy.seconds), "{}", lazy.seconds);
+}
+
+#[test]
+fn a_day_has_no_room_for_a_thousand_jobs_of_an_hour_on_one_machine() {
+    let text = "[data]\nsize = \"1 GB\"\n[compute]\nat = \"m5.large\"\ncpu = \"1 h\"\nloading = \"before\"\n\
+                [jobs]\nat_once = 1\nper_day = 1000\n";
+    let error = of_text(text).unwrap_err().to_string();
+    assert!(error.contains("do not fit into a day, 1 at a time: give at_once = 42"), "{error}");
+    // The same of reading, whose time only the advice knows.
+    let known = Known::new();
+    let advice = known.advise(&text.replace("1 GB", "10 TB").replace("cpu = \"1 h\"\n", ""));
+    assert!(advice.verdict.option.is_none(), "{}", advice.verdict.sentence);
+    assert!(refusal(&advice, "s3-standard-lazy").contains(" at once"), "{advice:?}");
+}
+
+#[test]
+fn efs_in_bursting_mode_gives_no_more_a_day_than_its_size_earns() {
+    let known = Known::new();
+    let text =
+        "[data]\nsize = \"5 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nat_once = 10\nper_day = 2000\n";
+    assert!(refusal(&known.advise(text), "efs-bursting").contains(" at once"));
+    // Its credits serve a few jobs as fast as any, and a day of them no more.
+    let text = "[data]\nsize = \"100 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nper_day = 40\n";
+    let advice = known.advise(text);
+    assert!(
+        refusal(&advice, "efs-bursting").ends_with("is its most"),
+        "{}",
+        refusal(&advice, "efs-bursting")
+    );
+}
+
+#[test]
+fn a_petabyte_fits_on_no_volume() {
+    let known = Known::new();
+    let advice = known.advise("[data]\nsize = \"1 PB\"\nread = \"1 GB\"\n[compute]\nat = \"m5.large\"\n");
+    assert!(
+        refusal(&advice, "ebs-gp3").contains("at most, 1.00 PB asked for"),
+        "{}",
+        refusal(&advice, "ebs-gp3")
+    );
+}
+
+#[test]
+fn a_hundred_thousand_functions_at_once_need_a_raised_limit() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"1 GB\"\nread = \"1 MB\"\n[compute]\nat = \"lambda:1024MB\"\n\
+                [jobs]\nat_once = 100000\nper_day = 100000\n";
+    let sentence = known.advise(text).verdict.sentence;
+    assert!(
+        sentence.contains("the account's limit of 1000 functions at once has to be raised"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn nothing_is_downloaded_where_no_disk_holds_it() {
+    let known = Known::new();
+    let advice = known.advise("[data]\nsize = \"254 GB\"\n[compute]\nat = \"r6i.4xlarge\"\n");
+    let why = refusal(&advice, "s3-standard-download");
+    assert_eq!(why, "no disk for 254 GB on r6i.4xlarge: attach a volume, or mount");
+    let advice = known.advise("[data]\nsize = \"12 GB\"\n[compute]\nat = \"lambda:1024MB\"\n");
+    assert!(refusal(&advice, "s3-standard-download").contains("/tmp"));
+}
+
+#[test]
+fn a_program_that_needs_files_opens_nothing_lazily() {
+    let known = Known::new();
+    let advice = known.advise("[data]\nsize = \"5 GB\"\nneeds = \"files\"\n[compute]\nat = \"m5.large\"\n");
+    assert_eq!(refusal(&advice, "s3-standard-lazy"), "the program needs files");
+    let mounted = advice.rows.iter().find(|row| row.name == "s3-standard-mount").unwrap();
+    assert!(mounted.refused.is_none());
+}
+
+#[test]
+fn requests_in_flight_do_not_change_the_size_of_a_request() {
+    let known = Known::new();
+    let at = |more: &str| {
+        let text = format!("[data]\nsize = \"500 MB\"\n{more}[compute]\nat = \"lambda:3008MB\"\n");
+        known.row(&text, "s3-standard-lazy")
+    };
+    let (default, stated) = (at(""), at("in_flight = 64\n"));
+    assert_eq!((default.requests, default.seconds), (stated.requests, stated.seconds));
+}
+
+#[test]
+fn random_reads_of_a_volume_wait_for_its_operations_and_pay_them() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"100 GB\"\nread = \"4096 MB\"\nrequest = \"4096 B\"\naccess = \"random\"\n\
+                in_flight = 256\n[compute]\nat = \"m5.4xlarge\"\n";
+    let row = known.row(text, "ebs-gp3");
+    assert_eq!(row.limit, crate::limits::Limit::Requests);
+    assert!(row.seconds > 60.0, "{}", row.seconds);
+    let one = known.row(&text.replace("in_flight = 256\n", ""), "ebs-gp3");
+    assert!(one.seconds > 500.0 && one.limit == crate::limits::Limit::Latency, "{one:?}");
+    assert!(
+        row.cost.lines.iter().any(|line| line.price == "ebs-gp3/iops" && line.usd > 0.0),
+        "{:?}",
+        row.cost
+    );
+}
+
+#[test]
+fn a_file_system_that_a_job_makes_is_billed_while_it_exists() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"254 GB\"\n[compute]\nat = \"m5.4xlarge\"\n[jobs]\nper_day = 0.1\n";
+    let (kept, made) = (known.row(text, "fsx-scratch-2"), known.row(text, "fsx-scratch-2-made"));
+    assert!(made.month.unwrap() < kept.month.unwrap() / 10.0, "{:?} {:?}", made.month, kept.month);
+    assert!(made.ready > 240.0, "{}", made.ready);
+    let (volume, taken) = (known.row(text, "ebs-gp3"), known.row(text, "ebs-gp3-snapshot"));
+    assert!(taken.month.unwrap() < volume.month.unwrap(), "{:?} {:?}", taken.month, volume.month);
+    for name in ["ebs-gp3-snapshot", "efs-elastic", "s3-standard-download", "fsx-scratch-2"] {
+        assert!(!known.row(text, name).unbilled.is_empty(), "{name}");
+    }
+    assert!(known.row(text, "efs-elastic").unbilled.contains("zone"));
+    assert!(known.row(text, "s3-standard-lazy").unbilled.contains("NAT"));
+}
+
+#[test]
+fn a_first_read_of_fsx_is_slower_than_a_hydrated_one() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"254 GB\"\nfiles = 78\n[compute]\nat = \"r6i.16xlarge\"\nthreads = 16\n";
+    let (first, ready) = (known.row(text, "fsx-scratch-2"), known.row(text, "fsx-scratch-2-hydrated"));
+    assert!(first.seconds > ready.seconds, "{} {}", first.seconds, ready.seconds);
+}
+
+#[test]
+fn files_by_name_through_our_mount_wait_for_round_trips() {
+    let mut known = Known::new();
+    let mut far = known.catalogue.service("s3-standard").unwrap().clone();
+    let first = far.latency.first_byte.as_mut().unwrap();
+    (first.p50, first.p95, first.p99) = (crate::units::Seconds(0.1), None, None);
+    known.catalogue.put(far);
+    let text = "[data]\nsize = \"5 MB\"\nfiles = 500\n[compute]\nat = \"m5.large\"\n";
+    let row = known.row(text, "s3-standard-mount");
+    assert!((50.0..70.0).contains(&row.seconds), "{}", row.seconds);
+}
+
+#[test]
+fn s3_files_is_an_option_like_the_others() {
+    let known = Known::new();
+    let advice = known.advise("[data]\nsize = \"5 GB\"\n[compute]\nat = \"m5.large\"\n");
+    assert!(advice.rows.iter().any(|row| row.name == "s3-files" && row.refused.is_none()));
+    assert!(!full_text(&advice).contains("our lazy open"));
+}
+
+#[test]
+fn money_decides_within_the_error_and_stands_in_each_sentence() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"50 GB\"\n[compute]\nat = \"m5.4xlarge\"\nclient = \"firstbyte\"\n[jobs]\nper_day = 30\n";
+    let advice = known.advise(text);
+    let had: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
+    let fastest = had.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
+    let near = had.iter().filter(|row| row.seconds <= fastest.high);
+    let least = near.filter_map(|row| row.total()).min_by(f64::total_cmp).unwrap();
+    assert!(had[0].total().unwrap() <= least * 1.05, "{} {least}", advice.verdict.sentence);
+    assert!(advice.verdict.sentence.contains("$ a month"), "{}", advice.verdict.sentence);
+    assert!(advice.verdict.against.contains("$ a month"), "{}", advice.verdict.against);
+}
+
+#[test]
+fn flips_are_all_crossings_beyond_the_error_in_two_digits() {
+    let known = Known::new();
+    let mut found = 0;
+    for text in [
+        "[data]\nsize = \"50 GB\"\npasses = 3\n[compute]\nat = \"m5.4xlarge\"\n[jobs]\nat_once = 20\nper_day = 100\n",
+        "[data]\nsize = \"5 GB\"\nread = \"50 MB\"\n[compute]\nat = \"lambda:3008MB\"\n[jobs]\nper_day = 500\n",
+        "[data]\nsize = \"200 GB\"\nfiles = 2000000\n[compute]\nat = \"m5.4xlarge\"\nthreads = 8\n[jobs]\nper_day = 2\n",
+        "[data]\nsize = \"1 TB\"\n[compute]\nat = \"i4i.4xlarge\"\n[jobs]\nper_day = 8\n[goal]\nwaiting = \"50 USD/h\"\n",
+    ] {
+        let workload = of_text(text).unwrap();
+        let advice = known.advise(text);
+        found += advice.flips.len();
+        for flip in &advice.flips {
+            let range = flips::ranges(&workload).into_iter().find(|range| range.0 == flip.variable).unwrap();
+            let at = |value: f64, name: &str| {
+                let varied = flips::varied(&workload, flip.variable, value.clamp(range.1, range.2));
+                option(&varied, name, &known.inputs()).unwrap().total().unwrap()
+            };
+            let (before, after) = (flip.value / 3.0, flip.value * 3.0);
+            assert!(at(before, &flip.below) < at(before, &flip.above) * 0.95, "{flip:?}");
+            assert!(at(after, &flip.above) < at(after, &flip.below) * 0.95, "{flip:?}");
+        }
+    }
+    assert!(found > 0);
+    assert_eq!([0.0234, 1.26, 96.6, 12_345.0].map(two_digits), ["0.023", "1.3", "97", "12000"]);
+}
+
+#[test]
+fn absurd_passes_are_refused() {
+    let error = of_options(&[
+        ("data", "5 GB".to_owned()),
+        ("at", "lambda:3008MB".to_owned()),
+        ("passes", "1e290".to_owned()),
+    ]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("--passes: ") && !error.contains('\n'), "{error}");
+}

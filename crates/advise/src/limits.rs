@@ -1,0 +1,302 @@
+//! The prediction: each phase of a job takes the largest of its limits, and phases follow each other.
+//!
+//! A [`Page`] holds the numbers of one job, and [`Page::predict`] is a pure function of it. Time
+//! never falls when an amount grows or a rate shrinks. Called by the options of the advice.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds in which a function may spend its processor time at once. Derived from fitted rows: 5 ms
+/// of work take 5 ms at 512 MB of memory and 80 at 128.
+const QUOTA_PERIOD: f64 = 0.02;
+
+/// The resource or delay that a phase waits for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// Image, runtime, mount, creation of a file system.
+    Start,
+    /// Names: listing, lookups, creation.
+    Names,
+    /// Round trips, one after the other.
+    Latency,
+    /// The rate of one connection.
+    Connection,
+    /// The network of the machine or function.
+    #[serde(rename = "client network")]
+    ClientNetwork,
+    /// The rate that the service gives one client.
+    #[serde(rename = "limit per client")]
+    ClientLimit,
+    /// The network of the file system.
+    #[serde(rename = "storage network")]
+    StorageNetwork,
+    /// The disks of the file system or volume.
+    Disk,
+    /// Data brought from the bucket behind a file system, or from a snapshot.
+    Hydration,
+    /// Requests per second.
+    #[serde(rename = "request rate")]
+    Requests,
+    /// Processors.
+    #[serde(rename = "CPU")]
+    Cpu,
+    /// The disk of the machine itself.
+    #[serde(rename = "local disk")]
+    LocalDisk,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "start",
+            Self::Names => "names",
+            Self::Latency => "latency",
+            Self::Connection => "connection",
+            Self::ClientNetwork => "client network",
+            Self::ClientLimit => "limit per client",
+            Self::StorageNetwork => "storage network",
+            Self::Disk => "disk",
+            Self::Hydration => "hydration",
+            Self::Requests => "request rate",
+            Self::Cpu => "CPU",
+            Self::LocalDisk => "local disk",
+        })
+    }
+}
+
+/// The purpose of a phase.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Until the job can send its first request.
+    Start,
+    /// Names: listing, lookups, creation.
+    List,
+    /// Reading.
+    Read,
+    /// Computing.
+    Compute,
+}
+
+/// A part of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Phase {
+    /// Its purpose.
+    pub stage: Stage,
+    /// Seconds.
+    pub seconds: f64,
+    /// The largest of its limits.
+    pub limit: Limit,
+}
+
+/// An amount that passes a rate with a bucket: bytes, operations, processor seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pool {
+    /// The limit that it stands for.
+    pub limit: Limit,
+    /// Units that all jobs need together.
+    pub amount: f64,
+    /// Units per second, always.
+    pub rate: f64,
+    /// Units per second while the bucket has any; at least `rate`.
+    pub burst: f64,
+    /// Units above `rate` in the bucket when the job starts.
+    pub bucket: f64,
+}
+
+impl Pool {
+    /// Without a bucket.
+    #[must_use]
+    pub fn steady(limit: Limit, amount: f64, rate: f64) -> Self {
+        Self { limit, amount, rate, burst: rate, bucket: 0.0 }
+    }
+
+    /// Seconds that the amount takes at least.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let burst = self.burst.max(self.rate);
+        (self.amount / burst).max((self.amount - self.bucket) / self.rate).max(0.0)
+    }
+}
+
+/// Requests of one job that wait in lanes: each lane sends one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lanes {
+    /// Files that are opened, and files at once.
+    pub files: f64,
+    /// Files that are read at the same time, at least 1.
+    pub files_at_once: f64,
+    /// Seconds to open and close a file.
+    pub open: f64,
+    /// Requests for data.
+    pub requests: f64,
+    /// Requests in flight, at least 1.
+    pub at_once: f64,
+    /// Seconds from a request to its first byte.
+    pub first_byte: f64,
+    /// Bytes.
+    pub bytes: f64,
+    /// Connections that carry bytes at the same time, at least 1.
+    pub streams: f64,
+    /// Bytes per second of one connection.
+    pub connection: f64,
+    /// Processor seconds of reading.
+    pub cpu: f64,
+    /// Processors of one lane, at most 1.
+    pub speed: f64,
+}
+
+impl Lanes {
+    /// Seconds of the longest lane, and its largest part.
+    #[must_use]
+    pub fn seconds(&self) -> (f64, Limit) {
+        if self.requests <= 0.0 && self.files <= 0.0 {
+            return (0.0, Limit::Latency);
+        }
+        let each = |amount: f64, lanes: f64| (amount / lanes).max(amount.min(1.0));
+        let files = each(self.files, self.files_at_once) * (self.open + self.first_byte);
+        let more = (self.requests - self.files).max(0.0);
+        let latency = files + each(more, self.at_once) * self.first_byte;
+        // Fewer requests than lanes leave lanes idle.
+        let lanes = self.at_once.min(self.requests.max(self.files)).max(1.0);
+        let carried = self.bytes / lanes.min(self.streams.max(1.0)) / self.connection;
+        let cpu = self.cpu / lanes;
+        // Work that fits into a period of the quota is not throttled.
+        let cpu = if cpu <= self.speed * QUOTA_PERIOD { cpu } else { cpu / self.speed };
+        let parts = [(latency, Limit::Latency), (carried, Limit::Connection), (cpu, Limit::Cpu)];
+        let largest =
+            parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Limit::Latency, |part| part.1);
+        (latency + carried + cpu, largest)
+    }
+}
+
+/// The numbers of one job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// Seconds before the first request, and before anything is copied.
+    pub start: f64,
+    /// Seconds of names, one after the other.
+    pub names: f64,
+    /// Requests in lanes.
+    pub lanes: Lanes,
+    /// Shared amounts.
+    pub pools: Vec<Pool>,
+    /// Seconds in which the first file is brought whole, before any of it is read.
+    pub restored: f64,
+    /// Seconds of copying from the page cache, one thread after the other.
+    pub cached: f64,
+    /// Seconds of computing.
+    pub compute: f64,
+    /// Whether reading ends before computing begins.
+    pub before: bool,
+}
+
+/// A predicted job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// Its phases, in order.
+    pub phases: Vec<Phase>,
+    /// Seconds until the first byte can be read.
+    pub first: f64,
+}
+
+impl Predicted {
+    /// Seconds of the whole job.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.seconds).sum()
+    }
+
+    /// The limit of the longest phase.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        let longest = self.phases.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        longest.map_or(Limit::Start, |phase| phase.limit)
+    }
+}
+
+impl Page {
+    /// Seconds and limit of reading.
+    fn read(&self) -> (f64, Limit) {
+        let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
+        let all = pools.chain([self.lanes.seconds()]);
+        let largest = all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Latency));
+        let serial = [(self.restored, Limit::Hydration), (self.cached, Limit::Cpu)];
+        let longest = serial.into_iter().fold(largest, |most, one| if one.0 > most.0 { one } else { most });
+        (largest.0 + self.restored + self.cached, longest.1)
+    }
+
+    /// The job.
+    #[must_use]
+    pub fn predict(&self) -> Predicted {
+        let mut phases = vec![Phase { stage: Stage::Start, seconds: self.start, limit: Limit::Start }];
+        if self.names > 0.0 {
+            phases.push(Phase { stage: Stage::List, seconds: self.names, limit: Limit::Names });
+        }
+        let (seconds, limit) = self.read();
+        let read = Phase { stage: Stage::Read, seconds, limit };
+        let compute = Phase { stage: Stage::Compute, seconds: self.compute, limit: Limit::Cpu };
+        if self.before {
+            phases.extend([read, compute]);
+        } else {
+            phases.push(if self.compute > seconds { compute } else { read });
+        }
+        let waits = self.lanes.requests > 0.0 || self.lanes.files > 0.0;
+        let wait =
+            if waits { self.lanes.open * self.lanes.files.min(1.0) + self.lanes.first_byte } else { 0.0 };
+        Predicted { first: self.start + self.names + wait.min(seconds), phases }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_lasts_until_its_bytes_are_gone() {
+        // 300 MB above 75 MB/s at 1 GB/s: gone after 0.32 s.
+        let pool =
+            |amount| Pool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
+        assert!((pool(200e6).seconds() - 0.2).abs() < 1e-9);
+        assert!((pool(1_000e6).seconds() - 700e6 / 75e6).abs() < 1e-9);
+        assert!(Pool { bucket: 0.0, ..pool(1e9) }.seconds() > pool(1e9).seconds());
+    }
+
+    #[test]
+    fn one_request_waits_for_a_whole_round_trip_and_latency_adds_to_transfer() {
+        let lanes = Lanes {
+            requests: 1.0,
+            at_once: 64.0,
+            files_at_once: 1.0,
+            first_byte: 0.026,
+            bytes: 90e6,
+            streams: 64.0,
+            connection: 90e6,
+            speed: 1.0,
+            ..Lanes::default()
+        };
+        let (seconds, limit) = lanes.seconds();
+        assert!((seconds - 1.026).abs() < 1e-9 && limit == Limit::Connection, "{seconds}");
+        let files = Lanes { files: 500.0, requests: 500.0, bytes: 0.0, ..lanes };
+        assert!((files.seconds().0 - 13.0).abs() < 1e-9, "{:?}", files.seconds());
+    }
+
+    #[test]
+    fn no_job_ends_before_its_first_byte() {
+        let lanes = Lanes {
+            requests: 1.0,
+            at_once: 64.0,
+            files_at_once: 64.0,
+            first_byte: 0.026,
+            bytes: 10e3,
+            streams: 64.0,
+            connection: 90e6,
+            speed: 1.0,
+            ..Lanes::default()
+        };
+        let job = Page { start: 0.005, lanes, ..Page::default() }.predict();
+        assert!(job.seconds() >= job.first && job.first > 0.03, "{job:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Finds the known names that are closest to an unknown one, for error messages about keys, regions,
+//! fields, models and machines.
+
+/// Names that are offered at most.
+const OFFERED: usize = 3;
+
+/// Those of `names` that are closest to `name`, the best first: at most three, and none that
+/// differs in more than half of its letters.
+pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut scored: Vec<(usize, &str)> = names
+        .into_iter()
+        .map(|other| (distance(name, other), other))
+        .filter(|(distance, other)| distance * 2 <= other.len().max(name.len()))
+        .collect();
+    scored.sort_unstable();
+    scored.dedup();
+    scored.into_iter().take(OFFERED).map(|(_, other)| other.to_owned()).collect()
+}
+
+/// Closest names as the end of a message; empty if none is close.
+pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let nearest = nearest(name, names);
+    if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
+}
+
+/// Letters to insert, remove or replace to make `b` of `a` (Levenshtein's distance).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_names_come_first_and_strangers_not_at_all() {
+        let regions = ["us-east-1", "us-east-2", "eu-west-1", "ap-northeast-2"];
+        assert_eq!(nearest("us-esat-1", regions)[0], "us-east-1");
+        assert_eq!(nearest("ap-northeast2", regions)[0], "ap-northeast-2");
+        assert_eq!(nearest("mars", regions), Vec::<String>::new());
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}
