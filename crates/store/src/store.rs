@@ -194,6 +194,13 @@ impl Store {
         Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 
+    /// Whether an option says how objects are to be stored: one that is there may be stored
+    /// otherwise.
+    #[must_use]
+    pub fn describes_writes(&self) -> bool {
+        self.client.options.describes_writes()
+    }
+
     /// Sends one signed request to another service of AWS, and returns its whole answer, whatever
     /// the status. It is not repeated.
     ///

@@ -94,6 +94,21 @@ impl<'a> Sources<'a> {
         Ok(Some(Done { bytes, verified: Verified::Full, version: None, source: None }))
     }
 
+    /// Gives the copy of a local file its owner, mode and times, as far as this process may: the
+    /// file moves to another file system.
+    pub(crate) fn take_over(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<()> {
+        let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
+            return Ok(());
+        };
+        self.beneath(from, |source, name| match root.and_then(|root| root.name(to)) {
+            Some((target, new)) => Ok(target.take_attributes(new, source, name)?),
+            None => {
+                let (target, new) = parent_of(to, &job.destination)?;
+                Ok(target.take_attributes(&new, source, name)?)
+            }
+        })
+    }
+
     /// Refuses to copy what a link leads to: deleting the link would be no move of it. Of a tree,
     /// the listing has found the links.
     fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<Done>> {
