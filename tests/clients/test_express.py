@@ -14,7 +14,12 @@ BUCKET = "fast--use1-az4--x-s3"
 READER = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "reader-secret"}
 
 
-@pytest.fixture(scope="module", params=[[], ["--base-path", "/some/files"]], ids=["root", "base path"])
+# botocore puts the path of an endpoint behind the name of a directory bucket, so it needs the root.
+AT_ROOT = pytest.mark.parametrize("express", [[]], indirect=True)
+ANYWHERE = pytest.mark.parametrize("express", [[], ["--base-path", "/some/files"]], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def express(request, tmp_path_factory):
     """A server that verifies signatures, with a directory bucket."""
     keys = tmp_path_factory.mktemp("keys") / "keys"
@@ -43,10 +48,15 @@ def client(served, key=AWS["AWS_ACCESS_KEY_ID"], secret=AWS["AWS_SECRET_ACCESS_K
     )
 
 
+def as_text(value) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@AT_ROOT
 def test_boto3_uses_a_directory_bucket(express, tmp_path):
     s3 = client(express)
     signed = []
-    s3.meta.events.register("before-send.s3", lambda request, **_: signed.append(dict(request.headers)))
+    s3.meta.events.register("before-send.s3", lambda request, **_: signed.append({name: as_text(value) for name, value in request.headers.items()}))
     s3.put_object(Bucket=BUCKET, Key="dir/a b", Body=b"content", Metadata={"run": "7"})
     assert s3.get_object(Bucket=BUCKET, Key="dir/a b")["Body"].read() == b"content"
     (tmp_path / "big").write_bytes(random_bytes(1, BIG))
@@ -58,11 +68,13 @@ def test_boto3_uses_a_directory_bucket(express, tmp_path):
     assert {row["Key"] for row in listed["Contents"]} == {"dir/a b", "dir/big", "dir/copy"}
     s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": "dir/copy"}, {"Key": "dir/big"}]})
     assert s3.head_object(Bucket=BUCKET, Key="dir/a b")["Metadata"] == {"run": "7"}
-    sessions = [headers for headers in signed if b"s3express" in headers["Authorization"] or "s3express" in str(headers["Authorization"])]
-    assert sessions == signed, "every request is signed for directory buckets"
-    assert sum("X-Amz-S3session-Token" not in headers and "x-amz-s3session-token" not in headers for headers in signed) <= 1
+    assert all("/s3express/aws4_request" in headers["Authorization"] for headers in signed)
+    tokens = [name for headers in signed for name in headers if name.lower() == "x-amz-s3session-token"]
+    # The others begin a session, or copy, for which botocore takes the user's own key.
+    assert len(signed) > len(tokens) > len(signed) - 3
 
 
+@ANYWHERE
 def test_we_use_a_directory_bucket(express, tmp_path):
     def run(*words):
         return express.run(PROGRAM, "--endpoint-url", express.url, *map(str, words))
@@ -85,6 +97,7 @@ def test_we_use_a_directory_bucket(express, tmp_path):
     run("rm", "-r", "--yes", f"s3://{BUCKET}/t", f"s3://{BUCKET}/u")
 
 
+@AT_ROOT
 def test_a_session_gives_no_more_than_its_key_its_mode_and_its_bucket(express):
     writer, reader = client(express), client(express, "reader", "reader-secret")
     writer.put_object(Bucket=BUCKET, Key="k", Body=b"content")

@@ -85,7 +85,7 @@ fn a_name_that_cannot_be_listed_hides_what_is_in_it_and_nothing_else() {
         ["a/x", "loop/x", "z"].iter().for_each(|name| drop(world.write(&format!("{side}/{name}"), b"same")));
     }
     world.write("one/only", b"x");
-    // A link back to a directory above it is no directory that can be listed, whoever lists.
+    // A link back to a directory above it cannot be listed by any user.
     std::fs::remove_file(world.path("other/loop/x")).unwrap();
     std::fs::remove_dir(world.path("other/loop")).unwrap();
     std::os::unix::fs::symlink(".", world.path("other/loop")).unwrap();

@@ -25,8 +25,8 @@ use crate::error::below;
 use crate::open::Open;
 use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
 
-/// Bytes all names that wait may take: 10^6 usual ones fit in six readings, and a process that walks
-/// two such listings side by side in 32 MiB.
+/// Bytes all names that wait may take: 10^6 usual ones fit in six readings, and a process that
+/// walks two such listings side by side in 32 MiB.
 const LIMIT: usize = 6 << 20;
 /// Bytes a level may take at least, however much those above it have.
 const LEAST: usize = 256 << 10;

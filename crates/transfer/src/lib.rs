@@ -7,9 +7,9 @@
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
 //! (deletions), `moving` (moves), `attributes` (the last pass of `cp -a`), `check`, `scheduler`
-//! (queue, workers, supervisor), `named` (unchanged objects), the movers (`download`, `upload`, `relay`, `spool`, `stream`),
-//! then `request` and `context`, `sources`, and values (`job`, `plan`, `journal`, `verify`,
-//! `report`).
+//! (queue, workers, supervisor), `named` (unchanged objects), the movers (`download`, `upload`,
+//! `relay`, `spool`, `stream`), then `request` and `context`, `sources`, and values (`job`, `plan`,
+//! `journal`, `verify`, `report`).
 
 mod apart;
 mod attributes;

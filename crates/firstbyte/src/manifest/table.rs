@@ -33,8 +33,8 @@ pub(super) struct Row {
     pub(super) shard: u32,
 }
 
-/// Bytes of the rows of a group: some 30,000 usual rows. Readers like large groups, and a group that
-/// is written is in memory a second time.
+/// Bytes of the rows of a group: some 30,000 usual rows. Readers like large groups, and a group
+/// that is written is in memory a second time.
 const GROUP: usize = 4 << 20;
 /// Bytes of the rows that wait for their groups to be full, over all shards.
 const WAITING: usize = 8 << 20;
