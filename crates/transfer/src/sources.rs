@@ -12,6 +12,7 @@ use crate::apart::{Apart, Reach};
 use crate::error::{Error, Result};
 use crate::job::{Job, Tree};
 use crate::local_root::LocalRoot;
+use crate::mounts;
 use crate::report::{Done, Verified};
 
 /// Why a link is not moved.
@@ -37,6 +38,9 @@ impl<'a> Sources<'a> {
     /// Everything below a location.
     pub(crate) fn below(store: &'a Store, tree: &'a Tree<'_>) -> Result<Self> {
         let source = &tree.source;
+        if let (Some(from), Some(to)) = (source.as_local(), tree.destination.as_local()) {
+            mounts::prove_apart(from, to)?;
+        }
         let root = match source.as_local() {
             Some(path) => Some((path, Beneath::itself(path)?)),
             None => None,

@@ -109,6 +109,11 @@ impl Mv<'_> {
         for text in sources {
             let source = match self.source(text, wildcards) {
                 Err(_) if self.was_moved(text, destination) => continue,
+                Ok(Source::Object(Location::Local(path)))
+                    if path.symlink_metadata().is_err() && self.was_moved(text, destination) =>
+                {
+                    continue;
+                }
                 source => source?,
             };
             let target = source.target(destination)?;
