@@ -138,7 +138,8 @@ impl Engine {
     /// # Errors
     /// One of the two cannot be looked up.
     pub fn is_wanted(&self, source: &Location, destination: &Location) -> Result<bool> {
-        named::is_wanted(&self.store, &self.settings, source, destination)
+        let wanted = named::is_wanted(&self.store, &self.settings, source, destination);
+        wanted.map_err(|error| self.reason(error))
     }
 
     /// Whether the destination is a complete copy of the source as it is now, as far as the
@@ -148,7 +149,9 @@ impl Engine {
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
     pub fn is_unchanged(&self, source: &Location, destination: &Location) -> Result<bool> {
-        named::is_unchanged(&self.store.without_retries(), &self.settings, source, destination)
+        let once = self.store.without_retries();
+        let unchanged = named::is_unchanged(&once, &self.settings, source, destination);
+        unchanged.map_err(|error| self.reason(error))
     }
 
     /// Copies many objects, in constant memory. A failure does not stop the others: the summary has

@@ -313,12 +313,10 @@ impl Copy<'_> {
     /// may differ from it in what is not compared.
     fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
         let compares = self.args.version_id.is_none() && !self.args.archive;
-        let is_wanted = || match compares && self.engine.is_unchanged(source, target)? {
+        match compares && self.engine.is_unchanged(source, target)? {
             true => Ok(false),
             false => self.engine.is_wanted(source, target),
-        };
-        // A run that was stopped meanwhile says why.
-        is_wanted().map_err(|error| self.stop.error().unwrap_or(error))
+        }
     }
 
     /// Copies the object, or the version of it that is asked for.

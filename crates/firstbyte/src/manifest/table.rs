@@ -33,9 +33,9 @@ pub(super) struct Row {
     pub(super) shard: u32,
 }
 
-/// Bytes of the rows of a group: some 30,000 usual rows. Readers like large groups, and a group
-/// that is written is in memory a second time.
-const GROUP: usize = 4 << 20;
+/// Bytes of the rows of a group: some 15,000 usual rows. Readers like large groups, and a group
+/// that is written is in memory a few times.
+const GROUP: usize = 2 << 20;
 /// Bytes of the rows that wait for their groups to be full, over all shards.
 const WAITING: usize = 8 << 20;
 /// The key of the file's own metadata.
