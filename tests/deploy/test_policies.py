@@ -20,6 +20,7 @@ from waiting import WAIT_LIMIT
 SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
 PAGE = ROOT / "docs" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
+DIRECTORY_BUCKET = "arn:aws:s3express:us-east-1:111122223333:bucket/data--use1-az4--x-s3"
 # Sent in three parts.
 BIG = 20 << 20
 # `ls s3://`, `mb` and `rb`, which concern all buckets, and `ls --versions` ask for them. No role
@@ -29,6 +30,8 @@ UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets", "s3:Li
 VALUES = {
     "assume": {"service": "lambda.amazonaws.com"},
     "efs": {"file_system": "arn:aws:elasticfilesystem:::file-system/f", "access_point": "arn:aws:elasticfilesystem:::p"},
+    "express-read": {"buckets": [DIRECTORY_BUCKET]},
+    "express-write": {"buckets": [DIRECTORY_BUCKET]},
     "function": {"logs": "arn:aws:logs:::log-group:g"},
     "instance": {"logs": "arn:aws:logs:::log-group:g"},
     "measure": {"functions": ["arn:aws:lambda:::function:f"]},
@@ -69,11 +72,21 @@ def test_each_policy_is_rendered_here(rendered):
 
 def test_each_call_of_s3_is_allowed_and_nothing_else_is(rendered):
     allowed = set()
-    for name in ("read", "write"):
+    places = {name: [BUCKET, BUCKET + "/*"] for name in ("read", "write")}
+    places |= {name: [[DIRECTORY_BUCKET]] for name in ("express-read", "express-write")}
+    for name, resources in places.items():
         for statement in rendered[name]["Statement"]:
-            assert statement["Resource"] in (BUCKET, BUCKET + "/*")
+            assert statement["Resource"] in resources
             allowed |= actions(statement)
     assert allowed | UNGRANTED == set.union(*called().values())
+
+
+def test_a_reader_of_a_directory_bucket_gets_sessions_that_cannot_write(rendered):
+    """Whether a session may write is a condition of the one action that objects there need."""
+    for name, mode in (("express-read", "ReadOnly"), ("express-write", None)):
+        [statement] = rendered[name]["Statement"]
+        condition = {"StringEquals": {"s3express:SessionMode": mode}} if mode else None
+        assert actions(statement) == {"s3express:CreateSession"} and statement.get("Condition") == condition
 
 
 def test_each_call_goes_through_the_list():
@@ -125,8 +138,8 @@ def test_each_call_of_another_service_is_allowed(rendered):
 
 
 def test_the_page_has_the_same_actions():
-    rows = re.findall(r"^\| (\w+) \| ((?:`s3:\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
-    assert {name: set(re.findall(r"s3:\w+", needs)) for name, needs in rows} == called()
+    rows = re.findall(r"^\| (\w+) \| ((?:`s3(?:express)?:\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
+    assert {name: set(re.findall(r"s3\w*:\w+", needs)) for name, needs in rows} == called()
     others = set(re.findall(r"^\| \w+ \| `((?:batch|lambda):\w+)` \|", PAGE.read_text(), re.MULTILINE))
     assert others == {*LAMBDA.values(), *BATCH.values()}
 

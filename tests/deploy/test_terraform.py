@@ -142,6 +142,7 @@ REQUIRED = {"region": "us-east-1", "run": "mine", "limit_usd": "1", "email": "a@
         ("s1", "memory_sizes", "[64]", "128 to 10240 MB"),
         ("s1", "tmp_mb", "20000", "512 to 10240 MB"),
         ("s1", "log_days", "2", "CloudWatch accepts"),
+        ("s1", "directory_buckets", '["arn:aws:s3:::data"]', "must look like arn:aws:s3express:"),
         ("s3", "lustre_gib", "1300", "multiple of 2400"),
         ("s3", "expected_entry", "a b", "letters, digits, dots"),
         ("guard", "email", "me", "name@example.org"),
@@ -185,14 +186,17 @@ def planned(source: Path, target: Path, root: str, variables: dict[str, str], *w
     return started if started.returncode else plan(target / "terraform" / root, variables, *words)
 
 
+DIRECTORY_BUCKETS = {"directory_buckets": '["arn:aws:s3express:us-east-1:111122223333:bucket/data--use1-az4--x-s3"]'}
+
+
 @pytest.mark.parametrize(
     ("root", "variables", "resources"),
     [
         ("guard", {"by_tag": "true"}, 1),
         ("s1", {}, 51),
-        ("s1", {"s3_files": "true", "architecture": "arm64", "memory_sizes": "[512]"}, 49),
+        ("s1", {"s3_files": "true", "architecture": "arm64", "memory_sizes": "[512]"} | DIRECTORY_BUCKETS, 50),
         ("s3", {}, 45),
-        ("s3", {"lustre": "true", "lustre_type": "PERSISTENT_2", "spot": "true", "expected_entry": "db"}, 48),
+        ("s3", {"lustre": "true", "lustre_type": "PERSISTENT_2", "spot": "true", "expected_entry": "db"} | DIRECTORY_BUCKETS, 49),
         ("left", {}, 0),
     ],
 )

@@ -77,3 +77,26 @@ fn single_objects_and_missing_places() {
         5
     );
 }
+
+#[test]
+fn a_name_that_cannot_be_listed_hides_what_is_in_it_and_nothing_else() {
+    let world = World::new();
+    for side in ["one", "other"] {
+        ["a/x", "loop/x", "z"].iter().for_each(|name| drop(world.write(&format!("{side}/{name}"), b"same")));
+    }
+    world.write("one/only", b"x");
+    // A link back to a directory above it cannot be listed by any user.
+    std::fs::remove_file(world.path("other/loop/x")).unwrap();
+    std::fs::remove_dir(world.path("other/loop")).unwrap();
+    std::os::unix::fs::symlink(".", world.path("other/loop")).unwrap();
+    for places in [["one", "other"], ["other", "one"]] {
+        let ran = world.run(&[&["--json", "check"], &places[..]].concat());
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let text = String::from_utf8(ran.stdout.clone()).unwrap();
+        let rows: Vec<_> = text.lines().filter(|line| line.contains("\"difference\"")).collect();
+        assert!(rows.len() == 1 && rows[0].contains("one/only"), "{rows:?}");
+        let receipt = ran.receipt();
+        assert_eq!((&receipt["objects"], &receipt["differences"]), (&2.into(), &1.into()), "{receipt}");
+        assert!(receipt["failed"][0]["location"].as_str().unwrap().ends_with("other/loop"), "{receipt}");
+    }
+}

@@ -272,3 +272,47 @@ fn every_option_can_be_given_as_a_variable() {
     world.set("FIRSTBYTE_CONCURRENCY", "none");
     assert_eq!(world.run(&["cp", "some", "copy"]).code, Some(2));
 }
+
+#[test]
+fn a_pipe_under_the_name_of_a_journal_or_of_an_unfinished_file_is_named_and_not_waited_for() {
+    let world = World::new();
+    world.write("big", &bytes(1, 20 << 20));
+    for name in [".big.firstbyte-journal", ".big.firstbyte-part"] {
+        std::fs::create_dir(world.path("out")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let pipe = world.path(&format!("out/{name}"));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        world.run(&["cp", "big", "out/big"]).fails(1, &["out/", "a pipe or device has the name"]);
+        assert!(std::os::unix::fs::FileTypeExt::is_fifo(&pipe.metadata().unwrap().file_type()), "{name}");
+        std::fs::remove_dir_all(world.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_bucket_with_old_versions_alone_is_not_to_be_emptied_by_rm() {
+    use firstbyte_testkit::{Reply, Scripted};
+    for (objects, advice) in
+        [("", "old versions"), ("<Contents><Key>k</Key><Size>1</Size></Contents>", "rm -r")]
+    {
+        let server = Scripted::start(move |_, head| {
+            let (status, text) = match head.starts_with("DELETE") {
+                true => (
+                    "409 Conflict",
+                    "<Error><Code>BucketNotEmpty</Code><Message>not empty</Message></Error>".into(),
+                ),
+                false => (
+                    "200 OK",
+                    format!("<ListBucketResult><IsTruncated>false</IsTruncated>{objects}</ListBucketResult>"),
+                ),
+            };
+            Reply::answer(status, &[], text.as_bytes())
+        });
+        let mut world = World::new();
+        for (name, value) in
+            [("AWS_ENDPOINT_URL", server.url()), ("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")]
+        {
+            world.set(name, value);
+        }
+        world.run(&["rb", "s3://bucket"]).fails(1, &["BucketNotEmpty", advice]);
+    }
+}

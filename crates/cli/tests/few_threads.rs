@@ -5,7 +5,8 @@ use crate::support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use firstbyte_testkit::{QuirkStore, Reply, Scripted, bytes, lacks_root, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -55,13 +56,58 @@ fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Opti
     };
     // SAFETY: the closure makes system calls alone.
     unsafe { command.pre_exec(limit) };
+    ends_cleanly(command, &format!("{line}, {limits:?}"))
+}
+
+/// Runs a program that ends by itself, with a result or a line.
+#[track_caller]
+fn ends_cleanly(mut command: Command, what: &str) -> Option<Ran> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
     until("the run ends", || child.try_wait().unwrap().is_some());
     let ran = Ran::from(child.wait_with_output().unwrap());
     let is_clean = matches!(ran.code, Some(0 | 1 | 3)) && !ran.stderr.contains("panicked");
-    assert!(is_clean, "{line}, {limits:?}: {ran:?}");
+    assert!(is_clean, "{what}: {ran:?}");
     Some(ran)
+}
+
+/// A control group that limits processes, of either version of the interface. Removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` where this user or container may not make one.
+    fn new(most: u32) -> Option<Self> {
+        let name = format!("firstbyte-test-{}-{most}", std::process::id());
+        let group = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].into_iter().find_map(|root| {
+            let path = Path::new(root).join(&name);
+            std::fs::create_dir(&path).ok().map(|()| Self(path))
+        })?;
+        std::fs::write(group.0.join("pids.max"), most.to_string()).ok().map(|()| group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has just ended may be counted for a moment.
+        until("the group is empty", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
+    let store = QuirkStore::start(&[]);
+    let world = world(&store);
+    for most in [1, 2, 3, 5] {
+        let Some(group) = Group::new(most) else { return };
+        for line in &LINES[..6] {
+            let line = line.replace("$N", &format!("group-{most}"));
+            let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
+            let members = std::fs::File::options().write(true).open(group.0.join("cgroup.procs")).unwrap();
+            // SAFETY: the closure makes one system call.
+            unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
+            ends_cleanly(command, &format!("{line}, pids.max {most}"));
+        }
+    }
 }
 
 #[test]

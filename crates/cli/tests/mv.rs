@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use firstbyte_testkit::{Reply, Scripted, bytes, count, lacks_root, until};
 use support::disk::SmallDisk;
@@ -106,6 +106,52 @@ fn a_tree_moves_across_file_systems_and_a_full_disk_loses_nothing() {
     world.run(&["mv", "-r", target.to_str().unwrap(), "back"]).ok();
     assert_eq!(names_below(&world.path("back")), NAMES);
     assert!(!target.exists());
+}
+
+#[test]
+fn a_move_to_another_file_system_keeps_owners_and_modes() {
+    if lacks_root() {
+        return;
+    }
+    let world = planted();
+    world.write("file", b"file");
+    let (tree, file) = (world.path("tree"), world.path("file"));
+    for (path, mode) in
+        [(tree.join("run/deep"), 0o750), (tree.join("run/a.txt"), 0o640), (file.clone(), 0o4711)]
+    {
+        std::os::unix::fs::chown(&path, Some(1234), Some(2345)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let disk = SmallDisk::new("size=4m");
+    let there = |name: &str| disk.path().join(name);
+    world.run(&["mv", "file", there("file").to_str().unwrap()]).ok();
+    world.run(&["mv", "-r", "tree", there("tree").to_str().unwrap()]).ok();
+    for (path, mode) in [("tree/run/deep", 0o750), ("tree/run/a.txt", 0o640), ("file", 0o4711)] {
+        let found = std::fs::metadata(there(path)).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1234, 2345, mode), "{path}");
+    }
+}
+
+#[test]
+fn a_tree_that_has_been_moved_is_no_error_and_one_that_never_was_is() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    plant(&world);
+    for (source, target) in [
+        ("tree", "s3://bucket/t"),
+        ("s3://bucket/t", "s3://bucket/u"),
+        ("s3://bucket/u/", "s3://bucket/v/"),
+        ("s3://bucket/v", "back"),
+    ] {
+        world.run(&["mv", "-r", source, target]).ok();
+        let again = world.run(&["mv", "-r", source, target]).ok();
+        assert!(again.stderr.contains("nothing is left to move"), "{source}: {again:?}");
+    }
+    assert_eq!(names_below(&world.path("back")), NAMES);
+    world.run(&["mv", "-r", "nowhere", "s3://bucket/x"]).fails(1, &["nowhere", "not found"]);
+    world.run(&["mv", "-r", "s3://bucket/nowhere", "x"]).fails(1, &["nowhere", "not found"]);
+    world.run(&["mv", "-r", "s3://nobucket/t", "back"]).fails(1, &["nobucket"]);
+    world.run(&["mv", "back/none", "back/run"]).fails(1, &["none"]);
 }
 
 #[test]

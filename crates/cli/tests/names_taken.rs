@@ -97,3 +97,50 @@ fn a_named_object_that_is_complete_is_not_copied_again() {
     let again = world.run(&["--json", "cp", "f", "s3://bucket/f"]).ok().receipt();
     assert_eq!(again["objects"], 1, "{again}");
 }
+
+#[test]
+fn several_named_objects_are_each_skipped_where_they_are_complete() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    ["a", "b", "c"].iter().for_each(|name| drop(world.write(name, name.as_bytes())));
+    world.age("");
+    for destination in ["s3://bucket/d/", "out/"] {
+        let run = |more: &[&str]| {
+            let words = [&["--json", "cp", "a", "b", "c", destination], more].concat();
+            let receipt = world.run(&words).ok().receipt();
+            (receipt["objects"].as_u64().unwrap(), receipt["skipped"].as_u64().unwrap())
+        };
+        assert_eq!(run(&[]), (3, 0), "{destination}");
+        assert_eq!(run(&[]), (0, 3), "{destination}");
+        world.write("b", b"longer");
+        let planned = world.run(&["cp", "-n", "a", "b", "c", destination]).ok();
+        assert_eq!(String::from_utf8(planned.stdout).unwrap().matches("would copy").count(), 1);
+        assert_eq!(run(&[]), (1, 2), "{destination}");
+        assert_eq!(run(&["--compare", "none"]), (3, 0), "{destination}");
+        world.write("b", b"b");
+        world.age("");
+    }
+    // How they are stored is not compared.
+    let described = ["--json", "cp", "a", "b", "s3://bucket/d/", "--storage-class", "STANDARD"];
+    assert_eq!(world.run(&described).ok().receipt()["objects"], 2);
+}
+
+#[test]
+fn unfinished_copies_in_a_directory_are_left_out_and_counted() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for name in ["d/.x.firstbyte-part", "d/sub/.y.firstbyte-part", "d/z"] {
+        world.write(name, b"x");
+    }
+    for words in [
+        ["cp", "-r", "d", "s3://bucket/d"],
+        ["sync", "d", "s3://bucket/e", "--compare=none"],
+        ["cp", "-r", "d", "copy"],
+        ["mv", "-r", "d", "s3://bucket/f"],
+    ] {
+        let ran = world.run(&[&["--json"], &words[..]].concat());
+        let receipt = ran.receipt();
+        assert_eq!((&receipt["objects"], &receipt["left_out"]), (&1.into(), &2.into()), "{words:?} {ran:?}");
+        assert!(ran.stderr.contains("unfinished copies"), "{ran:?}");
+    }
+}

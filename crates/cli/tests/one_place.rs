@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use firstbyte_testkit::{Client, Reply, Scripted, Sshd, scratch};
+use firstbyte_testkit::{Client, Reply, Scripted, Sshd, lacks_root, scratch};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -148,4 +148,32 @@ fn what_only_a_destination_has_is_kept_if_the_source_lies_in_it_under_another_na
             assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
         }
     }
+}
+
+#[test]
+fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destination() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    plant(&world.path("data/tree"));
+    world.write("data/other", b"other");
+    fs::create_dir(world.path("again")).unwrap();
+    rustix::mount::mount_bind(world.path("data/tree"), world.path("again")).unwrap();
+    let runs = [
+        ["sync", "--delete", "again", "data"],
+        ["sync", "--delete", "data", "again"],
+        ["sync", "--delete", "again/deep", "data/tree"],
+        ["mv", "-r", "data/", "again"],
+    ];
+    let ran = runs.map(|words| world.run(&words));
+    let copied = world.run(&["sync", "again", "copy"]);
+    rustix::mount::unmount(world.path("again"), rustix::mount::UnmountFlags::DETACH).unwrap();
+    for ran in ran {
+        ran.fails(1, &["are one place"]);
+    }
+    copied.ok();
+    assert_untouched(&world.path("data/tree"));
+    assert_untouched(&world.path("copy"));
+    assert_eq!(world.read("data/other"), b"other");
 }

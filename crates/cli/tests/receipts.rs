@@ -121,3 +121,75 @@ fn completions_and_help_are_there_for_every_verb() {
         assert!(help.contains("Example"), "{verb}");
     }
 }
+
+#[test]
+fn requests_of_runs_that_fail_are_counted() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("f", b"x");
+    for words in [
+        &["cp", "s3://bucket/none", "out"][..],
+        &["cp", "f", "s3://nobucket/f"],
+        &["cp", "s3://bucket/none", "s3://bucket/none2", "out/"],
+        &["cat", "s3://bucket/none"],
+        &["sync", "s3://nobucket/d", "out"],
+        &["mv", "s3://bucket/none", "out"],
+        &["check", "s3://bucket/none", "s3://bucket/f"],
+        &["rm", "-r", "--yes", "s3://nobucket/d"],
+        &["rb", "s3://nobucket"],
+        &["tree", "s3://nobucket/d"],
+    ] {
+        let ran = world.run(&[&["--json"], words].concat());
+        assert_ne!(ran.code, Some(0), "{words:?}");
+        let text = [ran.stdout.clone(), ran.stderr.clone().into_bytes()].concat();
+        let text = String::from_utf8(text).unwrap();
+        let Some(receipt) = text.lines().find(|line| line.starts_with('{')) else { continue };
+        let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
+        assert!(receipt["requests"].as_u64().unwrap() >= 1, "{words:?}: {receipt}");
+    }
+}
+
+#[test]
+fn retries_are_counted_whatever_is_repeated() {
+    for words in [
+        &["cp", "s3://bucket/k", "out"][..],
+        &["cp", "--compare=none", "f", "s3://bucket/k"],
+        &["cat", "s3://bucket/k"],
+        &["cp", "-r", "s3://bucket/", "out"],
+        &["rm", "s3://bucket/k"],
+        &["check", "f", "s3://bucket/k"],
+    ] {
+        let store = firstbyte_testkit::QuirkStore::start(&[firstbyte_testkit::Quirk::FlakyKeys]);
+        store.insert("k", b"content");
+        let mut world = World::new();
+        world.set("AWS_ENDPOINT_URL", store.url());
+        world.set("AWS_ACCESS_KEY_ID", "k");
+        world.set("AWS_SECRET_ACCESS_KEY", "s");
+        world.write("f", b"other");
+        let ran = world.run(&[&["--json"], words].concat());
+        let text = [ran.stdout.clone(), ran.stderr.clone().into_bytes()].concat();
+        let text = String::from_utf8(text).unwrap();
+        // The content of `cat` does not end in a line feed.
+        let receipt =
+            text.rfind("{\"verb\"").map_or("{}", |at| text[at..].lines().next().unwrap_or_default());
+        let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
+        assert!(receipt["retries"].as_u64().unwrap_or(0) >= 1, "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_list_of_lines_has_seconds_and_bytes_of_its_own() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("f", &bytes(1, 100_000));
+    world.write("list", b"cp f s3://bucket/a\ncp f s3://bucket/b\ncp none s3://bucket/c\nls s3://bucket/\n");
+    let ran = world.run(&["--json", "run", "list"]);
+    let text = String::from_utf8(ran.stdout.clone()).unwrap();
+    let last = text.lines().find(|line| line.contains("\"verb\":\"run\"")).unwrap();
+    let receipt: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!((&receipt["objects"], &receipt["bytes"]), (&3.into(), &200_000.into()), "{receipt}");
+    assert!(receipt["requests"].as_u64().unwrap() >= 2, "{receipt}");
+    // Starting processes takes some milliseconds on any machine.
+    assert!(receipt["seconds"].as_f64().unwrap() > 0.001, "{receipt}");
+    assert!(receipt["bytes_per_second"].as_f64().unwrap() > 0.0, "{receipt}");
+}

@@ -104,3 +104,20 @@ fn comparing_by_checksum_sees_what_length_and_time_hide() {
     world.run(&["sync", "--compare", "checksum", "left", "right"]).ok();
     assert_eq!(world.read("right/f"), b"one");
 }
+
+#[test]
+fn an_excluded_directory_name_does_not_keep_a_file_from_replacing_a_directory() {
+    let world = World::new();
+    world.write("src/name", b"file");
+    for (kept, code) in [(false, 0), (true, 1)] {
+        world.write("dst/name/inside", b"x");
+        std::fs::create_dir(world.path("dst/name/tmp")).unwrap();
+        if kept {
+            world.write("dst/name/a/tmp", b"a file of this name is left out, and stays");
+        }
+        let ran = world.run(&["sync", "--delete", "src", "dst", "--exclude", "tmp"]);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert_eq!(world.path("dst/name").is_dir(), kept);
+        std::fs::remove_dir_all(world.path("dst")).unwrap();
+    }
+}

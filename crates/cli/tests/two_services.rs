@@ -188,3 +188,27 @@ fn variables_are_about_plain_locations_alone() {
     let option = format!("http://127.0.0.1:{}", free_port());
     assert_eq!(text(&world, &["--endpoint-url", &option, "ls", "s3+lab://bucket/"]), "named\n");
 }
+
+#[test]
+fn a_directory_bucket_of_a_store_that_lists_in_no_order_is_used_by_its_sessions() {
+    let store = QuirkStore::start(&[Quirk::UnsortedListing]);
+    let mut world = World::new();
+    for (name, value) in
+        [("AWS_ENDPOINT_URL", store.url()), ("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")]
+    {
+        world.set(name, value);
+    }
+    for number in 0..20 {
+        world.write(&format!("tree/d{}/{number}", number % 3), format!("{number}").as_bytes());
+    }
+    let bucket = "s3://fast--use1-az4--x-s3";
+    world.run(&["cp", "-r", "tree", &format!("{bucket}/t")]).ok();
+    world.run(&["check", "tree", &format!("{bucket}/t")]).ok();
+    std::fs::remove_file(world.path("tree/d0/0")).unwrap();
+    let synced = world.run(&["--json", "sync", "--delete", "tree", &format!("{bucket}/t")]).ok().receipt();
+    assert_eq!(synced["deleted"], 1, "{synced}");
+    world.run(&["cp", "-r", &format!("{bucket}/t/"), "back"]).ok();
+    world.run(&["check", "--content", "tree", "back"]).ok();
+    let sessions = store.requests().iter().filter(|request| request.contains("session")).count();
+    assert!(sessions >= 4, "{sessions}");
+}

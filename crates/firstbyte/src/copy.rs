@@ -71,6 +71,9 @@ impl Client {
         let target = parsed.target(&Destination::parse(destination, &[source], Wildcards::Off)?)?;
         let engine = self.engine(copy);
         let root = match parsed {
+            Source::Object(source) if engine.is_unchanged(&source, &target)? => {
+                return Ok(Summary { skipped: 1, ..Summary::default() });
+            }
             Source::Object(source) => {
                 return engine
                     .copy(&source, &target, observer)

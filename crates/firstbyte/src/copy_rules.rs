@@ -84,12 +84,19 @@ impl Source {
         };
         match (is_tree, depth) {
             (false, _) => Ok(Self::Object(location)),
-            (true, Depth::Tree) => {
-                let name = if is_contents(text) { None } else { tree_name(&location)? };
-                Ok(Self::Tree { root: location, name })
-            }
+            (true, Depth::Tree) => Self::tree(text),
             (true, Depth::Object) => Err(Error::Directory { location: location.to_string() }),
         }
+    }
+
+    /// Parses `text` as a tree, whether it is there or not.
+    ///
+    /// # Errors
+    /// Text that is not a location, or has no name that a directory can hold.
+    pub fn tree(text: &OsStr) -> Result<Self> {
+        let root = Location::parse(text)?;
+        let name = if is_contents(text) { None } else { tree_name(&root)? };
+        Ok(Self::Tree { root, name })
     }
 
     /// The location of this source's copy; for globs and trees, the location that names are joined

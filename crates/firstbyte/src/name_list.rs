@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use firstbyte_location::{Entry, FileIdentity, Kind, Location, shown};
-use firstbyte_store::{Error as StoreError, Listing, STACK, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, Store};
 
 use crate::{Error, Result};
 
@@ -44,7 +44,11 @@ impl NameList {
         let is_comment = |line: &[u8]| end == NameEnd::Line && line.starts_with(b"#");
         let mut names = Vec::new();
         for line in list.split(|byte| *byte == separator).filter(|line| !is_comment(line)) {
-            let mut name = line;
+            let mut name = match end {
+                // Lists of other systems end their lines by two characters.
+                NameEnd::Line => line.strip_suffix(b"\r").unwrap_or(line),
+                NameEnd::Zero => line,
+            };
             while let Some(rest) = name.strip_prefix(b"/").or_else(|| name.strip_prefix(b"./")) {
                 name = rest;
             }
@@ -114,12 +118,20 @@ impl Iterator for Entries {
     }
 }
 
+/// Whether an object marks a prefix that has other objects.
+fn marks_names(store: &Store, location: &Location, stat: &Stat) -> bool {
+    let is_marker = matches!(location, Location::Object(object) if object.key.ends_with('/'));
+    let has_names =
+        || store.list_page(location, &ListOptions::default()).is_ok_and(|page| !page.entries.is_empty());
+    is_marker && stat.size() == Some(0) && has_names()
+}
+
 fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_store::Result<Entry> {
     let unknown = Entry::named(name, Kind::File);
     Ok(match store.stat_object(location) {
         Err(_) => unknown,
         // Nothing of it would be copied.
-        Ok(stat) if stat.kind == Kind::Directory => {
+        Ok(stat) if stat.kind == Kind::Directory || marks_names(store, location, &stat) => {
             let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
             return Err(StoreError::Io { location: location.to_string(), source });
         }

@@ -109,7 +109,8 @@ pub struct Receipt {
     /// Objects deleted (`sync --delete`, `cp --abort-stale`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
-    /// Pipes, sockets, devices, and empty directories that a store cannot hold (`cp`, `sync`).
+    /// Pipes, sockets, devices, empty directories that a store cannot hold, and unfinished copies
+    /// (`cp`, `sync`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
     /// Differences found (`check`).
@@ -216,7 +217,7 @@ impl Receipt {
             *differences += summary.differences;
         }
         if let Some(left_out) = &mut self.left_out {
-            *left_out += summary.special + summary.empty_directories;
+            *left_out += summary.special + summary.empty_directories + summary.unfinished;
         }
         self.first_byte_seconds = self.first_byte_seconds.or(summary.first_byte_seconds);
         self.requests += summary.requests;

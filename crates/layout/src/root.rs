@@ -55,7 +55,8 @@ impl Root {
             return;
         }
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &name[..end]);
-        let _ = [b".".as_slice()].into_iter().chain(ends).try_for_each(|directory| refresh(&self.fd, directory));
+        let _ =
+            [b".".as_slice()].into_iter().chain(ends).try_for_each(|directory| refresh(&self.fd, directory));
     }
 
     pub(crate) fn path(&self) -> &Path {

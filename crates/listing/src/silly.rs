@@ -22,7 +22,9 @@ mod tests {
     #[test]
     fn a_silly_name_has_all_its_digits_and_nothing_else() {
         assert!(is_silly_name(b".nfs000000000006de0300000016"));
-        for other in ["nfs000000000006de0300000016", ".nfs", ".nfs1", ".nfs000000000006de030000001g", ".nfs-mounts"] {
+        for other in
+            ["nfs000000000006de0300000016", ".nfs", ".nfs1", ".nfs000000000006de030000001g", ".nfs-mounts"]
+        {
             assert!(!is_silly_name(other.as_bytes()), "{other}");
         }
     }

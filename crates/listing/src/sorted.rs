@@ -25,9 +25,9 @@ use crate::error::below;
 use crate::open::Open;
 use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
 
-/// Bytes all names that wait may take: 10^6 usual ones fit in three readings, and the process in 32
-/// MiB.
-const LIMIT: usize = 12 << 20;
+/// Bytes all names that wait may take: 10^6 usual ones fit in six readings, and a process that
+/// walks two such listings side by side in 32 MiB.
+const LIMIT: usize = 6 << 20;
 /// Bytes a level may take at least, however much those above it have.
 const LEAST: usize = 256 << 10;
 /// Levels, from the deepest up, whose directories stay open.
@@ -71,8 +71,9 @@ struct Names {
     bytes: Vec<u8>,
     /// Where each name lies; a directory's ends in `/`.
     index: Vec<Name>,
-    /// Whether there are names behind these.
-    more: bool,
+    /// Set once names were dropped: the greatest that was kept then. All names behind `after` and
+    /// up to it are here, and none behind it.
+    bound: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +190,7 @@ impl Sorted {
     fn read_on(&mut self) {
         let Some(mut level) = self.levels.pop() else { return };
         let after = level.names.last().to_vec();
-        let more = level.names.more;
+        let more = level.names.bound.is_some();
         level.names = Names::default();
         if !more {
             return;
@@ -289,15 +290,20 @@ impl Names {
         self.index.last().map_or(b"", |name| bytes_of(&self.bytes, name))
     }
 
-    /// Adds a name if it is behind `after`; drops the larger half when all take more than `limit`
-    /// bytes.
+    /// Adds a name if it is behind `after` and before what was dropped; drops the larger half when
+    /// all take more than `limit` bytes.
     fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
+        // One step from some memory to all: each doubling would leave a hole of the old size.
+        if self.bytes.capacity() < start + name.len() + 1 && start > LEAST {
+            self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
+        }
         self.bytes.extend_from_slice(name);
         if kind == Kind::Directory {
             self.bytes.push(b'/');
         }
-        if self.bytes[start..] <= *after {
+        let name = &self.bytes[start..];
+        if name <= after || self.bound.as_ref().is_some_and(|bound| name > bound.as_slice()) {
             self.bytes.truncate(start);
             return;
         }
@@ -307,17 +313,21 @@ impl Names {
         }
     }
 
+    /// Keeps the smaller half. Its bytes move to the front where they are, since a copy of them
+    /// would need their memory a second time.
     fn halve(&mut self) {
         self.sort();
         self.index.truncate(self.index.len() / 2);
-        self.more = true;
-        let mut bytes = Vec::with_capacity(self.bytes.len());
+        self.bound = Some(self.last().to_vec());
+        self.index.sort_unstable_by_key(|name| name.start);
+        let mut end = 0;
         for name in &mut self.index {
-            let start = bytes.len() as u32;
-            bytes.extend_from_slice(bytes_of(&self.bytes, name));
-            name.start = start;
+            let start = name.start as usize;
+            self.bytes.copy_within(start..start + usize::from(name.len), end);
+            name.start = end as u32;
+            end += usize::from(name.len);
         }
-        self.bytes = bytes;
+        self.bytes.truncate(end);
     }
 
     fn sort(&mut self) {
@@ -352,4 +362,47 @@ pub(crate) fn describe(
         storage_class: None,
         version: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All names, read by as many readings as they need, with their largest number at once.
+    fn read_all(names: &[String], limit: usize) -> (Vec<String>, usize) {
+        let (mut read, mut most, mut after) = (Vec::new(), 0, Vec::new());
+        loop {
+            let mut part = Names::default();
+            for name in names {
+                part.add(name.as_bytes(), Kind::File, &after, limit);
+                most = most.max(part.size());
+            }
+            part.sort();
+            let text = |at: usize| String::from_utf8(part.get(at).unwrap().0.to_vec()).unwrap();
+            read.extend((0..part.index.len()).map(text));
+            after = part.last().to_vec();
+            if part.bound.is_none() {
+                return (read, most);
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_read_several_times_shows_every_name_once_in_any_order() {
+        for multiplier in [1, 7, 389, 999] {
+            let names: Vec<String> = (0..1_000_u64)
+                .map(|number| {
+                    let number = number * multiplier % 1_000;
+                    format!("{number:03}{}", "x".repeat(usize::try_from(number % 40).unwrap_or(0)))
+                })
+                .collect();
+            let mut expected = names.clone();
+            expected.sort();
+            for limit in [200, 1_000, 5_000, 1 << 20] {
+                let (read, most) = read_all(&names, limit);
+                assert!(read == expected, "{multiplier} {limit}: {} of {}", read.len(), expected.len());
+                assert!(most <= limit, "{most} of {limit}");
+            }
+        }
+    }
 }

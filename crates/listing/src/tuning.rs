@@ -300,15 +300,19 @@ mod tests {
 
     #[test]
     fn only_ext4_is_read_from_several_positions() {
-        let splitting: Vec<_> =
-            KNOWN.iter().filter(|known| known.positions == Positions::Hashes).map(|known| known.name).collect();
+        let splitting: Vec<_> = KNOWN
+            .iter()
+            .filter(|known| known.positions == Positions::Hashes)
+            .map(|known| known.name)
+            .collect();
         assert_eq!(splitting, ["ext4"]);
     }
 
     #[test]
     fn a_file_system_is_known_by_its_type_as_mounted_and_by_its_number() {
         let mounted = |kind| FileSystem::mounted_as(kind).map(|known| known.name);
-        let found = ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse", "overlay", "lustre", "proc"].map(mounted);
+        let found =
+            ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse", "overlay", "lustre", "proc"].map(mounted);
         let wanted = ["nfs", "nfs4", "smb2", "smb2", "fuse", "fuse", "overlayfs", "lustre"].map(Some);
         assert_eq!((&found[..8], found[8]), (&wanted[..], None));
         assert_eq!(FileSystem::with_magic(NFS).name, "nfs");

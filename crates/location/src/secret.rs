@@ -47,14 +47,19 @@ const COMPANIONS: [&str; 23] = [
 const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
 /// Words that, alone or behind `-`, `_` or `.`, name a parameter that is secret also without a
 /// signature: `key`, `api_key`, `Subscription-Key`.
-const SECRET_WORDS: [&str; 15] = [
+const SECRET_WORDS: [&str; 22] = [
+    "assertion",
     "auth",
     "authorization",
     "code",
     "credential",
     "credentials",
+    "hdnea",
+    "hdnts",
+    "hmac",
     "jwt",
     "key",
+    "otp",
     "pass",
     "passphrase",
     "pwd",
@@ -63,6 +68,8 @@ const SECRET_WORDS: [&str; 15] = [
     "passwd",
     "sig",
     "signature",
+    "ticket",
+    "verifier",
 ];
 /// Ends of secret parameters that are written as one word: `accesstoken`, `sessionid`.
 const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "sessionid"];
@@ -190,28 +197,56 @@ fn authority_shown(authority: &str) -> Cow<'_, str> {
     }
 }
 
-/// Redacts path and query.
+/// Redacts path, query and fragment.
 fn target_shown(target: &str) -> Cow<'_, str> {
-    let Some((path, query)) = target.split_once('?') else { return Cow::Borrowed(target) };
-    let (query, fragment) = query.split_once('#').map_or((query, None), |(query, rest)| (query, Some(rest)));
-    let names: Vec<String> = query.split('&').map(name_of).collect();
-    let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
-    if !signed && !names.iter().any(|name| is_secret(name) || is_signed(name)) {
-        return Cow::Borrowed(target);
+    let (rest, fragment) = target.split_once('#').map_or((target, None), |(rest, it)| (rest, Some(it)));
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    let mut shown = behind_semicolons(path);
+    if let Some(query) = query {
+        shown = format!("{shown}?{}", fields_shown(query));
     }
-    let mut shown: Vec<Cow<'_, str>> = Vec::new();
-    for (part, name) in query.split('&').zip(&names) {
-        let hidden = || Cow::Owned(format!("{}={HIDDEN}", part.split('=').next().unwrap_or_default()));
+    if let Some(fragment) = fragment {
+        shown = format!("{shown}#{}", fields_shown(fragment));
+    }
+    if shown == target { Cow::Borrowed(target) } else { Cow::Owned(shown) }
+}
+
+/// Redacts the parameters of a query, or of a fragment, in which web applications pass tokens.
+fn fields_shown(fields: &str) -> String {
+    let names: Vec<String> = fields.split('&').map(name_of).collect();
+    let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
+    let mut shown = Vec::new();
+    for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
-            name if SIGNATURES.contains(&name) => shown.push(hidden()),
+            name if SIGNATURES.contains(&name) => shown.push(hidden(part)),
             name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
-            name if is_secret(name) || is_signed(name) => shown.push(hidden()),
-            _ => shown.push(Cow::Borrowed(part)),
+            name if is_secret(name) || is_signed(name) => shown.push(hidden(part)),
+            _ => shown.push(behind_semicolons(part)),
         }
     }
-    let query = shown.join("&");
-    let fragment = fragment.map(|fragment| format!("#{fragment}")).unwrap_or_default();
-    Cow::Owned(format!("{path}?{query}{fragment}"))
+    shown.join("&")
+}
+
+/// Redacts what follows a `;`, which separates parameters in paths and in some queries.
+fn behind_semicolons(text: &str) -> String {
+    let is_hidden = |part: &str| part.contains('=') && is_secret(&name_of(part));
+    let mut parts = text.split(';');
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // A path goes on behind its parameter.
+        let (field, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
+        let field = if is_hidden(field) { hidden(field) } else { field.to_owned() };
+        shown = format!("{shown};{field}{rest}");
+    }
+    shown
+}
+
+/// A parameter without its value; its name alone, if it has none.
+fn hidden(part: &str) -> String {
+    match part.split_once('=') {
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None => format!("{part}={HIDDEN}"),
+    }
 }
 
 /// True if the query of a path has a signature.
@@ -273,6 +308,9 @@ mod tests {
             ("s3+lab://bucket/a@b?token=1", "s3+lab://bucket/a@b?token=1"),
             ("http://h/x?a=1&Access%5FToken=t#f", "http://h/x?a=1&Access%5FToken=***#f"),
             ("s3://bucket/a@b?token=1", "s3://bucket/a@b?token=1"),
+            ("http://h/x;jsessionid=1/y;v=2?a=1;token=2", "http://h/x;jsessionid=***/y;v=2?a=1;token=***"),
+            ("http://h/x#access_token=1&n=2", "http://h/x#access_token=***&n=2"),
+            ("http://h/x?ticket=1&hdnts=2#part", "http://h/x?ticket=***&hdnts=***#part"),
             ("no url: a@b?sig=1", "no url: a@b?sig=1"),
             (
                 "two: http://u:p@h/1, 'ftp://u:p@h/2?sig=1' and `x://u:p@h`",

@@ -66,7 +66,7 @@ pub(crate) fn read_many(
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().without_retries().scoped(&cancel),
-        tracker: RequestTracker::new(threads, Instant::now()),
+        tracker: RequestTracker::new(Instant::now()),
         has_answered: AtomicBool::new(false),
         cancel,
         retries: engine.copies().retries,
@@ -233,7 +233,11 @@ impl Arriving {
             match body.read(&mut self.content[self.filled..])? {
                 0 if self.filled == before => {
                     let missing = (length - self.filled) as u64;
-                    return Err(StoreError::Truncated { location: location.to_string(), missing });
+                    return Err(StoreError::Truncated {
+                        location: location.to_string(),
+                        missing,
+                        trace: None,
+                    });
                 }
                 // A server may answer with less than it was asked for.
                 0 => break,

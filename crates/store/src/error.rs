@@ -23,6 +23,10 @@ const SFTP: &str = "sftp://";
 /// Between an object's location and the version of it that is missing.
 pub(crate) const VERSION: &str = ", version ";
 
+/// The mistake of a page of a web server from which nothing is known of what lies below it.
+pub(crate) const LISTS_NOTHING: &str =
+    "no link on this page leads to a name below it: no directory page, or an empty one";
+
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -338,6 +342,25 @@ impl Error {
         }
     }
 
+    /// The name below `root` that a listing cannot show, with all in it, where the listing goes on
+    /// behind it. `None` if it ends with this error.
+    #[must_use]
+    pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
+        match (root, self) {
+            (Location::Local(_), Self::NotFound { location, .. } | Self::Io { location, .. })
+            | (
+                Location::Sftp(_),
+                Self::NotFound { location, .. }
+                | Self::Denied { location, .. }
+                | Self::InvalidName { location, .. },
+            ) => Some(location),
+            (Location::Http(_), Self::Protocol { location, detail, .. }) if detail == LISTS_NOTHING => {
+                Some(location)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a file system is full, or a quota reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
@@ -468,7 +491,8 @@ impl fmt::Display for CertificateFault {
 
 /// The facts by which two versions differ. Their texts may be equal: they leave out the inode
 /// change time of a file.
-fn difference(expected: &Version, found: &Version) -> String {
+#[must_use]
+pub fn difference(expected: &Version, found: &Version) -> String {
     let (one, other) = (expected.to_string(), found.to_string());
     match (expected.file, found.file) {
         _ if one != other => format!(": expected {one}, found {other}"),

@@ -39,7 +39,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, io_advice};
+pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
@@ -55,7 +55,9 @@ pub use options::{
     AzureConnection, CustomerKey, HttpHeaders, Keys, Options, Outages, Proxies, Proxy, Redirects,
     ServerSideEncryption, Signing, header_value,
 };
-pub use query::{Directories, Get, Links, ListOptions, ListedPage, Marker, StatedLength, Unfinished};
+pub use query::{
+    Directories, Get, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
+};
 pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,

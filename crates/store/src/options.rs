@@ -278,6 +278,15 @@ impl Options {
         (profile, encryption, customer_key, storage_class, acl, tags)
     }
 
+    /// Whether an option says how objects are to be stored.
+    pub(crate) fn describes_writes(&self) -> bool {
+        self.encryption.is_some()
+            || self.customer_key.is_some()
+            || self.storage_class.is_some()
+            || self.acl.is_some()
+            || !self.tags.is_empty()
+    }
+
     /// Checks that texts are legal in host names, headers and signatures.
     pub(crate) fn check(&self) -> Result<()> {
         let key = match &self.encryption {

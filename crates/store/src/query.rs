@@ -68,6 +68,16 @@ pub enum Marker {
     Listed,
 }
 
+/// Whether the listing of a directory includes unfinished copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partials {
+    /// No: they are no content.
+    #[default]
+    Hidden,
+    /// Yes, for a caller that names what it leaves out.
+    Listed,
+}
+
 /// What becomes of unfinished copies in a directory that is removed and holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
@@ -95,6 +105,8 @@ pub struct ListOptions {
     pub directories: Directories,
     /// Whether the listing of a prefix of an object store includes the prefix's own object.
     pub marker: Marker,
+    /// Whether the listing of a directory includes unfinished copies.
+    pub partials: Partials,
     /// Most concurrent requests of a large S3 listing; `None`: chosen by measured speed.
     pub requests: Option<NonZeroUsize>,
 }

@@ -16,9 +16,8 @@ use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    Algorithm, Body, Cancel, Endpoint, Error, Get, Hasher, ListOptions, ListedPage, ObjectVersion, Options,
-    Order, Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
-    Written, local,
+    Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order, Payload,
+    Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished, Written, local,
 };
 
 mod parts;
@@ -184,15 +183,6 @@ impl Store {
             },
             Location::Local(_) | Location::Http(_) | Location::Sftp(_) => String::new(),
         }
-    }
-
-    /// A digest of all options that shape an object written with them. An upload that was begun
-    /// with others must not be continued.
-    #[must_use]
-    pub fn digest_of_writes(&self, options: &PutOptions) -> String {
-        let PutOptions { metadata, precondition, sending: _ } = options;
-        let text = format!("{:?} {metadata:?} {precondition:?}", self.client.options.of_writes());
-        Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 
     /// Sends one signed request to another service of AWS, and returns its whole answer, whatever

@@ -1,8 +1,8 @@
 //! An S3 store in memory whose deviations are chosen by name.
 //!
 //! Without quirks it complies with S3's documentation as far as tests need: conditions, ranges,
-//! metadata, checksums, copies, uploads in parts, listings of both versions. Signatures are not
-//! verified. Any bucket exists. [`Quirk`]s can change while it runs. It is also a web server for
+//! metadata, checksums, copies, uploads in parts, listings of both versions, sessions of directory
+//! buckets. Signatures are not verified. Any bucket exists. [`Quirk`]s can change while it runs. It is also a web server for
 //! `http://` URLs of its objects.
 
 mod listing;
@@ -233,12 +233,22 @@ impl State {
     fn answer_bucket(&mut self, request: &Request) -> Reply {
         match request.method.as_str() {
             _ if request.bucket.is_empty() => self.list_buckets(),
+            "GET" if request.value("session").is_some() => self.begin_session(),
             "GET" if request.value("uploads").is_some() => self.list_uploads(request),
             "GET" => self.list(request),
             "POST" if request.value("delete").is_some() => self.delete_many(request),
             "HEAD" | "PUT" => Reply::answer("200 OK", &[], b""),
             _ => xml_error("405 Method Not Allowed", "MethodNotAllowed", "not for a bucket"),
         }
+    }
+
+    /// Answers CreateSession, as for a directory bucket. Its end is not stated.
+    fn begin_session(&self) -> Reply {
+        self.xml(
+            "<CreateSessionResult><Credentials><SessionToken>token</SessionToken>\
+             <SecretAccessKey>secret</SecretAccessKey><AccessKeyId>session</AccessKeyId></Credentials>\
+             </CreateSessionResult>",
+        )
     }
 
     /// An XML response.

@@ -13,15 +13,17 @@ use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOpti
 
 use crate::context::Scope;
 use crate::error::{Error, Failure, Result};
-use crate::job::Effect;
 use crate::job::as_path;
+use crate::job::{Effect, Extent};
 use crate::report::{Observer, Summary};
 use crate::tree::TreeCopy;
 
-/// Gives everything below a tree's destination the attributes it has below the source.
+/// Gives everything below a tree's destination the attributes it has below the source, and with
+/// [`Extent::Whole`] the destination itself.
 pub(crate) fn of_tree(
     scope: &Scope<'_>,
     copy: &TreeCopy<'_>,
+    extent: Extent,
     observer: &dyn Observer,
     summary: &mut Summary,
 ) -> Result<()> {
@@ -57,7 +59,7 @@ pub(crate) fn of_tree(
         }
     }
     // The root takes part unless a pattern chooses what is below it.
-    if (tree.select)(b"") {
+    if extent == Extent::Whole && (tree.select)(b"") {
         let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
         whole.unwrap_or_else(|error| failed(source, error.into()));
     }

@@ -122,6 +122,8 @@ struct Walk<'a> {
     /// Differences that hold if the listings of stores are in order; `None` if they are reported at
     /// once.
     deferred: Option<Deferred>,
+    /// Places of each side that could not be listed.
+    hidden: [Vec<String>; 2],
     /// Two objects are compared, and have no names below the places.
     is_single: bool,
 }
@@ -170,6 +172,7 @@ impl<'a> Walk<'a> {
             comparisons,
             summary: Summary::default(),
             deferred: None,
+            hidden: Default::default(),
             is_single: false,
         }
     }
@@ -181,9 +184,12 @@ impl<'a> Walk<'a> {
                 return;
             }
             let order = match (one.peek(), other.peek()) {
-                // Names that a broken listing did not show are no differences.
-                (Some(Err(_)), _) => return self.broken(one.next()),
-                (_, Some(Err(_))) => return self.broken(other.next()),
+                (Some(Err(_)), _) | (_, Some(Err(_))) => {
+                    if self.misses_names(&mut one, &mut other) {
+                        continue;
+                    }
+                    return;
+                }
                 (None, None) => break,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
@@ -209,9 +215,37 @@ impl<'a> Walk<'a> {
         self.wait_for_all();
     }
 
-    fn broken(&mut self, entry: Option<firstbyte_store::Result<Entry>>) {
-        let error = entry.and_then(std::result::Result::err).map(Error::from);
-        self.summary.ended = self.scope.settings.stop.error().or(error);
+    /// Takes in that a listing lacks names. Returns false if it lacks all that follow.
+    fn misses_names(&mut self, one: &mut Entries, other: &mut Entries) -> bool {
+        let places = [&self.check.source, &self.check.destination];
+        for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
+            let Some(Err(error)) = entries.next_if(firstbyte_store::Result::is_err) else { continue };
+            let Some(hidden) = error.unlisted_name(place).map(|name| name.trim_end_matches('/').to_owned())
+            else {
+                self.summary.ended = self.scope.settings.stop.error().or(Some(error.into()));
+                return false;
+            };
+            self.failed(hidden.clone(), error.into());
+            self.hidden[side].push(hidden);
+        }
+        true
+    }
+
+    /// Whether a name that one side lacks may be there: it, or a directory that it is in, could not
+    /// be listed.
+    fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
+        let (hidden, root) = match finding {
+            Finding::OnlySource => (&self.hidden[1], &self.check.destination),
+            Finding::OnlyDestination => (&self.hidden[0], &self.check.source),
+            Finding::Size(..) | Finding::Content => return false,
+        };
+        let is_in = |place: &str, above: &String| {
+            place.strip_prefix(above.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        !hidden.is_empty() && {
+            let place = root.join(name).to_string();
+            hidden.iter().any(|above| is_in(&place, above))
+        }
     }
 
     /// Both places of a name.
@@ -221,6 +255,9 @@ impl<'a> Walk<'a> {
     }
 
     fn differs(&mut self, name: &[u8], finding: Finding) {
+        if self.may_be_hidden(name, finding) {
+            return;
+        }
         let Some(deferred) = &mut self.deferred else { return self.tell(name, finding) };
         if let Err(error) = deferred.add(&finding.to_record(name)) {
             self.summary.ended.get_or_insert(error);
@@ -293,7 +330,7 @@ impl<'a> Walk<'a> {
             Content::Read => Comparison::Content(destination.clone()),
         };
         if let Err(error) = self.comparisons.start(one, source.clone(), with) {
-            return self.failed(source, error);
+            return self.failed(source.to_string(), error);
         }
         if self.comparisons.is_full() {
             self.settle();
@@ -311,7 +348,7 @@ impl<'a> Walk<'a> {
             Ok(Sameness::Same) => self.same(entry.size, Verified::Full),
             Ok(Sameness::Unknown) => self.same(entry.size, Verified::Length),
             Ok(Sameness::Different) => self.differs(&entry.name, Finding::Content),
-            Err(error) => self.failed(&self.places(&entry.name).0, error),
+            Err(error) => self.failed(self.places(&entry.name).0.to_string(), error),
         }
         true
     }
@@ -322,12 +359,12 @@ impl<'a> Walk<'a> {
         self.summary.verified = Some(self.summary.verified.map_or(verified, |weakest| weakest.min(verified)));
     }
 
-    fn failed(&mut self, location: &Location, error: Error) {
+    fn failed(&mut self, location: String, error: Error) {
         if let Some(why) = self.scope.settings.stop.error() {
             self.summary.ended.get_or_insert(why);
             return;
         }
-        let failure = Failure { location: location.to_string(), error };
+        let failure = Failure { location, error };
         self.observer.failed(&failure);
         self.summary.fail(failure);
     }

@@ -81,6 +81,22 @@ pub(crate) struct Subject<'a> {
     pub(crate) root: Option<&'a LocalRoot<'a>>,
     /// Deletes the sources of a move.
     pub(crate) sources: Option<&'a Sources<'a>>,
+    pub(crate) unchanged: Unchanged,
+}
+
+/// The treatment of a job whose destination may be complete. The jobs of a tree were compared
+/// before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unchanged {
+    Copied,
+    Skipped,
+}
+
+impl Subject<'_> {
+    /// A run over one object.
+    pub(crate) fn of_one(route: Route) -> Self {
+        Self { batch: Batch::One, route, root: None, sources: None, unchanged: Unchanged::Copied }
+    }
 }
 
 pub(crate) struct Context<'a> {

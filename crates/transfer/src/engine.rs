@@ -9,9 +9,9 @@ use firstbyte_pacing::Throttle;
 use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
 
 use crate::check::Check;
-use crate::context::{Context, Scope, Subject, Throttles};
+use crate::context::{Context, Scope, Subject, Throttles, Unchanged};
 use crate::error::{Error, Result};
-use crate::job::{Batch, Route, keeps_all};
+use crate::job::{Batch, Extent, Route, keeps_all};
 use crate::job::{Extras, Job, Jobs, Move, Tree};
 use crate::moving;
 use crate::remove::Removal;
@@ -21,7 +21,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::{Compare, Settings};
 use crate::sources::{self, Sources};
 use crate::tree::TreeCopy;
-use crate::{attributes, check, compare, remove, stream, sync, tree};
+use crate::{attributes, check, named, remove, stream, sync, tree};
 
 /// Moves objects between locations. Cheap to create.
 #[derive(Clone)]
@@ -125,8 +125,7 @@ impl Engine {
     ) -> Result<Summary> {
         observer.expected(1, 0);
         let (source, destination) = (source.clone(), destination.clone());
-        let subject =
-            Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None, sources: None };
+        let subject = Subject::of_one(Route::of(&source, &destination));
         let job = Job { source, destination, entry, over: Over::File };
         let mut jobs = std::iter::once(Ok(job));
         self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
@@ -134,59 +133,25 @@ impl Engine {
 
     /// Whether one object is to be copied: as far as the settings ask for the state of its
     /// destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit
-    /// sources. Otherwise a single object is always copied.
+    /// sources.
     ///
     /// # Errors
     /// One of the two cannot be looked up.
     pub fn is_wanted(&self, source: &Location, destination: &Location) -> Result<bool> {
-        let Settings { compare, limits, .. } = &self.settings;
-        let compares = matches!(compare, Compare::Size | Compare::Newer | Compare::Existence);
-        if !compares && !limits.is_any() {
-            return Ok(true);
-        }
-        let from = self.store.stat_object(source)?;
-        if !limits.take(from.size(), from.modified) {
-            return Ok(false);
-        }
-        if !compares {
-            return Ok(true);
-        }
-        match self.store.stat_object(destination) {
-            Err(StoreError::NotFound { .. }) => Ok(true),
-            Err(error) => Err(error.into()),
-            Ok(there) => Ok(match compare {
-                Compare::Size => from.size() != there.size(),
-                Compare::Newer => !compare::is_newer(there.modified, from.modified),
-                _ => false,
-            }),
-        }
+        let wanted = named::is_wanted(&self.store, &self.settings, source, destination);
+        wanted.map_err(|error| self.reason(error))
     }
 
     /// Whether the destination is a complete copy of the source as it is now, as far as the
-    /// settings compare by size and time. A local one is looked at first: that costs no request,
-    /// and mostly spares the other. One that cannot be looked at is to be written.
+    /// settings compare by size and time, and say nothing of how it is stored. One that cannot be
+    /// looked at is to be written.
     ///
     /// # Errors
     /// The run was stopped, or the whole store or bucket cannot be used.
     pub fn is_unchanged(&self, source: &Location, destination: &Location) -> Result<bool> {
-        let Settings { compare, checksum, .. } = &self.settings;
-        if *compare != Compare::SizeMtime || checksum.is_some() {
-            return Ok(false);
-        }
-        let look = |location| match self.store.stat_object(location) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => {
-                Err(Error::from(error))
-            }
-            // The copy says more about its failure than HEAD does.
-            Err(_) => Ok(None),
-        };
-        let is_upload = source.as_local().is_some();
-        let (first, second) = if is_upload { (source, destination) } else { (destination, source) };
-        let Some(first) = look(first)? else { return Ok(false) };
-        let Some(second) = look(second)? else { return Ok(false) };
-        let (from, there) = if is_upload { (first, second) } else { (second, first) };
-        Ok(compare::is_copied(&from, &there))
+        let once = self.store.without_retries();
+        let unchanged = named::is_unchanged(&once, &self.settings, source, destination);
+        unchanged.map_err(|error| self.reason(error))
     }
 
     /// Copies many objects, in constant memory. A failure does not stop the others: the summary has
@@ -195,7 +160,16 @@ impl Engine {
     /// # Errors
     /// No worker can be started.
     pub fn copy_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, None, jobs, observer))
+        self.counted(|scope| run_many(scope, None, Unchanged::Copied, jobs, observer))
+    }
+
+    /// Copies objects that were each named, as [`copy_many`](Self::copy_many) does, and skips those
+    /// that are not [wanted](Self::is_wanted) or [unchanged](Self::is_unchanged).
+    ///
+    /// # Errors
+    /// As [`copy_many`](Self::copy_many).
+    pub fn copy_named(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| run_many(scope, None, Unchanged::Skipped, jobs, observer))
     }
 
     /// Copies everything below a location, listing, reading and writing at once. Objects that are
@@ -252,7 +226,9 @@ impl Engine {
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| run_many(scope, Some(&Sources::named(&scope.store)), jobs, observer))
+        self.counted(|scope| {
+            run_many(scope, Some(&Sources::named(&scope.store)), Unchanged::Copied, jobs, observer)
+        })
     }
 
     /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects. Removes
@@ -267,6 +243,10 @@ impl Engine {
             let directories = AtomicBool::new(false);
             let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
+            if summary.ended.is_none() {
+                // What is left of the source are its directories.
+                attributes::of_tree(scope, &copy, moved.extent, observer, &mut summary)?;
+            }
             if summary.ended.is_none() && moved.removes_directories(directories.load(Ordering::Relaxed)) {
                 remove::directories(scope, moved, observer, &mut summary)?;
             }
@@ -370,7 +350,7 @@ impl Engine {
         observer: &dyn Observer,
         stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
     ) -> Result<Summary> {
-        let subject = Subject { batch: Batch::One, route: Route::Network, root: None, sources: None };
+        let subject = Subject::of_one(Route::Network);
         self.counted(|scope| Scheduler::of_stream(scope, observer, subject).run_stream(stream))
     }
 
@@ -422,6 +402,7 @@ fn whole(mut summary: Summary) -> Result<Summary> {
 fn run_many(
     scope: &Scope<'_>,
     sources: Option<&Sources<'_>>,
+    unchanged: Unchanged,
     jobs: &mut Jobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
@@ -430,7 +411,7 @@ fn run_many(
         Some(Ok(job)) => Route::of(&job.source, &job.destination),
         _ => Route::Network,
     };
-    let subject = Subject { batch: Batch::Many, route, root: None, sources };
+    let subject = Subject { batch: Batch::Many, route, root: None, sources, unchanged };
     Scheduler::new(scope, observer, subject).run(&mut jobs)
 }
 
@@ -442,14 +423,15 @@ fn run_tree(
     observer: &dyn Observer,
 ) -> Result<Summary> {
     let route = Route::of(&copy.tree.source, &copy.tree.destination);
-    let subject = Subject { batch: Batch::Tree, route, root: copy.root.as_ref(), sources };
+    let unchanged = Unchanged::Copied;
+    let subject = Subject { batch: Batch::Tree, route, root: copy.root.as_ref(), sources, unchanged };
     let run = Scheduler::new(scope, observer, subject).run(jobs);
     let settled = copy.root.as_ref().map(|root| &root.beneath).map_or(Ok(()), Beneath::settle);
     let mut summary = run?;
     settled?;
     copy.counts.add_to(&mut summary);
     if summary.ended.is_none() && keeps_all(scope.settings, &copy.tree.source, &copy.tree.destination) {
-        attributes::of_tree(scope, copy, observer, &mut summary)?;
+        attributes::of_tree(scope, copy, Extent::Whole, observer, &mut summary)?;
     }
     Ok(summary)
 }

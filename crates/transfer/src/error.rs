@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Location, Version, shown};
-use firstbyte_store::{Error as StoreError, FailureKind, Trace, is_full};
+use firstbyte_store::{Error as StoreError, FailureKind, Trace, difference, is_full};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -42,7 +42,7 @@ pub enum Error {
         kept: u64,
     },
     /// The object is in another version than the manifest has.
-    #[error("{location}: changed since it was planned: expected {expected}, found {found}")]
+    #[error("{location}: changed since it was planned{}", difference(.expected, .found))]
     Replaced {
         /// The object.
         location: String,

@@ -223,11 +223,16 @@ impl Journal {
     }
 }
 
-/// Opens the journal in the directory of its partial file, which is open: no link is followed.
+/// Opens the journal in the directory of its partial file, which is open: no link is followed, and
+/// no pipe of this name is waited for.
 fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | how;
     let name = path.file_name().unwrap_or_default();
-    Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600))?))
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600))?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("a pipe or device has the name of the journal; remove it")),
+    }
 }
 
 fn boot_id() -> String {

@@ -7,9 +7,9 @@
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
 //! (deletions), `moving` (moves), `attributes` (the last pass of `cp -a`), `check`, `scheduler`
-//! (queue, workers, supervisor), the movers (`download`, `upload`, `relay`, `spool`, `stream`),
-//! then `request` and `context`, `sources`, and values (`job`, `plan`, `journal`, `verify`,
-//! `report`).
+//! (queue, workers, supervisor), `named` (unchanged objects), the movers (`download`, `upload`,
+//! `relay`, `spool`, `stream`), then `request` and `context`, `sources`, and values (`job`, `plan`,
+//! `journal`, `verify`, `report`).
 
 mod apart;
 mod attributes;
@@ -26,7 +26,9 @@ mod journal;
 mod leftovers;
 mod listing_prefetch;
 mod local_root;
+mod mounts;
 mod moving;
+mod named;
 mod pieces;
 mod plan;
 mod relay;
@@ -35,6 +37,7 @@ mod report;
 mod request;
 mod scheduler;
 mod settings;
+mod side;
 mod sources;
 mod spelling;
 mod spool;

@@ -176,6 +176,8 @@ pub struct Summary {
     pub special: u64,
     /// Empty directories, which a store cannot hold.
     pub empty_directories: u64,
+    /// Unfinished copies at the source, which are no content.
+    pub unfinished: u64,
     /// Wall time.
     pub seconds: f64,
     /// From the start to the first byte that arrived; `None` if no byte arrived.

@@ -12,6 +12,7 @@ use crate::apart::{Apart, Reach};
 use crate::error::{Error, Result};
 use crate::job::{Job, Tree};
 use crate::local_root::LocalRoot;
+use crate::mounts;
 use crate::report::{Done, Verified};
 
 /// Why a link is not moved.
@@ -37,6 +38,9 @@ impl<'a> Sources<'a> {
     /// Everything below a location.
     pub(crate) fn below(store: &'a Store, tree: &'a Tree<'_>) -> Result<Self> {
         let source = &tree.source;
+        if let (Some(from), Some(to)) = (source.as_local(), tree.destination.as_local()) {
+            mounts::prove_apart(from, to)?;
+        }
         let root = match source.as_local() {
             Some(path) => Some((path, Beneath::itself(path)?)),
             None => None,
@@ -93,6 +97,21 @@ impl<'a> Sources<'a> {
         }
         let bytes = std::fs::symlink_metadata(to).map_or(0, |metadata| metadata.len());
         Ok(Some(Done { bytes, verified: Verified::Full, version: None, source: None }))
+    }
+
+    /// Gives the copy of a local file its owner, mode and times, as far as this process may: the
+    /// file moves to another file system.
+    pub(crate) fn take_over(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<()> {
+        let (Some(from), Some(to)) = (job.source.as_local(), job.destination.as_local()) else {
+            return Ok(());
+        };
+        self.beneath(from, |source, name| match root.and_then(|root| root.name(to)) {
+            Some((target, new)) => Ok(target.take_attributes(new, source, name)?),
+            None => {
+                let (target, new) = parent_of(to, &job.destination)?;
+                Ok(target.take_attributes(&new, source, name)?)
+            }
+        })
     }
 
     /// Refuses to copy what a link leads to: deleting the link would be no move of it. Of a tree,

@@ -12,11 +12,10 @@
 //! deleted, it is removed when the file is complete ([`Replacement`]).
 
 use std::cmp::Ordering;
-use std::iter::Peekable;
 
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store, Unfinished,
+    Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Partials, Store, Unfinished,
 };
 
 use crate::apart::{Apart, Reach};
@@ -27,10 +26,12 @@ use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Empty, Extras, Tree};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
+use crate::mounts;
 use crate::report::{Action, Observer};
 use crate::settings::Compare;
+use crate::side::Side;
 use crate::spelling::Parts;
-use crate::tree::{self, TreeCopy, with_sort_name};
+use crate::tree::{self, TreeCopy};
 
 /// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(
@@ -40,9 +41,18 @@ pub(crate) fn jobs<'a>(
     observer: &'a dyn Observer,
 ) -> Result<Join<'a>> {
     let (store, settings, tree) = (&scope.store, scope.settings, copy.tree);
+    if let (Some(from), Some(to)) = (tree.source.as_local(), tree.destination.as_local())
+        && extras != Extras::Keep
+    {
+        mounts::prove_apart(from, to)?;
+    }
     let options = tree::list_options(tree, Order::Bytes, settings);
-    let destination_options =
-        ListOptions { links: Links::Report, directories: Directories::Listed, ..options.clone() };
+    let destination_options = ListOptions {
+        links: Links::Report,
+        directories: Directories::Listed,
+        partials: Partials::Hidden,
+        ..options.clone()
+    };
     // The source is read while the destination is opened: a wide directory is read and sorted.
     let source = open_source(scope, tree, &options, extras)?;
     let destination = tree::list(store, &tree.destination, &destination_options)?
@@ -109,60 +119,6 @@ fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
         }
     }
     Ok(true)
-}
-
-type Entries = Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>;
-
-fn nothing() -> Peekable<Entries> {
-    let nothing: Entries = Box::new(std::iter::empty());
-    nothing.peekable()
-}
-
-/// One listing. The name of a directory ends in `/`, as it sorts.
-struct Side {
-    entries: Peekable<Entries>,
-    /// It ended in an error: names that it did not show may exist.
-    broken: bool,
-}
-
-impl Side {
-    fn new(listing: Option<ListingPrefetch>) -> Self {
-        let entries: Entries = Box::new(listing.into_iter().flatten().map(|entry| entry.map(with_sort_name)));
-        Self { entries: entries.peekable(), broken: false }
-    }
-
-    /// Takes the next entry if it is an error.
-    fn error(&mut self) -> Option<firstbyte_store::Error> {
-        let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
-        self.broken = true;
-        error
-    }
-
-    /// Whether nothing is listed but the object that marks the prefix, without content.
-    fn has_only_marker(&mut self) -> bool {
-        let is_marker = |entry: &firstbyte_store::Result<Entry>| {
-            entry.as_ref().is_ok_and(|entry| entry.name.is_empty() && entry.size == Some(0))
-        };
-        let Some(marker) = self.entries.next_if(is_marker) else { return self.entries.peek().is_none() };
-        let is_alone = self.entries.peek().is_none();
-        let rest = std::mem::replace(&mut self.entries, nothing());
-        let entries: Entries = Box::new(std::iter::once(marker).chain(rest));
-        self.entries = entries.peekable();
-        is_alone
-    }
-
-    fn name(&mut self) -> Option<&[u8]> {
-        self.entries.peek()?.as_ref().ok().map(|entry| entry.name.as_slice())
-    }
-
-    fn take(&mut self) -> Option<Entry> {
-        self.entries.next()?.ok()
-    }
-
-    /// Whether all names below `prefix`, which ends in `/`, have been taken.
-    fn has_passed(&mut self, prefix: &[u8]) -> bool {
-        self.name().is_none_or(|name| name > prefix && !name.starts_with(prefix))
-    }
 }
 
 /// A file that replaces a directory.
@@ -371,7 +327,8 @@ impl Join<'_> {
         }
         let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
-            over.whole &= deletable;
+            // A directory goes with what is in it.
+            over.whole &= deletable || entry.kind == Kind::Directory;
             return;
         }
         if !deletable {

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{DestinationName, Entry, Kind, Location};
 use firstbyte_store::{
-    Directories, Error as StoreError, Found, Links, ListOptions, Listing, Marker, Order, Over, Store,
-    location_below,
+    Directories, Error as StoreError, Found, Links, ListOptions, Listing, Marker, Order, Over, Partials,
+    Store, location_below,
 };
 
 use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
@@ -32,6 +32,8 @@ pub(crate) struct Counts {
     special: AtomicU64,
     /// Empty directories that a store cannot hold.
     empty_directories: AtomicU64,
+    /// What interrupted copies have left at the source.
+    unfinished: AtomicU64,
 }
 
 impl Counts {
@@ -41,6 +43,7 @@ impl Counts {
         summary.deleted += count(&self.deleted);
         summary.special = count(&self.special);
         summary.empty_directories = count(&self.empty_directories);
+        summary.unfinished = count(&self.unfinished);
     }
 }
 
@@ -84,6 +87,9 @@ impl<'a> TreeCopy<'a> {
         let name = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
         let name = name.unwrap_or(&entry.name);
         let selected = self.tree.contains(name);
+        if !selected && is_unfinished(&self.tree.source, name) && self.tree.takes(name) {
+            add(&self.counts.unfinished, 1);
+        }
         if selected && entry.kind == Kind::Other {
             add(&self.counts.special, 1);
         }
@@ -260,6 +266,7 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
         requests: Some(settings.listing_requests()),
         directories: Directories::Listed,
         marker: Marker::Listed,
+        partials: Partials::Listed,
         links: if keeps_all(settings, &tree.source, &tree.destination) {
             Links::Report
         } else {

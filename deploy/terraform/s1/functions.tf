@@ -118,6 +118,10 @@ resource "aws_iam_role_policy" "function" {
       for system in aws_s3files_file_system.this :
       "s3files" => templatefile("${local.policies}/s3files-client.json.tftpl", { file_system = system.arn })
     },
+    {
+      for buckets in [var.directory_buckets] :
+      "express" => templatefile("${local.policies}/express-read.json.tftpl", { buckets = buckets }) if length(buckets) > 0
+    },
   )
 
   name   = each.key

@@ -28,10 +28,16 @@ resource "aws_iam_role" "job" {
 }
 
 resource "aws_iam_role_policy" "job" {
-  for_each = {
-    read  = templatefile("${local.policies}/read.json.tftpl", { bucket = module.bucket.arn })
-    write = templatefile("${local.policies}/write.json.tftpl", { bucket = module.bucket.arn })
-  }
+  for_each = merge(
+    {
+      read  = templatefile("${local.policies}/read.json.tftpl", { bucket = module.bucket.arn })
+      write = templatefile("${local.policies}/write.json.tftpl", { bucket = module.bucket.arn })
+    },
+    {
+      for buckets in [var.directory_buckets] :
+      "express" => templatefile("${local.policies}/express-write.json.tftpl", { buckets = buckets }) if length(buckets) > 0
+    },
+  )
 
   name   = each.key
   role   = aws_iam_role.job.id

@@ -140,6 +140,20 @@ variable "attempt_minutes" {
   }
 }
 
+variable "directory_buckets" {
+  description = "ARNs of directory buckets of S3 Express One Zone that the jobs may read and write. They are not made here."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition = alltrue([
+      for arn in var.directory_buckets :
+      can(regex("^arn:aws[a-z-]*:s3express:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9.-]+--x-s3$", arn))
+    ])
+    error_message = "Each ARN must look like arn:aws:s3express:REGION:ACCOUNT:bucket/data--use1-az4--x-s3."
+  }
+}
+
 variable "log_days" {
   description = "Days for which logs are kept. `destroy` deletes them before."
   type        = number

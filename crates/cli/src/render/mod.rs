@@ -4,6 +4,7 @@
 pub mod bar;
 pub mod console;
 pub mod error;
+pub mod inside_run;
 pub mod json;
 pub mod log;
 pub mod log_line;

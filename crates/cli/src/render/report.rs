@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use firstbyte::receipt::{Failed, Receipt};
 use firstbyte_location::shown;
-use firstbyte_store::{Durability, LocalFile, Metadata, Privacy};
+use firstbyte_store::{Durability, LocalFile, Metadata, Privacy, Store};
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Planned, Progress};
 use crate::render::result_line::result_line;
-use crate::render::{console, json};
+use crate::render::{console, inside_run, json};
 
 /// The destination of the data, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Report {
     unread: bool,
     /// A file that the receipt is written to as well.
     kept: Option<PathBuf>,
+    /// The store that counts the requests of the verb, also of what failed.
+    store: Option<Store>,
 }
 
 /// Entries of a tree that were not copied.
@@ -47,6 +49,8 @@ struct LeftOut {
     special: u64,
     /// Empty directories.
     directories: u64,
+    /// What interrupted copies have left.
+    unfinished: u64,
 }
 
 impl Report {
@@ -61,7 +65,13 @@ impl Report {
             ended: None,
             unread: false,
             kept: None,
+            store: None,
         }
+    }
+
+    /// The report of a verb that makes all its requests by this store.
+    pub fn counting(self, store: &Store) -> Self {
+        Self { store: Some(store.clone()), ..self }
     }
 
     /// Has the receipt written to a file as well, in one step at the end.
@@ -83,12 +93,15 @@ impl Report {
     pub fn add(&mut self, run: firstbyte_transfer::Result<Summary>) {
         match run {
             Ok(summary) => self.add_summary(summary),
-            Err(error @ firstbyte_transfer::Error::Deadline { .. }) => {
-                // The only one that knows no place of its own.
-                self.fail(Error::from(error).about(&self.receipt.source.clone()));
-            }
-            Err(error) => self.fail(error.into()),
+            Err(error) => self.ended_by(error),
         }
+    }
+
+    fn ended_by(&mut self, error: firstbyte_transfer::Error) {
+        // The only error that knows no place of its own.
+        let is_placeless = matches!(error, firstbyte_transfer::Error::Deadline { .. });
+        let error = Error::from(error);
+        self.fail(if is_placeless { error.about(&self.receipt.source) } else { error });
     }
 
     /// The verb ends with this error.
@@ -130,12 +143,13 @@ impl Report {
         self.receipt.add(&summary);
         self.left_out.special += summary.special;
         self.left_out.directories += summary.empty_directories;
+        self.left_out.unfinished += summary.unfinished;
         self.failures += summary.failures;
         self.receipt.failed.extend(summary.failed.iter().map(|failure| {
             Error::from_transfer(&failure.error).about(&failure.location).item(failure.location.clone())
         }));
         if let Some(error) = summary.ended {
-            self.fail(error.into());
+            self.ended_by(error);
         }
     }
 
@@ -163,7 +177,12 @@ impl Report {
         if let Some(error) = &self.ended {
             self.receipt.failed.push(error.item(self.receipt.source.clone()));
         }
+        if let Some(counters) = self.store.as_ref().map(Store::counters) {
+            self.receipt.requests = counters.requests;
+            self.receipt.retries = counters.retries;
+        }
         self.receipt.finish(self.started);
+        inside_run::hand_over(&self.receipt);
         if let Some(path) = &self.kept {
             keep(path, &json::line(&self.receipt))?;
         }
@@ -207,7 +226,9 @@ impl LeftOut {
         let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
         let directories = (self.directories > 0)
             .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));
-        let parts: Vec<String> = special.into_iter().chain(directories).collect();
+        let unfinished = (self.unfinished > 0)
+            .then(|| format!("unfinished copies, named .*.firstbyte-part ({})", self.unfinished));
+        let parts: Vec<String> = special.into_iter().chain(directories).chain(unfinished).collect();
         (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
     }
 }

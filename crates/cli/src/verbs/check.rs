@@ -61,7 +61,8 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     if !is_object {
         engine.store().stat(&destination)?;
     }
-    let mut report = Report::new("check", source.to_string(), Some(destination.to_string()));
+    let report = Report::new("check", source.to_string(), Some(destination.to_string()));
+    let mut report = report.counting(engine.store());
     report.receipt().differences = Some(0);
     let content = if args.content { Content::Read } else { Content::Held };
     let check = Check { source, destination, select: &select, content };

@@ -121,7 +121,8 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         ..args.policy.settings(globals, stop.clone())
     };
     let engine = Engine::new(args.policy.movement().store(globals)?, settings);
-    let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    let report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    let mut report = report.counting(engine.store());
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
@@ -161,7 +162,7 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let engine = Engine::new(args.policy.movement().store(globals)?, globals.settings(stop));
-    let mut report = Report::new("cp", super::joined(operands), None);
+    let mut report = Report::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {
         let aborted = engine.abort_stale(&Location::parse(operand)?, age)?;
@@ -309,18 +310,14 @@ impl Copy<'_> {
         }
     }
 
-    /// Whether the one named object is to be copied: it is not complete at the destination, or the
-    /// copy may differ from it in what is not compared.
+    /// Whether a named object is to be copied: it is not complete at the destination, or the copy
+    /// may differ from it in what is not compared.
     fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
-        let compares = self.args.version_id.is_none()
-            && !self.args.archive
-            && !self.args.policy.movement().describes_uploads();
-        let is_wanted = || match compares && self.engine.is_unchanged(source, target)? {
+        let compares = self.args.version_id.is_none() && !self.args.archive;
+        match compares && self.engine.is_unchanged(source, target)? {
             true => Ok(false),
             false => self.engine.is_wanted(source, target),
-        };
-        // A run that was stopped meanwhile says why.
-        is_wanted().map_err(|error| self.stop.error().unwrap_or(error))
+        }
     }
 
     /// Copies the object, or the version of it that is asked for.
@@ -330,10 +327,15 @@ impl Copy<'_> {
         destination: &Location,
         progress: &Progress,
     ) -> firstbyte_transfer::Result<Summary> {
-        match &self.args.version_id {
-            None => self.engine.copy(source, destination, progress),
-            Some(id) => self.engine.copy_version(source, &Version::of_id(id), destination, progress),
-        }
+        let mut summary = match &self.args.version_id {
+            None => self.engine.copy_until_stopped(source, destination, progress)?,
+            Some(id) => self.engine.copy_version(source, &Version::of_id(id), destination, progress)?,
+        };
+        // The one failure is the end of the run, of which the counts are reported all the same.
+        summary.failures = 0;
+        let failed = summary.failed.pop().map(|failure| failure.error);
+        summary.ended = summary.ended.or(failed);
+        Ok(summary)
     }
 
     fn to_stream(
@@ -437,42 +439,29 @@ impl Copy<'_> {
         }
     }
 
-    /// The jobs that the policy wants, and what became of the others.
-    fn wanted(&self, jobs: Vec<Job>, progress: &Progress) -> (Vec<Job>, Summary) {
-        let mut others = Summary::default();
-        let mut is_wanted = |job: &Job| match self.engine.is_wanted(&job.source, &job.destination) {
-            Ok(wanted) => {
-                others.skipped += u64::from(!wanted);
-                wanted
-            }
-            Err(error) => {
-                let failure = Failure { location: job.source.to_string(), error };
-                progress.failed(&failure);
-                others.fail(failure);
-                false
-            }
-        };
-        let jobs = jobs.into_iter().filter(|job| is_wanted(job)).collect();
-        (jobs, others)
-    }
-
     /// Copies objects that were each named, or says so.
     fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
-        let (jobs, skipped) = self.wanted(jobs, progress);
-        report.add(Ok(skipped));
-        if self.args.archive && self.args.policy.movement().effect() == Effect::Apply {
-            for Job { source, destination, .. } in &jobs {
-                report.add(self.engine.copy(source, destination, progress));
-            }
-            return;
-        }
-        if self.args.policy.movement().effect() == Effect::Apply {
-            return report.add(self.engine.copy_many(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
+        let is_applied = self.args.policy.movement().effect() == Effect::Apply;
+        if is_applied && !self.args.archive {
+            return report.add(self.engine.copy_named(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
         }
         for Job { source, destination, .. } in jobs {
-            progress.planned(&Action::Copy { source, destination, size: None });
+            match self.is_wanted(&source, &destination) {
+                Ok(false) => report.add(Ok(Summary { skipped: 1, ..Summary::default() })),
+                Ok(true) if is_applied => report.add(self.engine.copy(&source, &destination, progress)),
+                Ok(true) => {
+                    progress.planned(&Action::Copy { source, destination, size: None });
+                    report.add(Ok(Summary::default()));
+                }
+                Err(error) => {
+                    let failure = Failure { location: source.to_string(), error };
+                    progress.failed(&failure);
+                    let mut failed = Summary::default();
+                    failed.fail(failure);
+                    report.add(Ok(failed));
+                }
+            }
         }
-        report.add(Ok(Summary::default()));
     }
 }
 

@@ -25,7 +25,7 @@ pub struct MbArgs {
 pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = Report::new("mb", super::joined(&args.buckets), None);
+    let mut report = Report::new("mb", super::joined(&args.buckets), None).counting(&store);
     for bucket in &buckets {
         match store.create_bucket(bucket) {
             Ok(()) => report.receipt().objects += 1,
@@ -35,7 +35,6 @@ pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
             }
         }
     }
-    report.receipt().requests = store.counters().requests;
     report.end(globals, Output::Free)
 }
 

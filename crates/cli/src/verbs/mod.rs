@@ -74,7 +74,8 @@ fn add_of_object(
     location: &Location,
     store: &Store,
 ) {
-    match run.as_ref().err().and_then(|error| if_prefix(error, location, store)) {
+    let error = run.as_ref().map_or_else(Some, |summary| summary.ended.as_ref());
+    match error.and_then(|error| if_prefix(error, location, store)) {
         Some(error) => report.fail(error),
         None => report.add(run),
     }

@@ -9,7 +9,7 @@ use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_inside_target, refuse_lost_sources};
 use firstbyte::operand::Glob;
 use firstbyte_location::{Kind, Location, shown};
-use firstbyte_store::Durability;
+use firstbyte_store::{Durability, Error as StoreError};
 use firstbyte_transfer::{
     Action, Compare, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer as _, Over,
     Settings, Shard, Summary, Tree,
@@ -19,6 +19,7 @@ use super::policy::Movement;
 use super::rm::{refuse_special, refuse_unnamed};
 use super::suggest::no_match;
 use crate::globals::Globals;
+use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
@@ -69,9 +70,10 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
         ..args.movement.settings(globals, stop.clone())
     };
     let engine = Engine::new(args.movement.store(globals)?, settings);
-    let mut report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    let report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    let mut report = report.counting(engine.store());
     report.receipt().left_out = Some(0);
-    let moving = Mv { args, engine };
+    let moving = Mv { args, engine, quiet: globals.quiet };
     let moves = moving.moves(sources, &destination, wildcards);
     let progress = Progress::new(globals, Failures::Printed).moving().stopping(&stop);
     match moves {
@@ -89,6 +91,7 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
 struct Mv<'a> {
     args: &'a MvArgs,
     engine: Engine,
+    quiet: bool,
 }
 
 impl Mv<'_> {
@@ -105,7 +108,15 @@ impl Mv<'_> {
     ) -> Result<Vec<(Source, Location)>> {
         let mut moves = Vec::new();
         for text in sources {
-            let source = self.source(text, wildcards)?;
+            let source = match self.source(text, wildcards) {
+                Err(_) if self.was_moved(text, destination) => continue,
+                Ok(Source::Object(Location::Local(path)))
+                    if path.symlink_metadata().is_err() && self.was_moved(text, destination) =>
+                {
+                    continue;
+                }
+                source => source?,
+            };
             let target = source.target(destination)?;
             if let Source::Object(location) = &source
                 && !self.engine.is_wanted(location, &target)?
@@ -121,6 +132,31 @@ impl Mv<'_> {
         }
         refuse_lost_sources(&moves)?;
         Ok(moves)
+    }
+
+    /// Whether a tree is gone from its source and is at its target: a run that was killed after its
+    /// last deletion has moved it.
+    fn was_moved(&self, text: &OsStr, destination: &Destination) -> bool {
+        let tree = Source::tree(text).ok().filter(|_| self.args.recursive);
+        let Some((Source::Tree { root, .. }, target)) =
+            tree.and_then(|tree| Some((tree.clone(), tree.target(destination).ok()?)))
+        else {
+            return false;
+        };
+        self.is_at(&root, &target)
+    }
+
+    fn is_at(&self, root: &Location, target: &Location) -> bool {
+        let store = self.engine.store();
+        let is_gone = match store.stat(root) {
+            Err(error @ StoreError::NotFound { .. }) => !error.concerns_store(),
+            _ => false,
+        };
+        let is_moved = is_gone && store.stat(target).is_ok_and(|found| found.kind == Kind::Directory);
+        if is_moved && !self.quiet {
+            console::say(format_args!("firstbyte: {root}: nothing is left to move; {target} is there"));
+        }
+        is_moved
     }
 
     fn source(&self, text: &OsStr, wildcards: Wildcards) -> Result<Source> {
@@ -241,7 +277,11 @@ impl Mv<'_> {
             shard: Shard::default(),
             effect: movement.effect(),
         };
-        report.add(self.engine.move_tree(&Move { tree, extent }, progress));
+        let (root, target) = (tree.source.clone(), tree.destination.clone());
+        match self.engine.move_tree(&Move { tree, extent }, progress) {
+            Err(_) if glob.is_none() && self.is_at(&root, &target) => report.add(Ok(Summary::default())),
+            run => report.add(run),
+        }
         match glob {
             Some(glob) if !report.has_ended() && !matched.load(Ordering::Relaxed) => {
                 Err(no_match(&report.receipt().source, &root, glob, depth, self.engine.store()))

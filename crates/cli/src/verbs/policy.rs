@@ -320,18 +320,6 @@ impl Movement {
         .into_iter()
     }
 
-    /// Whether an option says how uploads are stored: a copy that is there may be stored otherwise.
-    pub fn describes_uploads(&self) -> bool {
-        self.headers().any(|(_, _, value)| value.is_some())
-            || self.content_type.is_some()
-            || self.sse.is_some()
-            || self.sse_kms_key_id.is_some()
-            || self.storage_class.is_some()
-            || self.acl.is_some()
-            || !self.metadata.is_empty()
-            || !self.tag.is_empty()
-    }
-
     /// The longest time for the whole run on `source`.
     pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<Deadline<'s>> {
         self.deadline.map(|after| Deadline { after, source })

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use firstbyte_location::Location;
+use firstbyte_store::{ListOptions, Store};
 
 use super::mb;
 use crate::globals::Globals;
@@ -25,7 +27,7 @@ pub struct RbArgs {
 pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = mb::parse(&args.buckets)?;
     let store = globals.store()?;
-    let mut report = Report::new("rb", super::joined(&args.buckets), None);
+    let mut report = Report::new("rb", super::joined(&args.buckets), None).counting(&store);
     report.receipt().deleted = Some(0);
     for bucket in &buckets {
         match store.delete_bucket(bucket) {
@@ -33,13 +35,23 @@ pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
             Err(error) => {
                 let error = Error::from(error);
                 report.fail(match error.message.contains("BucketNotEmpty") {
-                    true => error.advise(format!("empty it by firstbyte rm -r {bucket}")),
+                    true => error.advise(way_to_empty(bucket, &store)),
                     false => error,
                 });
                 break;
             }
         }
     }
-    report.receipt().requests = store.counters().requests;
     report.end(globals, Output::Free)
+}
+
+/// A bucket that lists nothing and is not empty has versions of objects, or delete markers.
+fn way_to_empty(bucket: &Location, store: &Store) -> String {
+    match store.list_page(bucket, &ListOptions::default()) {
+        Ok(page) if page.entries.is_empty() => format!(
+            "it has old versions, which rm leaves; firstbyte ls -R --versions {bucket} shows them, and a lifecycle rule or \
+             aws s3api delete-objects deletes them"
+        ),
+        _ => format!("empty it by firstbyte rm -r {bucket}"),
+    }
 }

@@ -75,7 +75,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
     let removal = Rm { args, engine };
-    let mut report = Report::new("rm", super::joined(&args.operands), None);
+    let mut report = Report::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
     // Every operand is judged before the first deletion.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>()?;

@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte::receipt::Failed;
 use firstbyte_location::shown;
 use firstbyte_store::LOOK;
 use firstbyte_transfer::Stop;
@@ -25,14 +24,12 @@ use super::input::Input;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
+use crate::render::inside_run::{self, INSIDE};
 use crate::render::report::{Output, Report};
 use crate::signals::{Ending, GRACE, on_ending};
 
 /// Lines that are stopped have as long as any run to end, and then this one reports.
 const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
-
-/// The variable that marks the lines of a list.
-const INSIDE: &str = "FIRSTBYTE_INSIDE_RUN";
 
 /// Run the verbs of a list, several at a time
 #[derive(Args)]
@@ -68,6 +65,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let ending = Ending { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
     on_ending(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
+    let report = Report::new("run", name.clone(), None);
     let file = match args.list == "-" {
         true => console::standard_input()?,
         false => File::open(&args.list).map_err(|error| {
@@ -79,7 +77,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         program,
         variables: &globals.variables,
         lines: Mutex::new((1_u64..).zip(lines)),
-        outcome: Mutex::default(),
+        outcome: Mutex::new(Outcome { report, broken: None }),
         stop: &stop,
         name: &name,
     };
@@ -89,11 +87,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });
-    let Outcome { done, failed, broken } =
-        runner.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut report = Report::new("run", name.clone(), None);
-    report.receipt().objects = done;
-    failed.into_iter().for_each(|failure| report.item_failed(failure));
+    let Outcome { mut report, broken } = runner.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(why) = stop.error() {
         report.fail(why.into());
     } else if let Some(error) = broken {
@@ -105,10 +99,9 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// What became of the lines.
-#[derive(Default)]
 struct Outcome {
-    done: u64,
-    failed: Vec<Failed>,
+    /// Its objects are the lines that are done.
+    report: Report,
     /// The reason for which the list could not be read on.
     broken: Option<std::io::Error>,
 }
@@ -140,7 +133,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
                 continue;
             }
             match self.line(line) {
-                Ok(()) => self.outcome().done += 1,
+                Ok(()) => self.outcome().report.receipt().objects += 1,
                 Err(why) => self.failed(number, line, &why),
             }
         }
@@ -150,14 +143,16 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     fn line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
-        // Open for writing only: a line that reads it fails, rather than finding an empty input.
-        let input = File::options().write(true).open("/dev/null").map_err(|error| error.to_string())?;
+        // A line that reads its input fails, rather than finding an empty one.
+        let (counts, input) = io::pipe().map_err(|error| error.to_string())?;
         // A terminal's signals reach this process alone, which passes one on: a second one kills.
         command.args(words).stdin(input).process_group(0);
         // Lines that draw at once would overwrite each other.
         command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never").env(INSIDE, "1");
         let child = command.spawn().map_err(|error| error.to_string())?;
+        drop(command);
         let status = self.wait(child).map_err(|error| error.to_string())?;
+        inside_run::add(self.outcome().report.receipt(), &counts).map_err(|error| error.to_string())?;
         match status.code() {
             Some(0) => Ok(()),
             Some(code) => Err(format!("exit code {code}")),
@@ -190,7 +185,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
         console::failed(&Error::failed(format!("{location}: {error}")));
-        self.outcome().failed.push(Error::failed(error).item(location));
+        self.outcome().report.item_failed(Error::failed(error).item(location));
     }
 
     fn outcome(&self) -> MutexGuard<'_, Outcome> {

@@ -27,7 +27,7 @@ pub fn run(
     let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
     let engine = Engine::new(policy.movement().store(globals)?, settings);
-    let mut report = Report::new(verb, sources.clone(), Some(destination));
+    let mut report = Report::new(verb, sources.clone(), Some(destination)).counting(engine.store());
     report.keep_in(policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);

@@ -39,7 +39,7 @@ pub struct TreeArgs {
 pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
     let root = Location::parse(&args.location)?;
     let store = globals.store()?;
-    let mut report = Report::new("tree", root.to_string(), None);
+    let mut report = Report::new("tree", root.to_string(), None).counting(&store);
     let names = Names::on(&std::io::stdout());
     let mut drawing =
         Drawing { args, globals, store: &store, names, directories: 0, files: 0, report: &mut report };
@@ -56,7 +56,6 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
         Err(Ended::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;
-    report.receipt().requests = store.counters().requests;
     // The tree is for people; its last line has the numbers.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Free)

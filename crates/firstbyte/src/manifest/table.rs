@@ -33,10 +33,11 @@ pub(super) struct Row {
     pub(super) shard: u32,
 }
 
-/// Rows of a group at most. Readers like large groups; these take some 10 MiB.
-const GROUP: usize = 64 << 10;
-/// Rows that wait for their groups to be full, over all shards: some 50 MiB.
-const WAITING: usize = 256 << 10;
+/// Bytes of the rows of a group: some 15,000 usual rows. Readers like large groups, and a group
+/// that is written is in memory a few times.
+const GROUP: usize = 2 << 20;
+/// Bytes of the rows that wait for their groups to be full, over all shards.
+const WAITING: usize = 8 << 20;
 /// The key of the file's own metadata.
 const KEY: &str = "firstbyte.manifest";
 /// The columns, by their place in the file.
@@ -46,9 +47,9 @@ const COLUMNS: usize = 6;
 /// Writes a manifest.
 pub(super) struct Writer {
     file: SerializedFileWriter<File>,
-    /// The rows of each shard that wait.
-    waiting: Vec<Vec<Row>>,
-    rows: usize,
+    /// The rows of each shard that wait, with their bytes.
+    waiting: Vec<(Vec<Row>, usize)>,
+    bytes: usize,
 }
 
 impl Writer {
@@ -59,25 +60,29 @@ impl Writer {
             // Enough to find the groups of a shard; more would fill memory with bounds of pages.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
+            // Each location is another.
+            .set_column_dictionary_enabled("location".into(), false)
             .build();
         let file = SerializedFileWriter::new(file, Arc::new(schema()?), Arc::new(properties));
-        let waiting = (0..shards).map(|_| Vec::new()).collect();
-        Ok(Self { file: file.map_err(io_error)?, waiting, rows: 0 })
+        let waiting = (0..shards).map(|_| (Vec::new(), 0)).collect();
+        Ok(Self { file: file.map_err(io_error)?, waiting, bytes: 0 })
     }
 
     /// Adds a row. The rows of a shard stay in order.
     pub(super) fn add(&mut self, row: Row) -> io::Result<()> {
         let shard = row.shard as usize;
-        let Some(rows) = self.waiting.get_mut(shard) else {
+        let Some((rows, bytes)) = self.waiting.get_mut(shard) else {
             return Err(io::Error::other("a row of a shard that the manifest does not have"));
         };
+        let taken = size_of::<Row>() + row.location.len() + row.version.len();
         rows.push(row);
-        self.rows += 1;
-        if rows.len() >= GROUP {
+        *bytes += taken;
+        self.bytes += taken;
+        if *bytes >= GROUP {
             return self.write_group(shard);
         }
-        if self.rows >= WAITING {
-            let fullest = (0..self.waiting.len()).max_by_key(|shard| self.waiting[*shard].len());
+        if self.bytes >= WAITING {
+            let fullest = (0..self.waiting.len()).max_by_key(|shard| self.waiting[*shard].1);
             return self.write_group(fullest.unwrap_or(shard));
         }
         Ok(())
@@ -93,20 +98,20 @@ impl Writer {
     }
 
     fn write_group(&mut self, shard: usize) -> io::Result<()> {
-        let rows = std::mem::take(&mut self.waiting[shard]);
+        let (mut rows, bytes) = std::mem::take(&mut self.waiting[shard]);
         if rows.is_empty() {
             return Ok(());
         }
-        self.rows -= rows.len();
+        self.bytes -= bytes;
         let levels: Vec<i16> = rows.iter().map(|row| i16::from(row.modified.is_some())).collect();
-        let text = |text: &String| ByteArray::from(text.clone().into_bytes());
+        let text = |text: &mut String| ByteArray::from(std::mem::take(text).into_bytes());
         let written = (|| {
             let mut group = self.file.next_row_group()?;
             let mut write_text = |values: Vec<ByteArray>| column::<ByteArrayType>(&mut group, &values, None);
-            write_text(rows.iter().map(|row| text(&row.location)).collect())?;
+            write_text(rows.iter_mut().map(|row| text(&mut row.location)).collect())?;
             let sizes: Vec<i64> = rows.iter().map(|row| row.size.cast_signed()).collect();
             column::<Int64Type>(&mut group, &sizes, None)?;
-            let versions: Vec<ByteArray> = rows.iter().map(|row| text(&row.version)).collect();
+            let versions: Vec<ByteArray> = rows.iter_mut().map(|row| text(&mut row.version)).collect();
             column::<ByteArrayType>(&mut group, &versions, None)?;
             let shards: Vec<i32> = rows.iter().map(|row| row.shard.cast_signed()).collect();
             column::<Int32Type>(&mut group, &shards, None)?;
@@ -298,7 +303,8 @@ mod tests {
     #[test]
     fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
         const SHARDS: u32 = 300;
-        let rows = WAITING as u32 + 5_000;
+        // More than may wait together.
+        let rows = (WAITING / size_of::<Row>()) as u32 + 5_000;
         let file = tempfile::tempfile().unwrap();
         let mut writer = Writer::new(file.try_clone().unwrap(), SHARDS).unwrap();
         let row = |number: u32| Row {
@@ -312,7 +318,7 @@ mod tests {
         };
         for number in 0..rows {
             writer.add(row(number)).unwrap();
-            assert!(writer.rows < WAITING);
+            assert!(writer.bytes < WAITING);
         }
         writer.finish("header".into()).unwrap();
         let reader = || Reader::new(file.try_clone().unwrap()).unwrap();

@@ -26,7 +26,7 @@ use crate::http::metrics::Route;
 use crate::http::request::{Request, query_pairs};
 
 /// Query names that only S3 uses.
-const SUB_RESOURCES: [&str; 41] = [
+const SUB_RESOURCES: [&str; 42] = [
     "list-type",
     "prefix",
     "delimiter",
@@ -66,13 +66,14 @@ const SUB_RESOURCES: [&str; 41] = [
     "metadataTable",
     "metrics",
     "restore",
+    "session",
     "torrent",
     "x-id",
 ];
 
 /// Headers that only S3 clients send: those that every SDK adds to a request without a signature,
 /// and those that change what is stored or read. What a proxy adds decides nothing.
-const S3_HEADERS: [&str; 17] = [
+const S3_HEADERS: [&str; 18] = [
     "x-amz-acl",
     "x-amz-checksum-mode",
     "x-amz-content-sha256",
@@ -84,6 +85,7 @@ const S3_HEADERS: [&str; 17] = [
     "x-amz-object-attributes",
     "x-amz-rename-source",
     "x-amz-request-payer",
+    "x-amz-s3session-token",
     "x-amz-security-token",
     "x-amz-storage-class",
     "x-amz-tagging",

@@ -104,7 +104,7 @@ pub(crate) async fn location(
 /// clients can reach them, since some put the bucket's name into a host name.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
-    const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
+    const RESERVED_ENDS: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
     s3s::path::check_bucket_name(name)
         // Each label between the dots begins and ends with a letter or digit.
         && !name.contains(".-")

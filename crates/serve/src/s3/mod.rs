@@ -29,6 +29,7 @@ mod private;
 mod query;
 mod reads;
 mod service;
+mod sessions;
 mod signed;
 mod sorted;
 mod understood;
@@ -70,7 +71,10 @@ pub(crate) async fn answer(
         Ok((scheme, verified)) => {
             let received = request.body.length().unwrap_or(0);
             state.metrics.received_bytes.fetch_add(received, Relaxed);
-            let answered = pass_on(service, request, &scheme, verified, &attempt).await;
+            let answered = match sessions::is_asked_for(&request) {
+                true => begin_session(service, request, &scheme, verified, &attempt).await,
+                false => pass_on(service, request, &scheme, verified, &attempt).await,
+            };
             answered.unwrap_or_else(error_response)
         }
         Err(refused) => *refused,
@@ -106,6 +110,10 @@ async fn verified(
         }
         return Err(refuse(s3_error!(AccessDenied, "a signature is needed")));
     }
+    if let Some(keys) = service.key_file.as_ref().filter(|_| sessions::is_signed_for(&request.headers)) {
+        let verified = service.sessions.verify(request, &scheme, sent_path, (keys, attempt)).await;
+        return verified.map(|verified| (scheme, Some(verified))).map_err(refuse);
+    }
     let refused = match attempt.run(verify::verify(verifying, request, &request.method, sent_path)).await {
         Ok(verified) => return Ok((scheme, Some(verified))),
         Err(refused) => refused,
@@ -122,6 +130,25 @@ async fn verified(
     Err(refused)
 }
 
+/// Begins a session for a directory bucket that is there, and that the signer reaches.
+async fn begin_session(
+    service: &Service,
+    request: Request,
+    scheme: &Scheme,
+    verified: Option<Verified>,
+    attempt: &Attempt,
+) -> S3Result<Response> {
+    let holder = verified.as_ref().map_or("", Verified::access_key).to_owned();
+    let session = service.sessions.begin(&request, &holder)?;
+    let (method, query) = (Method::HEAD, String::new());
+    let found = pass_on(service, Request { method, query, ..request }, scheme, verified, attempt).await?;
+    match found.status {
+        StatusCode::OK => Ok(session),
+        StatusCode::NOT_FOUND => Err(s3_error!(NoSuchBucket, "the bucket does not exist")),
+        _ => Err(s3_error!(AccessDenied, "this key gives no right to do so")),
+    }
+}
+
 /// Hands the request to s3s as if it had come without signature and without any coding of its
 /// body. The content of an object stays a stream; any other body is a document, read and checked
 /// here.
@@ -133,6 +160,7 @@ async fn pass_on(
     attempt: &Attempt,
 ) -> S3Result<Response> {
     query::take_headers(&mut request)?;
+    sessions::remove_headers(&mut request.headers);
     let Request { method, path, query, mut headers, body, .. } = request;
     let query = query::unsigned(&query);
     let target: Uri = query::join(&path, &query).parse().map_err(|error| s3_error!(error, InvalidURI))?;

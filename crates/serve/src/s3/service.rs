@@ -13,6 +13,7 @@ use super::access;
 use super::api::Api;
 use super::attempt::KeyFile;
 use super::posted::MOST_FIELDS;
+use super::sessions::Sessions;
 use super::verify::{NoOperations, Signer};
 use crate::access::keys::Keys;
 use crate::config::Authentication;
@@ -39,12 +40,14 @@ pub(crate) struct Service {
     pub(super) forms: S3Service,
     /// Bounds the files of forms that are held: [`LARGEST_FORM`] each.
     pub(super) forms_at_once: Semaphore,
-    keys: Option<Keys>,
+    pub(super) sessions: Sessions,
+    /// The keys and the count of wrong guesses; `None` without keys.
+    pub(super) key_file: Option<KeyFile>,
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("Service").field("key_file", &self.key_file).finish_non_exhaustive()
     }
 }
 
@@ -79,12 +82,13 @@ impl Service {
             builder.build()
         });
         let forms_at_once = Semaphore::new(MOST_FORMS);
-        Self { service, verifying, forms, forms_at_once, keys }
+        let sessions = Sessions::new();
+        Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
     }
 
     /// The keys of the server, if it has any.
     pub(super) fn keys(&self) -> Option<&Keys> {
-        self.keys.as_ref()
+        self.key_file.as_ref().map(|file| &file.keys)
     }
 }
 

@@ -97,6 +97,18 @@ pub(super) async fn verify(
 }
 
 impl Verified {
+    /// A request of the holder of `access_key` that was signed with `secret` for a region and a
+    /// service.
+    pub(super) fn new(access_key: &str, secret: String, scope: (String, String)) -> Self {
+        let credentials = Credentials { access_key: access_key.to_owned(), secret_key: secret.into() };
+        Self { credentials, scope: Some(scope) }
+    }
+
+    /// The key whose holder has signed.
+    pub(super) fn access_key(&self) -> &str {
+        &self.credentials.access_key
+    }
+
     /// The signatures of the body's chunks, which follow from that of the head.
     pub(super) fn chunk_signatures(&self, scheme: &Scheme, headers: &HeaderMap) -> Option<ChunkSignatures> {
         let Scheme::Header { signature, .. } = scheme else { return None };

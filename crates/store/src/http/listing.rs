@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::page::Page;
 use super::{Call, Http, place, protocol};
+use crate::error::LISTS_NOTHING;
 use crate::walk::{Tree, Walk};
 use crate::wire::Method;
 use crate::{Cancel, Error, ListOptions, Result, STACK, answer, dates};
@@ -23,10 +24,6 @@ const LONGEST_PAGE: usize = 128 << 20;
 
 /// Links looked at at once.
 const LOOKS: usize = 16;
-
-/// The mistake of a page from which nothing is known of what lies below it.
-const LISTS_NOTHING: &str =
-    "no link on this page leads to a name below it: no directory page, or an empty one";
 
 /// The directory pages below a URL.
 struct Pages {

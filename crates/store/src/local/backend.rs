@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
 use super::{LocalFile, Privacy, empty, io_error, is_refusal, name};
 use crate::{
-    BUFFER, Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Payload, PutOptions,
-    Result, StatedLength, Written,
+    BUFFER, Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Partials, Payload,
+    PutOptions, Result, StatedLength, Written,
 };
 
 /// Opens a file to read the requested range.
@@ -116,7 +116,7 @@ impl LocalListing {
             && (entry.kind != Kind::Directory
                 || !self.options.recursive
                 || self.options.directories == Directories::Listed)
-            && !name::is_partial_name(last)
+            && (self.options.partials == Partials::Listed || !name::is_partial_name(last))
             && !self.is_gone_but_open(last)
     }
 

@@ -485,7 +485,8 @@ struct Opened {
 /// Opens and locks the partial file, which has at most the permission bits `bits`. Starts over if
 /// another writer renames the file between open and lock. `None` where files cannot be locked.
 fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A pipe or device of this name is neither waited for nor written to.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(bits);
     loop {
         let made = rustix::fs::openat(directory, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
@@ -497,6 +498,9 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
             },
             other => other?,
         };
+        if !new && FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("a pipe or device has the name of the partial file; remove it"));
+        }
         let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         match optional::attempt(Improvement::Lock, &file, lock) {
             Err(Errno::WOULDBLOCK) => {

@@ -45,10 +45,7 @@ impl S3 {
                         return self.delete(object).err().map(|error| (location, error));
                     }
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((
-                        location.clone(),
-                        denied(location.to_string(), &detail, Operation::DeleteObjects, self.asked()),
-                    ))
+                    Some((location, denied(object, &detail, Operation::DeleteObjects, self.asked())))
                 });
                 failed.collect()
             }

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
 use crate::error::means_another_region;
+use crate::order::is_directory_bucket;
 use crate::wire::{Head, Incoming};
 use crate::{Asked, Error, Result, Trace};
 
 use super::dialect::is_region;
 use super::operation::Operation;
-use super::{Call, LONGEST_XML, xml};
+use super::{Call, LONGEST_XML, express, xml};
 
 /// An error response with its body.
 pub(super) struct Refusal {
@@ -127,7 +129,7 @@ impl Refusal {
             ("RequestTimeout", _) => Error::Disconnected { location, detail, trace: None },
             (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location, trace: None },
             (code, 403) if code == "AccessDenied" || code.eq_ignore_ascii_case("Forbidden") => {
-                denied(location, &detail, call.operation, self.request)
+                denied(call.object, &detail, call.operation, self.request)
             }
             (_, 401 | 403) => Error::Denied { location, detail, request: self.request, trace: None },
             (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
@@ -140,8 +142,12 @@ impl Refusal {
 
 /// The error for a denied operation. It names the actions that it needs, which AWS does in some
 /// messages only, and in no response to a HEAD.
-pub(super) fn denied(location: String, detail: &str, operation: Operation, request: Asked) -> Error {
-    let actions = operation.actions().join(" or ");
+pub(super) fn denied(object: &ObjectLocation, detail: &str, operation: Operation, request: Asked) -> Error {
+    let actions = match is_directory_bucket(object) {
+        true => express::actions(operation),
+        false => operation.actions(),
+    };
+    let (location, actions) = (object.to_string(), actions.join(" or "));
     Error::Denied {
         location,
         detail: format!("{detail}; the policy may lack {actions}"),

@@ -65,6 +65,17 @@ pub(super) fn needs_session(operation: Operation) -> bool {
     !matches!(operation, Operation::CreateSession | Operation::CreateBucket | Operation::DeleteBucket)
 }
 
+/// The actions that a policy must allow for an operation on a directory bucket: the session alone
+/// decides about objects.
+/// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-security-iam.html>
+pub(super) fn actions(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::CreateBucket => &["s3express:CreateBucket"],
+        Operation::DeleteBucket => &["s3express:DeleteBucket"],
+        _ => Operation::CreateSession.actions(),
+    }
+}
+
 /// The zone in the name of a directory bucket.
 pub(super) fn zone(bucket: &str) -> Option<&str> {
     bucket.strip_suffix("--x-s3")?.rsplit_once("--").map(|(_, zone)| zone)

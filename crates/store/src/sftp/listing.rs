@@ -12,7 +12,7 @@ use super::session::Exchange;
 use super::{Sftp, on_the_wire};
 use crate::local::is_partial_name;
 use crate::walk::{Tree, Walk};
-use crate::{Cancel, Error, Links, ListOptions, Result};
+use crate::{Cancel, Error, Links, ListOptions, Partials, Result};
 
 /// Directories that are read at the same time.
 const AT_ONCE: usize = 8;
@@ -26,6 +26,7 @@ struct Remote {
     sftp: Arc<Sftp>,
     root: SftpPath,
     links: Links,
+    partials: Partials,
     recursive: bool,
     cancel: Cancel,
     /// The links to directories, by their names and a `/`: the real path of the directory that
@@ -50,6 +51,7 @@ pub(super) fn list(
         sftp,
         root: place.clone(),
         links: options.links,
+        partials: options.partials,
         recursive: options.recursive,
         cancel: own.within(scope),
         links_seen: Mutex::default(),
@@ -87,7 +89,7 @@ impl Tree for Remote {
             names.retain(|named| {
                 !matches!(named.name.as_slice(), b"." | b"..")
                     && !named.name.contains(&b'/')
-                    && !is_partial_name(&named.name)
+                    && (self.partials == Partials::Listed || !is_partial_name(&named.name))
             });
             if self.links == Links::Follow {
                 self.follow(&mut exchange, directory, &mut names)?;

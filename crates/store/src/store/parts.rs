@@ -3,12 +3,31 @@
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
 
 use super::{Store, WITHIN, object_in_s3, require_key};
-use crate::{BRIEFLY, Cancel, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload, Written};
+use crate::{
+    Algorithm, BRIEFLY, Cancel, Hasher, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
+    Written,
+};
 
 /// What other services do not have.
 const PARTS: &str = "an upload in parts";
 
 impl Store {
+    /// A digest of all options that shape an object written with them. An upload that was begun
+    /// with others must not be continued.
+    #[must_use]
+    pub fn digest_of_writes(&self, options: &PutOptions) -> String {
+        let PutOptions { metadata, precondition, sending: _ } = options;
+        let text = format!("{:?} {metadata:?} {precondition:?}", self.client.options.of_writes());
+        Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
+    }
+
+    /// Whether an option says how objects are to be stored: one that is there may be stored
+    /// otherwise.
+    #[must_use]
+    pub fn describes_writes(&self) -> bool {
+        self.client.options.describes_writes()
+    }
+
     /// True if large objects are uploaded in parts (S3, Azure).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {

@@ -13,7 +13,7 @@ use firstbyte_store::{STACK, StatedLength};
 
 use super::queue::{Claimed, Open, Task};
 use super::{QUEUED, Role, Scheduler, Unwinding};
-use crate::context::{Subject, add, micros};
+use crate::context::{Context, Subject, Unchanged, add, micros};
 use crate::error::{Error, Failure, Result};
 use crate::job::Batch;
 use crate::job::Job;
@@ -21,7 +21,7 @@ use crate::pieces::{Finish, Pending, Pieces, Started};
 use crate::report::{Done, OBJECTS};
 use crate::request::Requester;
 use crate::sources::Sources;
-use crate::{download, relay, spool, upload};
+use crate::{download, named, relay, spool, upload};
 
 impl Scheduler<'_> {
     /// Changes how many workers take part, and the length of their requests in bytes.
@@ -111,12 +111,30 @@ impl Scheduler<'_> {
             }
             Err(error) => return self.object_failed(&job, error),
         }
+        match self.is_skipped(&job) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.context.observer.skipped(&job.source);
+                self.queue().summary.skipped += 1;
+                return;
+            }
+            Err(error) => return self.object_failed(&job, error),
+        }
         let started = match (&job.source, &job.destination) {
             (_, Location::Local(path)) => download::start(requester, &job, path),
             (Location::Local(path), _) => upload::start(requester, &job, path),
             _ => relay::start(requester, &job),
         };
         self.started(requester, job, started);
+    }
+
+    /// Whether a job that was named need not be done.
+    fn is_skipped(&self, job: &Job) -> Result<bool> {
+        let Context { store, single, settings, subject, .. } = &self.context;
+        let Job { source, destination, .. } = job;
+        Ok(subject.unchanged == Unchanged::Skipped
+            && (!named::is_wanted(store, settings, source, destination)?
+                || named::is_unchanged(single, settings, source, destination)?))
     }
 
     /// Copies an object whose stated length is false, to its end.
@@ -224,7 +242,11 @@ impl Scheduler<'_> {
     }
 
     fn completed(&self, job: &Job, done: Done) {
-        let moved = self.context.subject.sources.map(|sources| (sources, done.copied().cloned()));
+        let Subject { sources, root, .. } = self.context.subject;
+        if let Some(Err(error)) = sources.map(|sources| sources.take_over(job, root)) {
+            return self.object_failed(job, error);
+        }
+        let moved = sources.map(|sources| (sources, done.copied().cloned()));
         self.counted(job, done);
         if let Some((sources, copied)) = moved {
             self.delete_source(sources, job, copied.as_ref());

@@ -1,0 +1,113 @@
+//! Finds out whether two local directories overlap although their names do not: a part of a file
+//! system can be mounted at several places (bind mounts). [`sync`](crate::sync) asks before it
+//! deletes. Markers ([`apart`](crate::apart)) do not show this, since nothing above a mount is
+//! mounted with it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::shown;
+
+use crate::error::{Error, Result};
+
+/// A mounted part of a file system, by a line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+struct Mount {
+    /// `major:minor`.
+    device: String,
+    /// The mounted directory, from the root of the file system.
+    root: PathBuf,
+    point: PathBuf,
+}
+
+impl Mount {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
+        let mut path = || Some(PathBuf::from(OsString::from_vec(unescaped(fields.next()?))));
+        Some(Self { device, root: path()?, point: path()? })
+    }
+}
+
+/// A field without its escapes: blanks, newlines and backslashes are written as `\040`.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    bytes
+}
+
+/// The parts of file systems that a directory shows: its own, and those mounted below it.
+fn shown_by<'m>(mounts: &'m [Mount], directory: &Path) -> Vec<(&'m str, PathBuf)> {
+    // Of two mounts at one point the later hides the earlier.
+    let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
+    let own = around.max_by_key(|mount| mount.point.as_os_str().len()).map(|mount| {
+        let rest = directory.strip_prefix(&mount.point).unwrap_or(directory);
+        (mount.device.as_str(), mount.root.join(rest))
+    });
+    let below = mounts.iter().filter(|mount| mount.point.starts_with(directory) && mount.point != directory);
+    own.into_iter().chain(below.map(|mount| (mount.device.as_str(), mount.root.clone()))).collect()
+}
+
+/// The overlap of two directories, in the given mounts.
+fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
+    let others = shown_by(mounts, other);
+    shown_by(mounts, one).iter().any(|(device, path)| {
+        let overlaps = |at: &PathBuf| at.starts_with(path) || path.starts_with(at);
+        others.iter().any(|(same, at)| same == device && overlaps(at))
+    })
+}
+
+/// Fails if one of two directories lies in the other, or is the other, by a mount. What cannot be
+/// found out is no failure.
+pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
+    let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts: Vec<Mount> = table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
+    if from != to && overlap(&mounts, &from, &to) {
+        return Err(Error::OnePlace {
+            place: shown(destination).to_string(),
+            other: shown(source).to_string(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_mounted_twice_overlaps_with_itself_and_with_what_it_holds() {
+        let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                     30 22 8:1 /data/src /mnt/x rw - ext4 /dev/sda1 rw\n\
+                     31 22 8:2 / /mnt/other\\040disk rw - xfs /dev/sdb rw\n\
+                     32 22 8:1 /home /far/home rw - ext4 /dev/sda1 rw";
+        let mounts: Vec<Mount> =
+            table.lines().filter_map(|line| Mount::parse(line.trim().as_bytes())).collect();
+        assert_eq!(mounts.len(), 4);
+        let overlaps = |one: &str, other: &str| overlap(&mounts, Path::new(one), Path::new(other));
+        for (one, other) in [
+            ("/mnt/x", "/data"),
+            ("/mnt/x", "/data/src"),
+            ("/mnt/x/sub", "/data/src"),
+            ("/data/src/sub", "/mnt/x"),
+            ("/home/me", "/far"),
+        ] {
+            assert!(overlaps(one, other) && overlaps(other, one), "{one} {other}");
+        }
+        for (one, other) in [
+            ("/mnt/x", "/data/other"),
+            ("/mnt/x/a", "/data/src/b"),
+            ("/mnt/other disk/data", "/data"),
+            ("/var/me", "/far"),
+        ] {
+            assert!(!overlaps(one, other) && !overlaps(other, one), "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Decides whether an object that was named by itself is to be copied. There is no listing, so each
+//! end is asked.
+//!
+//! The engine calls this for one object, and the workers for many.
+
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::{Error as StoreError, Metadata, Store};
+
+use crate::compare;
+use crate::error::Result;
+use crate::settings::{Compare, Settings};
+
+/// Whether the settings want an object copied, as far as they limit sources or ask for the state of
+/// the destination.
+pub(crate) fn is_wanted(
+    store: &Store,
+    settings: &Settings,
+    source: &Location,
+    destination: &Location,
+) -> Result<bool> {
+    let Settings { compare, limits, .. } = settings;
+    let compares = matches!(compare, Compare::Size | Compare::Newer | Compare::Existence);
+    if !compares && !limits.is_any() {
+        return Ok(true);
+    }
+    let from = store.stat_object(source)?;
+    if !limits.take(from.size(), from.modified) {
+        return Ok(false);
+    }
+    if !compares {
+        return Ok(true);
+    }
+    match store.stat_object(destination) {
+        Err(StoreError::NotFound { .. }) => Ok(true),
+        Err(error) => Err(error.into()),
+        Ok(there) => Ok(match compare {
+            Compare::Size => from.size() != there.size(),
+            Compare::Newer => !compare::is_newer(there.modified, from.modified),
+            _ => false,
+        }),
+    }
+}
+
+/// Whether the destination is a complete copy of the source as it is now, by size and time. The
+/// local end is asked first: that costs no request, and mostly spares the other.
+///
+/// `store` makes each request once, since the copy repeats its own, waits for a silent server, and
+/// says more about its failure.
+pub(crate) fn is_unchanged(
+    store: &Store,
+    settings: &Settings,
+    source: &Location,
+    destination: &Location,
+) -> Result<bool> {
+    let is_upload = source.as_local().is_some();
+    let is_described = settings.metadata != Metadata::default() || store.describes_writes();
+    // A copy that is there may be stored otherwise.
+    if settings.compare != Compare::SizeMtime
+        || settings.checksum.is_some()
+        || (is_described && destination.as_local().is_none())
+    {
+        return Ok(false);
+    }
+    let look = |location| match store.stat_object(location) {
+        // A pipe or device has no length, and is read or refused by the copy.
+        Ok(stat) => Ok(Some(stat).filter(|stat| stat.kind == Kind::File && stat.size().is_some())),
+        Err(error) if error.is_transient() => Ok(None),
+        Err(error) if error.concerns_store() || matches!(error, StoreError::Cancelled) => Err(error),
+        Err(_) => Ok(None),
+    };
+    let (first, second) = if is_upload { (source, destination) } else { (destination, source) };
+    let Some(first) = look(first)? else { return Ok(false) };
+    let Some(second) = look(second)? else { return Ok(false) };
+    let (from, there) = if is_upload { (first, second) } else { (second, first) };
+    Ok(compare::is_copied(&from, &there))
+}
