@@ -29,6 +29,7 @@ mod private;
 mod query;
 mod reads;
 mod service;
+mod signature_dates;
 mod signed;
 mod sorted;
 mod understood;
