@@ -66,8 +66,8 @@ pub struct ServeArgs {
     /// Allow web pages of another origin to read and write; may be repeated. `*` needs --auth
     #[arg(long, value_name = "ORIGIN")]
     cors_write: Vec<String>,
-    /// Host name of the server that may have a bucket in front: BUCKET.DOMAIN/key is then
-    /// /BUCKET/key; may be repeated. Requests for host names that are not the server's are refused
+    /// Host name that clients or a proxy call the server by; may be repeated. A bucket may stand in
+    /// front: BUCKET.DOMAIN/key is then /BUCKET/key. Requests for other host names are refused
     #[arg(long, value_name = "DOMAIN")]
     host_style: Vec<String>,
     /// Path that a reverse proxy adds in front of every path

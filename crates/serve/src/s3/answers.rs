@@ -1,8 +1,9 @@
 //! Answers of s3s, and S3's errors, as responses of the connection loop.
 
+use bytes::Bytes;
 use futures::StreamExt;
-use http::StatusCode;
-use http::header::CONTENT_RANGE;
+use http::header::{CONTENT_RANGE, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
 use s3s::S3Error;
 
 use crate::http::response::{Body, FileContent, Response};
@@ -24,6 +25,7 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
     let body = match (parts.extensions.remove::<FileContent>(), body.bytes()) {
         (Some(content), _) => Body::File(content),
         (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
+        (None, Some(bytes)) if is_xml(&parts.headers) => Body::Bytes(with_references(bytes)),
         (None, Some(bytes)) => Body::Bytes(bytes),
         (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
     };
@@ -31,4 +33,38 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
     let is_part = parts.status == StatusCode::OK && parts.headers.contains_key(CONTENT_RANGE);
     let status = if is_part { StatusCode::PARTIAL_CONTENT } else { parts.status };
     Response { status, headers: parts.headers, body }
+}
+
+fn is_xml(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
+}
+
+/// The document with its control characters as references, as S3 writes them. s3s writes them as
+/// they are, and a parser takes a bare carriage return for a line feed (XML 1.0, section 2.11).
+fn with_references(document: Bytes) -> Bytes {
+    let is_control = |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n');
+    if !document.iter().any(|byte| is_control(*byte)) {
+        return document;
+    }
+    let mut written = Vec::with_capacity(document.len() + 64);
+    for byte in document {
+        if is_control(byte) {
+            written.extend_from_slice(format!("&#{byte};").as_bytes());
+        } else {
+            written.push(byte);
+        }
+    }
+    written.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_become_references() {
+        let document = Bytes::from_static(b"<Key>a\rb\x01\n\tc\xc3\xa4</Key>");
+        assert_eq!(with_references(document), "<Key>a&#13;b&#1;\n\tc\u{e4}</Key>");
+        assert_eq!(with_references(Bytes::from_static(b"<a/>")), "<a/>");
+    }
 }

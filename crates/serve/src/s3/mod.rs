@@ -30,6 +30,7 @@ mod query;
 mod reads;
 mod service;
 mod sessions;
+mod signature_dates;
 mod signed;
 mod sorted;
 mod understood;

@@ -17,6 +17,7 @@ use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::http::request::RequestBody;
+use crate::s3::signature_dates::{is_credential, is_date};
 
 /// The most bytes before the file: S3 allows 20 KB of fields.
 pub(super) const MOST_FIELDS: usize = 64 << 10;
@@ -169,7 +170,18 @@ impl Fields {
                 Place::Value if line.as_deref() == Some(&[&self.delimiter[..], b"--"].concat()) => {
                     return Err(malformed());
                 }
-                Place::Value => {}
+                Place::Value => {
+                    let name = self.names.last().map(String::as_str).unwrap_or_default();
+                    let text = String::from_utf8_lossy(line.as_deref().unwrap_or_default());
+                    let is_readable = match name {
+                        "x-amz-credential" => is_credential(&text),
+                        "x-amz-date" => is_date(&text),
+                        _ => true,
+                    };
+                    if !is_readable {
+                        return Err(s3_error!(InvalidArgument, "invalid field: {name}"));
+                    }
+                }
             }
         }
         self.seen = self.text.len();

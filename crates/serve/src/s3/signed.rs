@@ -17,6 +17,7 @@ use crate::config::SignatureVersions;
 use crate::http::date::parse_http_date;
 use crate::http::request::{Request, query_pairs};
 use crate::s3::query;
+use crate::s3::signature_dates::{is_credential, is_date};
 
 /// The longest life of a presigned URL, as AWS has it.
 const LONGEST_LIFE: u64 = 7 * 24 * 3600;
@@ -102,6 +103,15 @@ fn scheme(request: &Request) -> S3Result<Scheme> {
         ));
     }
     if presigned.is_some() {
+        let readable = |name: &str, is_readable: fn(&str) -> bool| {
+            query.iter().filter(|(key, _)| key == name).all(|(_, value)| is_readable(value))
+        };
+        if !readable("X-Amz-Credential", is_credential) || !readable("X-Amz-Date", is_date) {
+            return Err(s3_error!(
+                AuthorizationQueryParametersError,
+                "X-Amz-Credential or X-Amz-Date has no valid date"
+            ));
+        }
         let needed = |name: &str| {
             value(name).ok_or_else(|| {
                 let message = format!("a presigned URL needs {name}");
@@ -118,10 +128,22 @@ fn scheme(request: &Request) -> S3Result<Scheme> {
         None => Ok(Scheme::Unsigned),
         Some(value) if value.starts_with("AWS ") => Ok(Scheme::HeaderVersion2),
         Some(value) => {
+            check_dates(value, &request.headers)?;
             let signature = value.rsplit("Signature=").next().unwrap_or_default().trim().to_owned();
             signed_headers(value).map(|signed| Scheme::Header { signed, signature })
         }
     }
+}
+
+/// Refuses an `Authorization` of version 4, or an `x-amz-date` beside it, whose date s3s cannot
+/// read.
+fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
+    let credentials = authorization.split("Credential=").skip(1).map(|rest| rest.split(',').next());
+    let mut dates = headers.get_all("x-amz-date").iter().map(|date| date.to_str().unwrap_or("-"));
+    if credentials.flatten().all(is_credential) && dates.all(is_date) {
+        return Ok(());
+    }
+    Err(s3_error!(AuthorizationHeaderMalformed, "the credential or x-amz-date has no valid date"))
 }
 
 /// The one `Authorization` value, which is text.

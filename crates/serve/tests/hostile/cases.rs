@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::random::Random;
-use crate::signing::{Form, Signed};
+use crate::signing::{Chain, Form, Signed};
 
 const METHODS: [&str; 9] = ["GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "GE T"];
 
@@ -284,16 +284,28 @@ fn chunked(random: &mut Random) -> Vec<u8> {
     let query: &[_] = if random.once_in(4) { &[("partNumber", "1"), ("uploadId", "0")] } else { &[] };
     let signed = Signed { query, headers: &headers, ..Signed::new("PUT", "/bucket/chunked") };
     let (target, lines, mut chain) = signed.with_payload(payload);
-    let is_signed = payload.starts_with("STREAMING-AWS4");
+    let chain = payload.starts_with("STREAMING-AWS4").then_some(&mut chain);
+    let mut coded = coded(random, &content, chain, has_trailer);
+    coded.extend(b"\r\n");
+    if random.once_in(5) {
+        coded.truncate(random.below(coded.len()));
+    }
+    if random.once_in(4) {
+        return in_http_chunks(random, &target, &lines, &coded);
+    }
+    message(random, "PUT", &target, &lines, &coded)
+}
+
+/// `content` in chunks of S3's, signed by `chain` if there is one; some are odd.
+fn coded(random: &mut Random, content: &[u8], mut chain: Option<&mut Chain>, has_trailer: bool) -> Vec<u8> {
     let mut coded = Vec::new();
-    let mut rest = &content[..];
+    let mut rest = content;
     loop {
         let (piece, behind) = rest.split_at(rest.len().min(random.below(66_000) + 1));
-        let mut chunk = if is_signed {
-            chain.chunk(piece)
-        } else {
-            [format!("{:x}\r\n", piece.len()).as_bytes(), piece, if piece.is_empty() { b"" } else { b"\r\n" }]
-                .concat()
+        let end: &[u8] = if piece.is_empty() { b"" } else { b"\r\n" };
+        let mut chunk = match &mut chain {
+            Some(chain) => chain.chunk(piece),
+            None => [format!("{:x}\r\n", piece.len()).as_bytes(), piece, end].concat(),
         };
         if random.once_in(20) {
             chunk = random.mutated(chunk);
@@ -316,33 +328,29 @@ fn chunked(random: &mut Random) -> Vec<u8> {
     if has_trailer {
         let value = random.of(&["AAAAAA==", "x", ""]);
         coded.extend(format!("x-amz-checksum-crc32:{value}\r\n").as_bytes());
-        if is_signed {
+        if let Some(chain) = chain {
             let signature = chain.trailer("x-amz-checksum-crc32", value);
             coded.extend(format!("x-amz-trailer-signature:{signature}\r\n").as_bytes());
         }
         if random.once_in(10) {
-            let many = "x-amz-meta-a: b\r\n".repeat(random.below(5000));
-            coded.extend(many.as_bytes());
+            coded.extend("x-amz-meta-a: b\r\n".repeat(random.below(5000)).as_bytes());
         }
     }
-    coded.extend(b"\r\n");
-    if random.once_in(5) {
-        coded.truncate(random.below(coded.len()));
+    coded
+}
+
+/// A PUT whose body is in HTTP's own chunks as well.
+fn in_http_chunks(random: &mut Random, target: &str, lines: &str, coded: &[u8]) -> Vec<u8> {
+    let mut outer = Vec::new();
+    for piece in coded.chunks(random.below(30_000) + 1) {
+        outer.extend(format!("{:x}\r\n", piece.len()).as_bytes());
+        outer.extend(piece);
+        outer.extend(b"\r\n");
     }
-    if random.once_in(4) {
-        // In HTTP's own chunks as well.
-        let mut outer = Vec::new();
-        for piece in coded.chunks(random.below(30_000) + 1) {
-            outer.extend(format!("{:x}\r\n", piece.len()).as_bytes());
-            outer.extend(piece);
-            outer.extend(b"\r\n");
-        }
-        outer.extend(b"0\r\n\r\n");
-        let head =
-            format!("PUT {target} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n{lines}\r\n");
-        return [head.as_bytes(), &outer].concat();
-    }
-    message(random, "PUT", &target, &lines, &coded)
+    outer.extend(b"0\r\n\r\n");
+    let head =
+        format!("PUT {target} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n{lines}\r\n");
+    [head.as_bytes(), &outer].concat()
 }
 
 fn form(random: &mut Random) -> Vec<u8> {

@@ -4,7 +4,7 @@ use firstbyte_serve::{Authentication, Keys, SignatureVersions};
 use time::OffsetDateTime;
 
 use crate::client::{Answer, Client, Fixture, serve};
-use crate::signing::{Signed, form_version_2, http_date, presigned_version_2, version_2};
+use crate::signing::{Form, Signed, form, form_version_2, http_date, presigned_version_2, version_2};
 
 fn with_keys() -> Fixture {
     taking(SignatureVersions::V4Only)
@@ -172,4 +172,41 @@ fn a_form_signed_by_version_2_is_refused_like_any_other_request() {
     assert_eq!(answer.status, 400, "{}", answer.text());
     assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
     assert!(!fixture.directory.path().join("bucket/posted").exists());
+}
+
+#[test]
+fn a_date_with_odd_characters_is_refused_in_heads_urls_and_forms() {
+    let keys = Keys::parse("alice secret write\n").unwrap();
+    let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
+    let credential = "alice/2026-1-7/us-east-1/s3/aws4_request";
+    let signed = format!(
+        "x-amz-date: 2026-1-7T0:00:0Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
+         Authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host;x-amz-date, Signature=00\r\n"
+    );
+    assert_eq!(Client::new(&fixture.server).ask("GET", "/bucket/f", &signed, b"").status, 400);
+    let query =
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=00";
+    for (credential, date) in
+        [(credential, "20261127T000000Z"), ("alice/20261127/r/s3/aws4_request", "2026-1-7T0:00:0Z")]
+    {
+        let target = format!(
+            "/bucket/f?{query}&X-Amz-Credential={}&X-Amz-Date={date}",
+            credential.replace('/', "%2F")
+        );
+        assert_eq!(Client::new(&fixture.server).ask("GET", &target, "", b"").status, 400, "{target}");
+        let fields = [
+            ("key", "f"),
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+            ("X-Amz-Credential", credential),
+            ("X-Amz-Date", date),
+            ("Policy", "e30="),
+            ("X-Amz-Signature", "00"),
+        ];
+        let body = form(&fields, "content");
+        assert_eq!(
+            Client::new(&fixture.server).ask("POST", "/bucket", Form::HEAD, &body).status,
+            400,
+            "{date}"
+        );
+    }
 }

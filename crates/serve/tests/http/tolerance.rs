@@ -148,6 +148,11 @@ fn keys_that_could_not_be_asked_for_are_not_listed_and_control_characters_are_en
     let mut client = Client::new(&fixture.server);
     let listed = client.ask("GET", "/bucket?list-type=2&encoding-type=url", S3, b"").text();
     assert_eq!(listed.matches("<Key>").count(), 2, "{listed}");
+    // Without the encoding a parser would take a bare carriage return for a line feed.
+    fs::write(bucket.join("c\rd"), "").unwrap();
+    let bare = client.ask("GET", "/bucket?list-type=2&prefix=c", S3, b"").text();
+    assert!(bare.contains("<Key>c&#13;d</Key>"), "{bare}");
+    fs::remove_file(bucket.join("c\rd")).unwrap();
     assert!(listed.contains("<Key>a%01b</Key>"), "{listed}");
     assert_eq!(client.ask("POST", "/bucket/a%01b?uploads", S3, b"").status, 200);
     let uploads = client.ask("GET", "/bucket?uploads&encoding-type=url&prefix=a%01", S3, b"");

@@ -1,0 +1,31 @@
+//! The dates of a signature of version 4, as far as s3s may see them.
+//!
+//! s3s 0.14 subtracts `0` from each of their characters before it looks whether that is a digit,
+//! which panics in builds that check for overflow. So a date with other characters than letters and
+//! digits is refused before. Called for heads and for the fields of forms.
+
+/// Whether s3s can read the date in `credential`: `KEY/DATE/REGION/s3/aws4_request`.
+pub(super) fn is_credential(credential: &str) -> bool {
+    credential.split('/').nth(1).is_some_and(is_date)
+}
+
+/// Whether s3s can read this date.
+pub(super) fn is_date(date: &str) -> bool {
+    date.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_letters_and_digits_only() {
+        assert!(is_date("20261127T075400Z") && is_credential("a/20261127/us-east-1/s3/aws4_request"));
+        for credential in
+            ["", "a", "a/2026-1-7/us-east-1/s3/aws4_request", "a/2026 127/r/s3/aws4_request", "a//"]
+        {
+            assert_eq!(is_credential(credential), credential == "a//", "{credential}");
+        }
+        assert!(!is_date("20261127T07:540Z") && !is_date("2026\u{e4}1127"));
+    }
+}
