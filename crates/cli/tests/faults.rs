@@ -1,6 +1,6 @@
 //! Every way to read or write an object under the same faults: the same number of requests, the
-//! same end, the same words. A mount reads by the same handle as `open`; its kernel reads a page
-//! that fails once more, and only says EIO.
+//! same end, the same words. A mount reads by the same handle as `open`; it says EIO, and the words
+//! in its log.
 
 use crate::support;
 
@@ -38,8 +38,12 @@ struct Fault {
     says: &'static str,
 }
 
-const FAULTS: [Fault; 4] = [
+const FAULTS: [Fault; 6] = [
     Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
+    // Each answer ends as it says, with less than was asked for.
+    Fault { name: "short", answer: |_, at, rest| short(at, rest), reads: 5, says: "" },
+    // Connections are closed instead of an answer.
+    Fault { name: "dead", answer: |_, _, _| Reply::Hang, reads: ALL, says: "connection lost" },
     // Silence is noticed, and the request repeated.
     Fault {
         name: "stall",
@@ -71,6 +75,16 @@ fn sent(at: usize, rest: &[u8], most: usize) -> Reply {
         0 => Reply::raw("200 OK", &[&length, "etag: \"v\"", "accept-ranges: bytes"], body),
         _ => Reply::raw("206 Partial Content", &[&length, "etag: \"v\"", &range], body),
     }
+}
+
+/// A 206 with a part of the range. A first answer has no range, and is cut.
+fn short(at: usize, rest: &[u8]) -> Reply {
+    let body = &rest[..CUT.min(rest.len())];
+    if at == 0 {
+        return sent(at, rest, CUT).then_close();
+    }
+    let range = format!("content-range: bytes {at}-{}/{LENGTH}", at + body.len() - 1);
+    Reply::answer("206 Partial Content", &["etag: \"v\"", &range], body)
 }
 
 /// A server with one object and one fault, and its reads.

@@ -232,7 +232,7 @@ impl Filesystem for Fuse {
                 }
                 Err(error) => {
                     core.learn(node, &error);
-                    asked.given_up.note(&error, Instant::now());
+                    asked.given_up.note(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);

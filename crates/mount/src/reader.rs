@@ -1,8 +1,8 @@
-//! An open file of a mount, with its last read that timed out.
+//! An open file of a mount, with its last read that failed after a wait.
 //!
 //! When a read ahead fails, the kernel at once requests the page again that its caller waits for.
-//! That second read fails immediately with the error of the first, since a second deadline would
-//! double the time of the call.
+//! That second read fails immediately with the error of the first, since a second deadline, or
+//! another row of retries, would double the time of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use firstbyte_hydrate::{Error, Handle};
 
 use crate::inodes::Node;
 
-/// A read this soon after a timeout counts as the kernel's own retry, which comes within
+/// A read this soon after a failure counts as the kernel's own retry, which comes within
 /// microseconds, or a thousand times later on an overloaded machine. A program that tries again by
-/// itself waits for longer than this.
+/// itself waits for longer than this. A read that failed sooner than this costs no wait.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// An open file.
@@ -29,20 +29,20 @@ impl Reader {
     }
 }
 
-/// The last read that got no answer within the deadline.
+/// The last read that failed after a wait.
 #[derive(Default)]
 pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
 
 impl GivenUp {
-    /// Notes how a read failed at `now`. Only reads that timed out count: a refused one is refused
-    /// again without waiting.
-    pub(crate) fn note(&self, error: &Error, now: Instant) {
-        if matches!(error, Error::Deadline { .. }) {
+    /// Notes how a read that began at `begun` failed at `now`. One that was refused without a wait
+    /// is refused again without one.
+    pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
+        if now.duration_since(begun) >= AT_ONCE {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, error.clone()));
         }
     }
 
-    /// The error of a read that begins at `now`, if it follows a timeout so closely that it must
+    /// The error of a read that begins at `now`, if it follows a failure so closely that it must
     /// not wait; else `None`.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,13 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_read_right_after_a_timeout_fails_with_it() {
-        let (given_up, now) = (GivenUp::default(), Instant::now());
-        assert!(given_up.at_once(now).is_none());
-        given_up.note(&Error::Directory { location: "x".into() }, now);
-        assert!(given_up.at_once(now).is_none(), "an answer, and no waiting");
-        given_up.note(&Error::Deadline { location: "x".into(), seconds: 5 }, now);
-        assert!(matches!(given_up.at_once(now), Some(Error::Deadline { .. })));
+    fn only_a_read_right_after_one_that_waited_fails_with_its_error() {
+        let (given_up, begun) = (GivenUp::default(), Instant::now());
+        let error = Error::Directory { location: "x".into() };
+        assert!(given_up.at_once(begun).is_none());
+        given_up.note(&error, begun, begun);
+        assert!(given_up.at_once(begun).is_none(), "an answer, and no waiting");
+        let now = begun + Duration::from_secs(16);
+        given_up.note(&error, begun, now);
+        assert!(matches!(given_up.at_once(now), Some(Error::Directory { .. })));
         assert!(given_up.at_once(now + AT_ONCE).is_none(), "a later attempt");
     }
 }
