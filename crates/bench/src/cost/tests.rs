@@ -2,7 +2,7 @@ use super::*;
 
 fn tariff() -> Tariff {
     Tariff {
-        services: models::Catalogue::current(),
+        services: model::Catalogue::current(),
         prices: prices::Catalogue::current(),
         day: "2026-11-23".parse().unwrap(),
         region: Some("us-east-1".into()),
