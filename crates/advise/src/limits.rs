@@ -1,4 +1,5 @@
-//! The prediction: each phase of a job takes the largest of its limits, and phases follow each other.
+//! The prediction: each phase of a job takes the largest of its limits, and phases follow each
+//! other.
 //!
 //! A [`Page`] holds the numbers of one job, and [`Page::predict`] is a pure function of it. Time
 //! never falls when an amount grows or a rate shrinks. Called by the options of the advice.

@@ -1,5 +1,5 @@
-//! Finds the known names that are closest to an unknown one, for error messages about keys, regions,
-//! fields, models and machines.
+//! Finds the known names that are closest to an unknown one, for error messages about keys,
+//! regions, fields, models and machines.
 
 /// Names that are offered at most.
 const OFFERED: usize = 3;

@@ -2,11 +2,13 @@
 //!
 //! A factor holds for one kind of limit: measurements of that kind lie between the prediction
 //! divided by it and multiplied by it, 8 of 10 times. A test recomputes the factors: each holds the
-//! worst fitted row of 9 of 10 sources, without rows that gave a model its figure. Test rows decide none. Called by the advice.
+//! worst fitted row of 9 of 10 sources, without rows that gave a model its figure. Test rows decide
+//! none. Called by the advice.
 
 use crate::limits::Limit;
 
-/// The factor of a limit with fitted rows from fewer sources than [`SOURCES`]: that of all rows together.
+/// The factor of a limit with fitted rows from fewer sources than [`SOURCES`]: that of all rows
+/// together.
 pub const POOLED: f64 = 1.5;
 
 /// Sources that a factor of its own takes.

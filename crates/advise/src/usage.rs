@@ -1,4 +1,4 @@
-//! The billed usage of a job, in quantities with units. The simulation fills it in, and
+//! The billed usage of a job, in quantities with units. The advice fills it in, and
 //! [`crate::prices`] computes its cost.
 //!
 //! Decimal and binary units are different units: AWS writes GB and mostly bills GiB, so

@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firstbyte_advise::bill::{self, Reads, Transfer};
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::usage::{Item, Unit, Usage};
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
+use crate::bill::{self, Reads, Transfer};
 use crate::mounts::{self, Mounts};
 use crate::plan::{Billed, Case, Contender, Invoke, Plan};
 use crate::targets::LINK;

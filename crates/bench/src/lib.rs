@@ -9,6 +9,7 @@
 mod access;
 mod aws;
 pub mod batch;
+pub mod bill;
 pub mod cache;
 pub mod calibrate;
 pub mod cgroup;

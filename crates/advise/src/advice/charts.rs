@@ -42,8 +42,8 @@ pub struct Curve {
     pub values: Vec<f64>,
 }
 
-/// The charts of an advice: time and cost over bytes read, jobs a day, jobs at once and size. Refused
-/// options are left out. Charts of cost also leave out options without a known price.
+/// The charts of an advice: time and cost over bytes read, jobs a day, jobs at once and size.
+/// Refused options are left out. Charts of cost also leave out options without a known price.
 #[must_use]
 pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
     let all = choice::choices(workload, inputs.catalogue);

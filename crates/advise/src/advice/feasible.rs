@@ -1,5 +1,5 @@
-//! Checks before ranking: an option that cannot be had, or that cannot sustain the jobs of a day, is
-//! refused with its reason. Called by [`advise`](super::advise) for each option.
+//! Checks before ranking: an option that cannot be had, or that cannot sustain the jobs of a day,
+//! is refused with its reason. Called by [`advise`](super::advise) for each option.
 
 use super::choice::{Choice, Life, Method};
 use super::job::host;
@@ -99,7 +99,8 @@ pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outco
             significant(needed)
         ));
     }
-    // Every job has a fresh network, and a service its own bucket, but a day has no more than a day's rate.
+    // Every job has a fresh network, and a service its own bucket, but a day has no more than a
+    // day's rate.
     let shared = [Limit::StorageNetwork, Limit::Disk, Limit::Requests, Limit::Hydration, Limit::ClientLimit];
     for pool in outcome.jobs.iter().flat_map(|job| &job.page.pools) {
         if !shared.contains(&pool.limit) || pool.rate.is_infinite() {

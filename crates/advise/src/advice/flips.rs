@@ -141,10 +141,17 @@ pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     [
         (Variable::Read, (all * 1e-6).max(1.0), all.max(2.0)),
         (Variable::JobsPerDay, 0.01, 1e5),
-        // No more at once than in a day.
-        (Variable::AtOnce, 1.0, workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, 1e4)),
+        (Variable::AtOnce, 1.0, 1e4),
         (Variable::Size, (all * 1e-2).max(1.0), all * 1e2),
     ]
+}
+
+/// The greatest value at which a crossing is of use: no more jobs at once than in a day.
+pub(super) fn most(workload: &Workload, variable: Variable, high: f64) -> f64 {
+    match variable {
+        Variable::AtOnce => workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, high),
+        _ => high,
+    }
 }
 
 /// The measure of an option.
@@ -182,6 +189,7 @@ pub(super) fn flips(
 ) -> Vec<Flip> {
     let mut found = Vec::new();
     for (variable, low, high) in ranges(workload) {
+        let high = most(workload, variable, high);
         for other in others {
             let both = |value: f64| {
                 let workload = varied(workload, variable, value);

@@ -1,5 +1,5 @@
-//! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`] to
-//! predict. Called by `row`, and by whatever compares options at other values.
+//! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`]
+//! to predict. Called by `row`, and by whatever compares options at other values.
 
 use super::choice::{Choice, Life, Method};
 use super::moved::{Moved, moved};

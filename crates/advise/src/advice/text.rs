@@ -25,7 +25,7 @@ pub fn text(advice: &Advice) -> String {
     if !flips.is_empty() {
         lines.push(format!("flips: {}", clauses(flips)));
     }
-    let suggestions: Vec<String> = advice.suggestions.iter().map(super::Suggestion::line).collect();
+    let suggestions: Vec<String> = advice.suggestions.iter().map(super::suggest::Suggestion::line).collect();
     if !suggestions.is_empty() {
         lines.push(format!("consider: {}", clauses(suggestions)));
     }
@@ -59,7 +59,7 @@ pub fn full_text(advice: &Advice) -> String {
     let _ = write!(text, "\n{}", table(&rows));
     let lists = [
         ("flips", flips(advice)),
-        ("consider", advice.suggestions.iter().map(super::Suggestion::line).collect()),
+        ("consider", advice.suggestions.iter().map(super::suggest::Suggestion::line).collect()),
         ("assumed", advice.assumed.clone()),
         (
             "left out by the models",
@@ -97,7 +97,7 @@ pub fn flips(advice: &Advice) -> Vec<String> {
         let bytes = crate::units::shown_bytes(reach.bytes);
         Some(format!("above {bytes} read a job it misses the deadline"))
     });
-    reach.into_iter().chain(advice.flips.iter().map(super::Flip::line)).collect()
+    reach.into_iter().chain(advice.flips.iter().map(super::flips::Flip::line)).collect()
 }
 
 /// Gaps in the model and the bill of the first option, and prices that are missing.

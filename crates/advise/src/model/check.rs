@@ -1,5 +1,5 @@
-//! Reads a model and refuses one of a newer format or one that contradicts itself: a burst below its
-//! rate, quantiles out of order, a figure without a source. Called by the catalogue.
+//! Reads a model and refuses one of a newer format or one that contradicts itself: a burst below
+//! its rate, quantiles out of order, a figure without a source. Called by the catalogue.
 
 use std::collections::BTreeMap;
 

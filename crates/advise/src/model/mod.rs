@@ -1,10 +1,10 @@
 //! The model: capabilities and bills of a service, a machine, a function or a program, as a TOML
 //! file of format 1.
 //!
-//! Quantities carry their unit in the value. Each figure names its source, and each source its place
-//! and day. `probe` writes this format, `link` replays it, the advice predicts with it, and receipts
-//! are graded against it. Rates are in bytes per second, times in seconds. Embedded models are in
-//! `crates/advise/models`; a model of the same name in a user's file replaces one.
+//! Quantities carry their unit in the value. Each figure names its source, and each source its
+//! place and day. `probe` writes this format, `link` replays it, the advice predicts with it, and
+//! receipts are graded against it. Rates are in bytes per second, times in seconds. Embedded models
+//! are in `crates/advise/models`; a model of the same name in a user's file replaces one.
 
 mod catalogue;
 mod check;
@@ -54,10 +54,10 @@ pub struct Latency {
     /// Median.
     pub p50: Seconds,
     /// Of 100 requests 95 take at most this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub p95: Option<Seconds>,
     /// Of 100 requests 99 take at most this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub p99: Option<Seconds>,
     /// Name of the source.
     pub source: String,
@@ -90,16 +90,16 @@ pub struct Flow {
     /// Bytes per second, always.
     pub rate: Rate,
     /// Bytes per second while the bucket has bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub burst: Option<Rate>,
     /// Bytes above `rate` of a full bucket; without it a burst never ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub bucket: Option<Bytes>,
     /// The same some seconds after the bucket was emptied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reused: Option<Bytes>,
     /// The least burst, where it grows with the capacity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub least_burst: Option<Rate>,
     /// The unit that rate, burst and bucket are stated for.
     #[serde(default)]
@@ -150,25 +150,18 @@ pub enum Cloud {
 #[serde(default, deny_unknown_fields)]
 pub struct Latencies {
     /// Until a mount or a client is usable.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Latency>,
     /// From a request to its first byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Latency>,
     /// The same for large reads that a file system sends to the bucket behind it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub direct: Option<Latency>,
     /// Opening and closing a file, beyond its first byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<Latency>,
     /// A name of a listing, one lister.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub list: Option<Latency>,
     /// Metadata of a file, one caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stat: Option<Latency>,
     /// Creating an empty file, one caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<Latency>,
 }
 
@@ -177,22 +170,16 @@ pub struct Latencies {
 #[serde(default, deny_unknown_fields)]
 pub struct Rates {
     /// One connection, or one thread's stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<Flow>,
     /// One client.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Flow>,
     /// The whole service, shared by all clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Flow>,
     /// The disks behind its servers, shared by all clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Flow>,
     /// Bringing data from the bucket or snapshot behind it, in total.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hydration: Option<Flow>,
     /// The same for one file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hydration_file: Option<Flow>,
 }
 
@@ -201,13 +188,10 @@ pub struct Rates {
 #[serde(default, deny_unknown_fields)]
 pub struct Operations {
     /// One client.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Figure<f64>>,
     /// The whole service, shared by all clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Figure<f64>>,
     /// Bytes of the largest read that counts as one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Figure<Bytes>>,
 }
 
@@ -216,22 +200,16 @@ pub struct Operations {
 #[serde(default, deny_unknown_fields)]
 pub struct Reading {
     /// Requests of our client at once, where the workload states none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Figure<f64>>,
     /// The least bytes that a lazy open fetches.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<Figure<Bytes>>,
     /// Bytes that the kernel reads ahead of a sequential reader.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_ahead: Option<Figure<Bytes>>,
     /// Round trips to open and close a file, of `first_byte` each.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trips_per_file: Option<Figure<f64>>,
     /// Files of this size and larger are read from the bucket behind the service.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_from: Option<Figure<Bytes>>,
     /// Metered bytes of each byte read.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metered: Option<Figure<f64>>,
 }
 
@@ -240,19 +218,14 @@ pub struct Reading {
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
     /// The least that can be provisioned; without it storage grows by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<Figure<Bytes>>,
     /// Sizes above the least are multiples of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Figure<Bytes>>,
     /// The largest size.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<Figure<Bytes>>,
     /// Memory of the servers for each TiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_per_tib: Option<Figure<Bytes>>,
     /// Time to create it; with it a job can have one of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub creation: Option<Figure<Seconds>>,
 }
 
@@ -348,10 +321,11 @@ pub struct Service {
     #[serde(default)]
     pub bills: Vec<Bill>,
     /// The measurement that overrides figures; `None` without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub measured: Option<String>,
-    /// Spread of that measurement, as a factor: the range of predictions in place of [`crate::ranges`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Spread of that measurement, as a factor: the range of predictions in place of
+    /// [`crate::ranges`].
+    #[serde(default)]
     pub spread: Option<f64>,
 }
 
@@ -398,19 +372,19 @@ pub struct Machine {
     /// Rate of its network, always.
     pub network: Rate,
     /// Rate of its network while its bucket has bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub burst: Option<Rate>,
     /// Bytes above `network` of a full bucket; by the rule for all machines without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub bucket: Option<Bytes>,
     /// Rate to its volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub volumes: Option<Rate>,
     /// Graphics processors.
     #[serde(default)]
     pub gpus: f64,
     /// Instance store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub store: Option<Store>,
     /// The provider.
     #[serde(default)]

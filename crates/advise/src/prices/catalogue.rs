@@ -106,7 +106,7 @@ impl Catalogue {
     }
 
     /// Adds a price beside those of other days.
-    pub(super) fn insert(&mut self, price: Price) {
+    pub fn insert(&mut self, price: Price) {
         let prices = self.prices.entry(price.key.clone()).or_default();
         let place = prices.partition_point(|other| other.day <= price.day);
         prices.insert(place, price);

@@ -1,13 +1,12 @@
-//! Price catalogues by region and day, the cost of a usage, and the import of AWS's price files.
+//! Price catalogues by region and day, and the cost of a usage.
 //!
-//! Pure: text and readers in, values out; the command line opens files. Called by the advice, by
-//! `bench` for modelled contenders, and by `advise prices`. An unknown price is reported as missing
-//! and never guessed. Each price has its source and day.
+//! Pure: text in, values out; the command line opens files, and imports those of AWS. Called by the
+//! advice, by `bench` for modelled contenders, and by `advise prices`. An unknown price is reported
+//! as missing and never guessed. Each price has its source and day.
 
 mod catalogue;
 mod cost;
 mod day;
-pub mod import;
 mod region;
 pub mod spot;
 

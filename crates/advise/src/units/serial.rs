@@ -1,5 +1,5 @@
-//! Reads and writes quantities of TOML and JSON as text with a unit: `"26 ms"`. A number alone is an
-//! error. Called by the readers of models and workloads, through serde.
+//! Reads and writes quantities of TOML and JSON as text with a unit: `"26 ms"`. A number alone is
+//! an error. Called by the readers of models and workloads, through serde.
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};

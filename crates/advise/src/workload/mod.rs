@@ -1,8 +1,8 @@
 //! The workload of a user: bytes that a job reads, how often, where, and by when it must end.
 //!
 //! A [`Workload`] is complete and consistent: `read` fills in defaults, lists them in
-//! [`Workload::assumed`], and refuses contradictory values with the line and the field. Sizes are in
-//! bytes, times in seconds, all finite and not negative. Called by the advice and its callers.
+//! [`Workload::assumed`], and refuses contradictory values with the line and the field. Sizes are
+//! in bytes, times in seconds, all finite and not negative. Called by the advice and its callers.
 
 mod read;
 mod template;

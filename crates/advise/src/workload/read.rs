@@ -1,5 +1,5 @@
-//! Reads a workload from TOML, or from options as if they were a file of one line each. A field that
-//! is absent gets a default; one that contradicts others is an error with its line.
+//! Reads a workload from TOML, or from options as if they were a file of one line each. A field
+//! that is absent gets a default; one that contradicts others is an error with its line.
 
 use serde::Deserialize;
 

@@ -1,8 +1,8 @@
 //! The advice of `firstbyte advise run` as a page: the recommendation, all options, and curves of
 //! time and cost that were computed before, each with its table and its flips.
 //!
-//! Pure, as the other forms. The page has no model of its own: its script draws the curves in it. Called
-//! by `firstbyte advise run --page`.
+//! Pure, as the other forms. The page has no model of its own: its script draws the curves in it.
+//! Called by `firstbyte advise run --page`.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ pub struct Asked {
 #[must_use]
 pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     let sentence = &advice.verdict.sentence;
-    let (head, rest) = sentence.split_once(": ").unwrap_or((sentence, ""));
+    let (head, rest) = sentence.split_once("; ").unwrap_or((sentence, ""));
     let mut body = String::new();
     options(&mut body, advice);
     points(&mut body, advice);
@@ -102,7 +102,8 @@ fn remarks(row: &Row) -> String {
     if all.is_empty() { String::new() } else { format!("<div class=\"remarks\">{}</div>", all.join("; ")) }
 }
 
-/// Points at which the answer changes, changes to consider, assumptions and options that are refused.
+/// Points at which the answer changes, changes to consider, assumptions and options that are
+/// refused.
 fn points(out: &mut String, advice: &Advice) {
     let reaches = advice.reaches.iter().filter(|reach| reach.bytes >= 1.0).map(|reach| {
         let (bytes, part) = (shown_bytes(reach.bytes), significant(reach.part * 100.0));

@@ -72,18 +72,51 @@
     return ticks;
   };
 
-  // Break-even points: dashed lines from the top of a chart to its bottom.
-  const lines = ({ ctx, bbox, valToPos }, marks) => {
-    ctx.save();
-    ctx.strokeStyle = css("--soft");
-    ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
-    marks.forEach((mark) => {
-      const x = Math.round(valToPos(mark, "x", true));
+  // On the curves of an advice: flips as dashed lines from top to bottom, the deadline from left to right, the user's own
+  // point, and the name of each curve at its end.
+  const annotate = (plot, chart) => {
+    const { ctx, bbox, valToPos } = plot, unit = devicePixelRatio;
+    const line = (x, y, toX, toY, stroke) => {
+      ctx.strokeStyle = stroke;
       ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.moveTo(x, y);
+      ctx.lineTo(toX, toY);
       ctx.stroke();
+    };
+    const inside = (x, y) => x >= bbox.left && x <= bbox.left + bbox.width && y >= bbox.top && y <= bbox.top + bbox.height;
+    ctx.save();
+    ctx.font = `${11 * unit}px system-ui, sans-serif`;
+    ctx.setLineDash([4 * unit, 4 * unit]);
+    chart.marks.forEach((mark) => {
+      const x = Math.round(valToPos(mark, "x", true));
+      line(x, bbox.top, x, bbox.top + bbox.height, css("--soft"));
     });
+    const y = chart.deadline === null ? NaN : valToPos(chart.deadline, "y", true);
+    if (inside(bbox.left, y)) {
+      line(bbox.left, y, bbox.left + bbox.width, y, css("--text"));
+      ctx.fillStyle = css("--text");
+      ctx.textAlign = "left";
+      ctx.fillText("deadline", bbox.left + 4 * unit, y - 4 * unit);
+    }
+    ctx.setLineDash([]);
+    const used = [];
+    chart.series.forEach((of, index) => {
+      const [x, value] = of.points.at(-1), at = valToPos(value, "y", true);
+      if (!inside(valToPos(x, "x", true) - 1, at) || used.some((other) => Math.abs(other - at) < 12 * unit)) return;
+      used.push(at);
+      ctx.fillStyle = color(index);
+      ctx.textAlign = "right";
+      ctx.fillText(of.name, bbox.left + bbox.width - 2 * unit, at - 5 * unit);
+    });
+    const [x, own] = [valToPos(chart.here, "x", true), chart.here_measure === null ? NaN : valToPos(chart.here_measure, "y", true)];
+    if (inside(x, own)) {
+      ctx.fillStyle = css("--text");
+      ctx.beginPath();
+      ctx.arc(x, own, 5 * unit, 0, 2 * Math.PI);
+      ctx.fill();
+      ctx.textAlign = x > bbox.left + bbox.width / 2 ? "right" : "left";
+      ctx.fillText("you", x + (ctx.textAlign === "left" ? 9 : -9) * unit, own + 14 * unit);
+    }
     ctx.restore();
   };
 
@@ -110,7 +143,7 @@
     const spread = logarithmic ? [xs[0] / 1.2, xs.at(-1) * 1.2] : undefined;
     const x = { time: false, distr: logarithmic ? 3 : 1, log: curves ? 10 : 2, ...(spread && { range: spread }) };
     const found = options(figure, axes, series, { x, y: chart.logarithmic ? { distr: 3 } : { range } });
-    if (curves) found.hooks = { draw: [(plot) => lines(plot, chart.marks)] };
+    if (curves) found.hooks = { draw: [(plot) => annotate(plot, chart)] };
     found.bands = bands;
     return [found, data];
   };
@@ -133,7 +166,10 @@
     if (!charts.has(entry.target)) draw(entry.target);
   }), { rootMargin: "600px" });
   figures.forEach((figure) => watcher.observe(figure));
-  addEventListener("beforeprint", () => figures.filter((figure) => !charts.has(figure)).forEach(draw));
+  addEventListener("beforeprint", () => {
+    figures.filter((figure) => !charts.has(figure)).forEach(draw);
+    document.querySelectorAll("figure details").forEach((details) => { details.open = true; });
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   let width = innerWidth, waiting;
   addEventListener("resize", () => {

@@ -1,4 +1,5 @@
-//! Tests of the advice: impossible answers of the past, stand-ins, cases of people, random workloads.
+//! Tests of the advice: impossible answers of the past, stand-ins, cases of people, random
+//! workloads.
 
 mod past;
 mod people;

@@ -186,7 +186,11 @@ fn flips_are_all_crossings_beyond_the_error_in_two_digits() {
         for flip in &advice.flips {
             let range = flips::ranges(&workload).into_iter().find(|range| range.0 == flip.variable).unwrap();
             let at = |value: f64, name: &str| {
-                let varied = flips::varied(&workload, flip.variable, value.clamp(range.1, range.2));
+                let varied = flips::varied(
+                    &workload,
+                    flip.variable,
+                    value.clamp(range.1, flips::most(&workload, flip.variable, range.2)),
+                );
                 option(&varied, name, &known.inputs()).unwrap().total().unwrap()
             };
             let (before, after) = (flip.value / 3.0, flip.value * 3.0);

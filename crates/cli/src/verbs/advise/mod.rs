@@ -4,6 +4,7 @@
 //! This module and its children read and write the files and find the current day. The models and
 //! prices are pure.
 
+mod import;
 mod init;
 mod known;
 mod models;

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
-use firstbyte_advise::prices::import::{ImportError, Imported, import};
 use firstbyte_advise::prices::{Catalogue, Day, Price};
 use firstbyte_advise::usage::KEYS;
 use firstbyte_location::shown;
 use serde_json::json;
 
+use super::import::{ImportError, Imported, import};
 use super::known::today;
 use crate::globals::Globals;
 use crate::render::console;

@@ -2,9 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use firstbyte::environment;
-use firstbyte_advise::bill::Transfer;
 use firstbyte_advise::model::Catalogue;
 use firstbyte_advise::units::{self, shown_bytes};
+use firstbyte_bench::bill::Transfer;
 use firstbyte_bench::cost::{Costs, Declared, Line, Tariff};
 use serde_json::json;
 

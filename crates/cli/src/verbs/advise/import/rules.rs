@@ -5,9 +5,8 @@
 //! of S3 Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
 //! imported.
 
+use firstbyte_advise::usage::{Key, Unit, find_key};
 use serde::Deserialize;
-
-use crate::usage::{Key, Unit, find_key};
 
 /// The attribute that names a product.
 enum Named {

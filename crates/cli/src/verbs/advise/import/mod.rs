@@ -10,30 +10,30 @@ mod stream;
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
+use firstbyte_advise::prices::{Catalogue, Day, Price};
+use firstbyte_advise::usage::find_key;
 use serde::Deserialize;
 
-use super::catalogue::{Catalogue, Price};
-use super::day::Day;
 use rules::Attributes;
 
 /// The content of an offer file.
 #[derive(Debug)]
-pub struct Imported {
+pub(super) struct Imported {
     /// The prices.
-    pub catalogue: Catalogue,
+    pub(super) catalogue: Catalogue,
     /// Code of the offer, for example `AmazonEC2`.
-    pub offer: String,
+    pub(super) offer: String,
     /// The day it was published.
-    pub day: Day,
+    pub(super) day: Day,
     /// Products that were examined.
-    pub products: u64,
+    pub(super) products: u64,
     /// Prices that were skipped, with the reason.
-    pub skipped: Vec<String>,
+    pub(super) skipped: Vec<String>,
 }
 
 /// The reason for which an offer file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub(super) enum ImportError {
     /// The file ends early.
     #[error("{name}:{line}: the file ends early: download it again")]
     Truncated {
@@ -67,7 +67,11 @@ pub enum ImportError {
 ///
 /// # Errors
 /// [`ImportError`].
-pub fn import(name: &str, reader: impl BufRead, region: Option<&str>) -> Result<Imported, ImportError> {
+pub(super) fn import(
+    name: &str,
+    reader: impl BufRead,
+    region: Option<&str>,
+) -> Result<Imported, ImportError> {
     let mut offer = Offer { wanted_region: region, ..Offer::default() };
     stream::read(reader, &mut offer).map_err(|error| failed(name, &error))?;
     offer.finish().map_err(|why| ImportError::Foreign { name: name.to_owned(), why })
@@ -166,7 +170,7 @@ impl Offer<'_> {
         }
         let mut catalogue = Catalogue::default();
         for ((key, region), usd) in self.prices {
-            let (Some(usd), Some(known)) = (usd, crate::usage::find_key(&key)) else {
+            let (Some(usd), Some(known)) = (usd, find_key(&key)) else {
                 self.skipped.push(format!("{key} in {region}: products disagree on the price"));
                 continue;
             };

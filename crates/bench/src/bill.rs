@@ -1,14 +1,13 @@
-//! What reading from a service is billed, without what is billed for storing: the cost of a
-//! measurement.
+//! The bill of reading from a service, without that of storing: the cost of a measurement.
 //!
-//! What a run reads is counted by the caller. Here it becomes a [`Usage`] by what the model of the
-//! service bills, so a price that is not known is missing, and never free. Called by `bench`.
+//! The caller counts the reads of a run. Here they become a [`Usage`] by the bills of the service's
+//! model, so an unknown price is missing, and never free. Called by `cost`.
 
-use crate::model::{Billed, Kind, Service};
-use crate::units::GIB;
-use crate::usage::{Item, Unit, Usage};
+use firstbyte_advise::model::{Billed, Kind, Service};
+use firstbyte_advise::units::GIB;
+use firstbyte_advise::usage::{Item, Unit, Usage};
 
-/// What runs read.
+/// Reads of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
     /// Requests for data.
@@ -100,9 +99,10 @@ pub fn usage(service: &Service, reads: &Reads, transfer: Option<Transfer>) -> Us
 
 #[cfg(test)]
 mod tests {
+    use firstbyte_advise::model::Catalogue;
+    use firstbyte_advise::prices;
+
     use super::*;
-    use crate::model::Catalogue;
-    use crate::prices;
 
     fn cost(service: &str, reads: &Reads, transfer: Option<Transfer>) -> prices::Cost {
         let all = Catalogue::current();
