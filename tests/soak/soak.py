@@ -311,7 +311,12 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
+def fuzz(_soak: Soak) -> int:
+    """each fuzz target for a minute"""
+    return int(subprocess.run([ROOT / "scripts" / "fuzz.sh", "60"], check=False).returncode != 0)
+
+
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, sync_model, ranges_model, mount_model, mount_crowd, kill_mount, fuzz, examples, install)}
 
 
 def main() -> int:

@@ -39,6 +39,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
+pub(crate) use error::unsupported;
 pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, io_advice, is_full};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
