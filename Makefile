@@ -13,10 +13,12 @@ PREFIX ?= /usr/local
 # Not every shell expands a `~` behind `PREFIX=`.
 INTO := $(DESTDIR)$(patsubst ~/%,$(HOME)/%,$(PREFIX))
 
-.PHONY: help demo build install uninstall check test docs bench soak dist clean
+.PHONY: help demo build install uninstall check test test-core docs bench fuzz soak dist clean
+# Seconds for each fuzz target.
+TIME ?= 60
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: build ## the story on this machine, in at most 90 s
 	"$(FIRSTBYTE)" demo
@@ -43,6 +45,9 @@ test: ## everything; T=hydrate, T=sync or T=test_open: the tests of a crate or o
 	@scripts/need.sh build check mounts servers clients python deploy guest
 	@python3 scripts/check.py $(if $(T),only "$(T)",full)
 
+test-core: ## the tests that need neither root nor packages of the system nor servers: Rust, a C compiler, Python
+	@python3 scripts/check.py core
+
 docs: build ## docs/options.md and the man pages in target/man1 from the command line's own definition; the pictures
 	"$(FIRSTBYTE)" manual > "$(CARGO_TARGET_DIR)/options.md"
 	mv "$(CARGO_TARGET_DIR)/options.md" docs/options.md
@@ -57,7 +62,11 @@ bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." meas
 	@scripts/bench.sh "$(FIRSTBYTE)" $(ROWS)
 	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
 
-soak: build ## the long runs: many kills, faults and clients (about an hour)
+fuzz: ## the fuzz targets, TIME=60 seconds each; TARGETS="patterns journals" chooses
+	@scripts/need.sh build
+	@scripts/fuzz.sh $(TIME) $(TARGETS)
+
+soak: build ## the long runs: many kills, faults and clients, each fuzz target for a minute (about an hour)
 	@scripts/need.sh servers clients guest
 	@.venv/bin/python tests/soak/soak.py --firstbyte "$(FIRSTBYTE)" $(SOAK_FLAGS)
 

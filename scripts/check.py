@@ -2,6 +2,7 @@
 
     check.py fast       the inner loop
     check.py full       what continuous integration runs
+    check.py core       what needs no server, no root and no package of the system
     check.py only NAME  the tests of one crate, or of one file of tests
 
 What compiles the tests runs first. The tests mostly wait, so those of Rust, those of Python and the
@@ -67,12 +68,14 @@ HOUSE = [
 FAST = [
     *HOUSE,
     *LINTS,
+    Step("packages", ["python3", "scripts/outside.py"]),
     Step("unit tests", ["cargo", "test", "--locked", "--workspace", "--lib", "--bins", "--quiet"]),
 ]
 
 BUILD = [
     *HOUSE,
     Step("dependency audit", ["python3", "scripts/audit.py"]),
+    Step("packages", ["python3", "scripts/outside.py", "--build"]),
     Step("test programs", ["scripts/programs.sh", PROGRAMS]),
     Step("python module", ["scripts/module.sh", "--with-tests"]),
 ]
@@ -93,9 +96,21 @@ SUITES = [
     Step("python types, pyright", [".venv/bin/pyright"], nice=10),
 ]
 
+# Crates whose unit tests start no server and mount nothing.
+PURE = ["location", "pacing", "listing", "layout", "fetch", "transfer", "advise"]
+
+CORE = [
+    Step("tests of house rules", ["python3", "-m", "unittest", "discover", "-s", "scripts"]),
+    Step(
+        "core tests",
+        ["cargo", "test", "--locked", "--lib", "--quiet", *[word for name in PURE for word in ["-p", f"firstbyte-{name}"]]],
+    ),
+]
+
 # Each mode is a sequence of groups; the lists of steps of a group run at the same time.
 MODES: dict[str, list[list[list[Step]]]] = {
     "fast": [[FAST]],
+    "core": [[CORE]],
     "full": [[BUILD], [RUST, SUITES]],
 }
 

@@ -1,4 +1,4 @@
-"""The recipes of docs/operations.md: units as systemd reads them, fstab as mount(8) does, log rotation."""
+"""The recipes of docs/operations.md: units, lines of fstab, log rotation."""
 
 import os
 import shutil

@@ -334,7 +334,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, guest, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}
 
 
 def main() -> int:

@@ -39,6 +39,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
+pub(crate) use error::unsupported;
 pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;

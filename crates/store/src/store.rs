@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
 
 use crate::azure::Azure;
-use crate::error::unsupported;
 use crate::google::Google;
 use crate::http::Http;
 use crate::order::Ordered;
@@ -18,6 +17,7 @@ use crate::wire::Client;
 use crate::{
     Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order, Payload,
     Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished, Written, local,
+    unsupported,
 };
 
 mod parts;

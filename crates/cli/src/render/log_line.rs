@@ -1,5 +1,6 @@
 //! The form of the log, and its lines in JSON: those of events, of errors, and of what verbs say.
-//! [`console`](super::console) asks whether standard error is JSON; [`log`](super::log) writes events.
+//! [`console`](super::console) asks whether standard error is JSON; [`log`](super::log) writes the
+//! events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

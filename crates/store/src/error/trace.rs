@@ -15,8 +15,8 @@ pub type Traced = Option<Box<Trace>>;
 /// Longest identifier that is kept. Those of S3, the longest, have 76 characters.
 const LONGEST_ID: usize = 256;
 
-/// Headers with the identifier of a request, the most specific first: of S3 and what speaks it, Azure,
-/// Google, web servers and content networks. Sources are in docs/decisions/0150-failures.md.
+/// Headers with the identifier of a request, the most specific first: of S3 and what speaks it,
+/// Azure, Google, web servers and content networks. Sources: docs/decisions/0150-failures.md.
 pub(crate) const REQUEST_IDS: [&str; 8] = [
     "x-amz-request-id",
     "x-ms-request-id",

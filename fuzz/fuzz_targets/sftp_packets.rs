@@ -1,0 +1,9 @@
+//! The packets of an SFTP server: whatever comes is read or refused, in bounded memory.
+#![no_main]
+
+#[path = "shims/store.rs"]
+mod store;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| store::sftp::read(bytes));

@@ -1,0 +1,28 @@
+//! Records of packs.
+
+#[allow(dead_code, reason = "only reading is tested")]
+#[path = "../../../crates/hydrate/src/cache/packs/place.rs"]
+mod place;
+#[allow(dead_code, reason = "only reading is tested")]
+#[path = "../../../crates/hydrate/src/cache/packs/record.rs"]
+mod record;
+
+use std::io::Write;
+
+/// Reads a record of these bytes, and one that has them as its content.
+pub fn read_record(bytes: &[u8]) {
+    let mut buffer = Vec::new();
+    let place = place::Place::new(0, 0, 200 << 10);
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(bytes).expect("written");
+    if let Some(record) = record::read(&file, place, &mut buffer) {
+        assert!(record.text.len() + record.content.len() <= bytes.len());
+    }
+    let (text, content) = bytes.split_at(bytes.len().min(9));
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&record::Record::encode(text, content)).expect("written");
+    if record::Record::length(text.len(), content.len()) < 200 << 10 {
+        let record = record::read(&file, place, &mut buffer).expect("the record");
+        assert_eq!((record.text, record.content), (text, content));
+    }
+}

@@ -1,0 +1,35 @@
+//! The packets of SFTP, and what may be done with the bytes of a server.
+
+#[allow(dead_code, reason = "only reading is tested")]
+#[path = "../../../crates/store/src/sftp/packet.rs"]
+mod packet;
+
+/// Reads a greeting, and then replies until the bytes end.
+pub fn read(bytes: &[u8]) {
+    let mut input = bytes;
+    let _ = packet::read_greeting(&mut input);
+    let mut input = bytes;
+    while !input.is_empty() {
+        let before = input.len();
+        // No reply is longer than what was sent: a length is a claim.
+        let buffer = |length: usize| {
+            assert!(length <= LONGEST, "a buffer of {length} bytes for a packet of {before}");
+            vec![0; length]
+        };
+        match packet::read_reply(&mut input, buffer) {
+            Ok((_, packet::Reply::Extended(reply))) => drop(packet::limits(&reply)),
+            Ok((_, packet::Reply::Names(names))) => {
+                assert!(names.len() <= before / 12);
+                for name in names {
+                    let _ = (name.attributes.kind(), name.attributes.time());
+                }
+            }
+            Ok((_, packet::Reply::Attributes(attributes))) => drop((attributes.kind(), attributes.time())),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The longest packet that is read.
+const LONGEST: usize = 64 << 20;
