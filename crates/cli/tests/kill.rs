@@ -5,9 +5,8 @@
 
 use crate::support;
 
-use firstbyte_pacing::Proximity;
 use firstbyte_testkit::{bytes, count, until, write_file};
-use firstbyte_transfer::Plan;
+use firstbyte_transfer::{Plan, Proximity};
 use support::World;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;

@@ -4,12 +4,10 @@
 //! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
 //! objects, requests that stall, and servers that refuse more than 40 requests at once.
 
-mod simulator;
-
 use std::time::Duration;
 
+use crate::simulator::{Hedging, Machine, Outcome, Setting, run};
 use firstbyte_pacing::{Controller, LONGEST_REQUEST};
-use simulator::{Hedging, Machine, Outcome, Setting, run};
 
 const MIB: u64 = 1 << 20;
 /// What the controller is held against. The sizes of its own steps are no power of two in general.

@@ -3,12 +3,10 @@
 //!
 //! `FIRSTBYTE_WHOLE_GRID=1` runs every setting, as `make soak` does; otherwise the ends of lists.
 
-mod simulator;
-
 use std::time::Duration;
 
+use crate::simulator::{Hedging, Machine, Outcome, Setting, run};
 use firstbyte_pacing::{Controller, START, START_NEAR};
-use simulator::{Hedging, Machine, Outcome, Setting, run};
 
 const GBIT: f64 = 1e9 / 8.0;
 const MIB: u64 = 1 << 20;

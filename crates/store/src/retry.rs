@@ -60,7 +60,6 @@ impl<'a> Retry<'a> {
 }
 
 /// The span around an attempt, whose number its events have.
-#[must_use]
 pub fn attempt_span(attempt: u32) -> EnteredSpan {
     // Of the target of requests: a log of those alone has their attempts.
     tracing::debug_span!(target: "firstbyte_store::request", "attempt", attempt).entered()

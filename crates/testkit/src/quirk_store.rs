@@ -2,8 +2,8 @@
 //!
 //! Without quirks it complies with S3's documentation as far as tests need: conditions, ranges,
 //! metadata, checksums, copies, uploads in parts, listings of both versions, sessions of directory
-//! buckets. Signatures are not verified. Any bucket exists. [`Quirk`]s can change while it runs. It is also a web server for
-//! `http://` URLs of its objects.
+//! buckets. Signatures are not verified. Any bucket exists. [`Quirk`]s can change while it runs. It
+//! is also a web server for `http://` URLs of its objects.
 
 mod listing;
 mod multipart;
