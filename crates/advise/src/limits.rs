@@ -265,38 +265,31 @@ mod tests {
         assert!(Pool { bucket: 0.0, ..pool(1e9) }.seconds() > pool(1e9).seconds());
     }
 
+    const ONE: Lanes = Lanes {
+        files: 0.0,
+        files_at_once: 1.0,
+        open: 0.0,
+        requests: 1.0,
+        at_once: 64.0,
+        first_byte: 0.026,
+        bytes: 90e6,
+        streams: 64.0,
+        connection: 90e6,
+        cpu: 0.0,
+        speed: 1.0,
+    };
+
     #[test]
     fn one_request_waits_for_a_whole_round_trip_and_latency_adds_to_transfer() {
-        let lanes = Lanes {
-            requests: 1.0,
-            at_once: 64.0,
-            files_at_once: 1.0,
-            first_byte: 0.026,
-            bytes: 90e6,
-            streams: 64.0,
-            connection: 90e6,
-            speed: 1.0,
-            ..Lanes::default()
-        };
-        let (seconds, limit) = lanes.seconds();
+        let (seconds, limit) = ONE.seconds();
         assert!((seconds - 1.026).abs() < 1e-9 && limit == Limit::Connection, "{seconds}");
-        let files = Lanes { files: 500.0, requests: 500.0, bytes: 0.0, ..lanes };
+        let files = Lanes { files: 500.0, requests: 500.0, bytes: 0.0, ..ONE };
         assert!((files.seconds().0 - 13.0).abs() < 1e-9, "{:?}", files.seconds());
     }
 
     #[test]
     fn no_job_ends_before_its_first_byte() {
-        let lanes = Lanes {
-            requests: 1.0,
-            at_once: 64.0,
-            files_at_once: 64.0,
-            first_byte: 0.026,
-            bytes: 10e3,
-            streams: 64.0,
-            connection: 90e6,
-            speed: 1.0,
-            ..Lanes::default()
-        };
+        let lanes = Lanes { bytes: 10e3, ..ONE };
         let job = Page { start: 0.005, lanes, ..Page::default() }.predict();
         assert!(job.seconds() >= job.first && job.first > 0.03, "{job:?}");
     }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::flips::{Measure, Variable, measure, ranges, varied};
+use super::flips::{Measure, Variable, here, measure, ranges, varied};
 use super::row::Row;
 use super::{Advice, Inputs, choice};
 use crate::workload::Workload;
@@ -67,12 +67,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
             if curves.is_empty() {
                 continue;
             }
-            let here = match variable {
-                Variable::Read => workload.data.read,
-                Variable::Size => workload.data.bytes,
-                Variable::JobsPerDay => workload.jobs.per_day,
-                Variable::AtOnce => workload.jobs.at_once,
-            };
+            let here = here(workload, variable);
             let first = shown.first().map(|(row, _)| row);
             let here_measure = first.and_then(|row| match of {
                 Measure::Time => Some(row.seconds),

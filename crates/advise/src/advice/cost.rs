@@ -27,7 +27,7 @@ pub(super) fn usage(
     let spot = workload.compute.spot && matches!(workload.compute.place, Place::Machine(_));
     let rate = if spot { spot::interruptions_per_hour(workload.compute.interrupted) } else { 0.0 };
     // An interrupted job begins again.
-    let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate, None);
+    let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate);
     let mut items = if choice.keeps_machine() {
         machines_all_month(workload)
     } else {

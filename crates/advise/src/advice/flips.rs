@@ -115,6 +115,16 @@ const COST_ERROR: f64 = 0.1;
 /// Distance from a crossing at which the two must differ by more than the error, as a factor.
 const ASIDE: f64 = 3.0;
 
+/// The value of a workload.
+pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
+    match variable {
+        Variable::Read => workload.data.read,
+        Variable::Size => workload.data.bytes,
+        Variable::JobsPerDay => workload.jobs.per_day,
+        Variable::AtOnce => workload.jobs.at_once,
+    }
+}
+
 /// The workload with one value changed.
 pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Workload {
     let mut workload = workload.clone();

@@ -17,6 +17,7 @@ const GBIT: f64 = 1.25e8;
 const MOUNT_OPEN: f64 = 0.2;
 
 /// The machine or function of a job.
+#[derive(Clone, Copy)]
 pub(super) struct Host {
     pub(super) vcpus: f64,
     pub(super) memory: f64,
@@ -40,45 +41,39 @@ pub(super) struct Job {
 pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
     let (rules, state) = (&catalogue.rules, workload.compute.network);
     let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
+    let empty = Host {
+        vcpus: 1.0,
+        memory: 0.0,
+        network: (1.0, 1.0, 0.0),
+        flow,
+        copy,
+        store: None,
+        volumes: f64::INFINITY,
+        read_ahead: None,
+    };
     match &workload.compute.place {
-        Place::Lambda(memory) => {
-            let function = catalogue.function(*memory);
-            let network = function.map_or((1.0, 1.0, 0.0), |function| flow_of(&function.network, 1.0, state));
-            let per_processor = function.map_or(1.0, |function| function.memory_per_processor.0);
-            let vcpus = memory / per_processor;
-            let read_ahead = function.map(|function| function.read_ahead.0);
-            let copy = copy * vcpus.min(1.0);
-            Host {
-                vcpus,
-                memory: *memory,
-                network,
-                flow,
-                copy,
-                store: None,
-                volumes: f64::INFINITY,
-                read_ahead,
-            }
-        }
-        Place::Machine(name) => {
-            let machine = catalogue.machines.get(name);
+        Place::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
+            let vcpus = memory / function.memory_per_processor.0;
+            let network = flow_of(&function.network, 1.0, state);
+            let (copy, read_ahead) = (copy * vcpus.min(1.0), Some(function.read_ahead.0));
+            Host { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
+        }),
+        Place::Machine(name) => catalogue.machines.get(name).map_or(empty, |machine| {
             let payload = rules.payload.value;
-            let rate = machine.map_or(1.0, |machine| machine.network.0) * payload;
-            let burst = machine.and_then(|machine| machine.burst).map_or(rate, |burst| burst.0 * payload);
-            let seconds = rules.burst_per_gbit.value.0 * rate / payload / GBIT;
-            let own = machine.and_then(|machine| machine.bucket).map(|bucket| bucket.0);
-            let bucket =
-                if state == BucketState::Fresh { own.unwrap_or((burst - rate) * seconds) } else { 0.0 };
+            let rate = machine.network.0 * payload;
+            let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
+            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
+            let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
+            let bucket = if state == BucketState::Fresh { full } else { 0.0 };
             Host {
-                vcpus: machine.map_or(1.0, |machine| machine.vcpus),
-                memory: machine.map_or(0.0, |machine| machine.memory.0),
+                vcpus: machine.vcpus,
+                memory: machine.memory.0,
                 network: (rate, burst, bucket),
-                flow,
-                copy,
-                store: machine.and_then(|machine| machine.store.as_ref()).map(|store| store.read.0),
-                volumes: machine.and_then(|machine| machine.volumes).map_or(f64::INFINITY, |rate| rate.0),
-                read_ahead: None,
+                store: machine.store.as_ref().map(|store| store.read.0),
+                volumes: machine.volumes.map_or(f64::INFINITY, |rate| rate.0),
+                ..empty
             }
-        }
+        }),
     }
 }
 

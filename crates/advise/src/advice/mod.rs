@@ -34,6 +34,10 @@ use choice::{Choice, choices};
 /// Options that the recommended one is compared with.
 const RIVALS: usize = 4;
 
+/// Kinds of unknown names that a workload has.
+const INSTANCE: &str = "instance";
+const CLIENT: &str = "client";
+
 /// The models and prices that advice is computed from.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
@@ -67,25 +71,11 @@ pub struct Advice {
 /// The reason for which no advice can be given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The type of machine is not known.
-    #[error("unknown instance `{name}`{hint}")]
-    Machine {
-        /// The name.
-        name: String,
-        /// The closest known ones.
-        hint: String,
-    },
-    /// The program is not known.
-    #[error("unknown client `{name}`; known: {known}")]
-    Client {
-        /// The name.
-        name: String,
-        /// All known ones.
-        known: String,
-    },
-    /// There is no such option.
-    #[error("unknown option `{name}`{hint}")]
-    Option {
+    /// A name of the workload, or of an option, is not known.
+    #[error("unknown {what} `{name}`{hint}")]
+    Unknown {
+        /// Instance, client or option.
+        what: &'static str,
         /// The name.
         name: String,
         /// The closest known ones.
@@ -114,12 +104,12 @@ impl Error {
     #[must_use]
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Machine { .. } => Some(("compute.at", "--at")),
-            Self::Client { .. } => Some(("compute.client", "--client")),
+            Self::Unknown { what: INSTANCE, .. } => Some(("compute.at", "--at")),
+            Self::Unknown { what: CLIENT, .. } => Some(("compute.client", "--client")),
             Self::Memory { .. } => Some(("compute.program_memory", "--at")),
             Self::Files { .. } => Some(("data.needs", "--needs")),
             Self::Region(_) => Some(("region", "--region")),
-            Self::Option { .. } => None,
+            Self::Unknown { .. } => None,
         }
     }
 }
@@ -136,19 +126,21 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     let verdict = verdict::verdict(workload, &rows, found, &reaches);
     let named = |row: &Row| choices.iter().find(|choice| choice.name() == row.name);
     let had: Vec<&Row> = rows.iter().filter(|row| row.refused.is_none()).collect();
-    let (mut flips, mut suggestions) = (Vec::new(), Vec::new());
+    let (mut found_flips, mut suggestions) = (Vec::new(), Vec::new());
     if let Some(best) = had.first().and_then(|row| named(row)) {
         let rivals: Vec<&Choice<'_>> = had.iter().skip(1).take(RIVALS).filter_map(|row| named(row)).collect();
         if found {
-            flips = flips::flips(workload, best, &rivals, inputs);
-            flips.sort_by(|a, b| flip_distance(workload, a).total_cmp(&flip_distance(workload, b)));
+            found_flips = flips::flips(workload, best, &rivals, inputs);
+            let distance =
+                |flip: &Flip| (flip.value / flips::here(workload, flip.variable).max(1e-9)).ln().abs();
+            found_flips.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         }
         suggestions = suggest::suggestions(workload, best, had[0], inputs);
         let parts = suggest::parts(workload, &choices, had[0], &reaches, inputs);
         suggestions.splice(..0, parts);
     }
     let (workload, assumed) = (workload.name.clone(), workload.assumed.clone());
-    Ok(Advice { workload, verdict, rows, reaches, flips, suggestions, assumed })
+    Ok(Advice { workload, verdict, rows, reaches, flips: found_flips, suggestions, assumed })
 }
 
 /// All rows, the recommended first; whether one of them will do.
@@ -156,17 +148,6 @@ fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (
     let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
     let found = verdict::rank(workload, &mut rows);
     (rows, found)
-}
-
-/// Distance of a flip from the workload, as a factor in logarithms.
-fn flip_distance(workload: &Workload, flip: &Flip) -> f64 {
-    let here = match flip.variable {
-        Variable::Read => workload.data.read,
-        Variable::Size => workload.data.bytes,
-        Variable::JobsPerDay => workload.jobs.per_day,
-        Variable::AtOnce => workload.jobs.at_once,
-    };
-    (flip.value / here.max(1e-9)).ln().abs()
 }
 
 /// The row of an option, with the checks that decide whether it can be had.
@@ -188,7 +169,7 @@ pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Ro
     let Some(choice) = choices.iter().find(|choice| choice.name() == name) else {
         let names: Vec<String> = choices.iter().map(Choice::name).collect();
         let hint = nearest::hint(name, names.iter().map(String::as_str));
-        return Err(Error::Option { name: name.to_owned(), hint });
+        return Err(Error::Unknown { what: "option", name: name.to_owned(), hint });
     };
     Ok(checked(workload, choice, inputs))
 }
@@ -208,13 +189,14 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
         Place::Machine(name) if catalogue.machines.contains_key(name) => name.clone(),
         Place::Machine(name) => {
             let hint = nearest::hint(name, catalogue.machines.keys().map(String::as_str));
-            return Err(Error::Machine { name: name.clone(), hint });
+            return Err(Error::Unknown { what: INSTANCE, name: name.clone(), hint });
         }
     };
     let client = &workload.compute.client;
     if !catalogue.clients.contains_key(client) {
         let known: Vec<&str> = catalogue.clients.keys().map(String::as_str).collect();
-        return Err(Error::Client { name: client.clone(), known: known.join(", ") });
+        let hint = format!("; known: {}", known.join(", "));
+        return Err(Error::Unknown { what: CLIENT, name: client.clone(), hint });
     }
     if workload.compute.program_memory > job::host(workload, catalogue).memory {
         return Err(Error::Memory { place });

@@ -6,40 +6,10 @@
 
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 
-/// Text that is no quantity of the wanted kind.
+/// Text that is no quantity of the wanted kind: the mistake, and a value that would do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum UnitError {
-    /// A number alone.
-    #[error("`{text}` has no unit; write for example \"{example}\"")]
-    Missing {
-        /// The text that was given.
-        text: String,
-        /// A value that would do.
-        example: &'static str,
-    },
-    /// `G`, `M` and the like.
-    #[error("`{unit}` may mean {unit}B or {unit}iB: write one of them")]
-    Ambiguous {
-        /// The unit that was given.
-        unit: String,
-    },
-    /// Another unit, or no number.
-    #[error("`{text}` is not a {kind}; write for example \"{example}\"")]
-    Unknown {
-        /// The text that was given.
-        text: String,
-        /// `size`, `rate`, ...
-        kind: &'static str,
-        /// A value that would do.
-        example: &'static str,
-    },
-    /// Below zero.
-    #[error("`{text}` is negative")]
-    Negative {
-        /// The text that was given.
-        text: String,
-    },
-}
+#[error("{0}")]
+pub struct UnitError(String);
 
 /// A kind of quantity: its name, an example, and what one of a unit is worth.
 struct Kind {
@@ -92,11 +62,11 @@ pub fn money_per_hour(text: &str) -> Result<DollarsPerHour, UnitError> {
 
 fn read(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     let text = text.trim();
-    let owned = || text.to_owned();
-    let unknown = || UnitError::Unknown { text: owned(), kind: kind.name, example: kind.example };
+    let Kind { name, example, factor } = kind;
+    let unknown = || UnitError(format!("`{text}` is not a {name}; write for example \"{example}\""));
     if let Some(rest) = text.strip_prefix('-') {
         let negative = rest.starts_with(|first: char| first.is_ascii_digit());
-        return Err(if negative { UnitError::Negative { text: owned() } } else { unknown() });
+        return Err(if negative { UnitError(format!("`{text}` is negative")) } else { unknown() });
     }
     let cut = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_')));
     let (number, unit) = text.split_at(cut.unwrap_or(text.len()));
@@ -104,12 +74,13 @@ fn read(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     let number: f64 = plain(number).and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     let unit = unit.trim();
     if unit.is_empty() {
-        return Err(UnitError::Missing { text: owned(), example: kind.example });
+        return Err(UnitError(format!("`{text}` has no unit; write for example \"{example}\"")));
     }
-    if kind.name == "size" && unit.len() == 1 && "KMGTP".contains(&unit.to_ascii_uppercase()) {
-        return Err(UnitError::Ambiguous { unit: unit.to_ascii_uppercase() });
+    let upper = unit.to_ascii_uppercase();
+    if *name == "size" && upper.len() == 1 && "KMGTP".contains(&upper) {
+        return Err(UnitError(format!("`{upper}` may mean {upper}B or {upper}iB: write one of them")));
     }
-    let factor = (kind.factor)(&unit.to_ascii_lowercase()).ok_or_else(unknown)?;
+    let factor = factor(&unit.to_ascii_lowercase()).ok_or_else(unknown)?;
     Some(number * factor).filter(|value| value.is_finite()).ok_or_else(unknown)
 }
 
@@ -166,9 +137,9 @@ mod tests {
         assert_eq!(bytes("254").unwrap_err().to_string(), "`254` has no unit; write for example \"254 GiB\"");
         assert_eq!(bytes("5G").unwrap_err().to_string(), "`G` may mean GB or GiB: write one of them");
         assert_eq!(seconds("-3 s").unwrap_err().to_string(), "`-3 s` is negative");
-        assert!(matches!(seconds("3 GB"), Err(UnitError::Unknown { kind: "duration", .. })));
-        assert!(matches!(bytes("inf GB"), Err(UnitError::Unknown { .. })));
-        assert!(matches!(bytes("1,2 GB"), Err(UnitError::Unknown { .. })));
+        let unknown = "`3 GB` is not a duration; write for example \"30 min\"";
+        assert_eq!(seconds("3 GB").unwrap_err().to_string(), unknown);
+        assert!(["inf GB", "1,2 GB"].iter().all(|text| bytes(text).is_err()));
         assert!(bytes(&format!("1{} PiB", "0".repeat(400))).is_err());
     }
 
