@@ -120,6 +120,9 @@ impl World {
     }
 }
 
+/// The buffer of a read that was given up, and its copy from before.
+type Lent = (Box<[u8]>, Box<[u8]>);
+
 /// One run of an order.
 struct Run {
     queue: Arc<Queue>,
@@ -131,7 +134,7 @@ struct Run {
     done: Vec<Step>,
     /// Lent to reads; boxed, so that they stay where they are.
     memory: Vec<(Arc<PendingRead>, Box<[u8]>)>,
-    abandoned: Vec<(Box<[u8]>, Box<[u8]>)>,
+    abandoned: Vec<Lent>,
 }
 
 impl Run {
