@@ -75,7 +75,7 @@ FAST = [
 BUILD = [
     *HOUSE,
     Step("dependency audit", ["python3", "scripts/audit.py"]),
-    Step("packages", ["python3", "scripts/outside.py", "--build"]),
+    Step("packages", ["python3", "scripts/outside.py"]),
     Step("test programs", ["scripts/programs.sh", PROGRAMS]),
     Step("python module", ["scripts/module.sh", "--with-tests"]),
 ]
