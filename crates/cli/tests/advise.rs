@@ -18,7 +18,7 @@ const SMALL: [&str; 9] =
 #[test]
 fn a_part_of_a_large_object_is_opened_lazily_and_a_download_is_too_late() {
     let world = World::new();
-    let text = printed(&world, &[&["advise", "run"], &SMALL[..]].concat());
+    let text = printed(&world, &[&["advise", "run", "--all"], &SMALL[..]].concat());
     assert!(text.starts_with("S3 Standard, open lazily"), "{text}");
     let download = text.lines().find(|line| line.starts_with("s3-standard-download")).unwrap();
     assert!(download.ends_with("too late"), "{download}");
@@ -84,7 +84,7 @@ fn each_wrong_value_of_a_file_is_one_line_with_its_field_and_its_line() {
         ("us-east-1", "us-esat-1", 1, "region", "nearest: us-east-1"),
         ("m5.large", "m5.lagre", 6, "compute.at", "nearest: m5.large"),
         ("m5.large", "lambda:3008", 6, "compute.at", "has no unit"),
-        ("\"firstbyte\"", "\"botto\"", 7, "compute.client", "known: firstbyte, python-boto3"),
+        ("\"firstbyte\"", "\"botto\"", 7, "compute.client", "known: aws-crt, firstbyte,"),
         ("1 GiB", "1 TiB", 8, "compute.program_memory", "more memory than m5.large has"),
     ] {
         let path = world.write("workload.toml", good.replacen(from, to, 1).as_bytes());
@@ -107,7 +107,7 @@ fn a_day_before_all_prices_gives_times_and_says_since_when_there_are_prices() {
     let world = World::new();
     let words: Vec<&str> =
         SMALL.iter().map(|word| if word.starts_with("--day") { "--day=2020-01-01" } else { word }).collect();
-    let text = printed(&world, &[&["advise", "run"], &words[..]].concat());
+    let text = printed(&world, &[&["advise", "run", "--all"], &words[..]].concat());
     assert!(text.contains("no price is known for: ") && text.contains("lambda/x86"), "{text}");
     assert!(text.contains("the first price of those is of 2024-07-01, after the day"), "{text}");
 }

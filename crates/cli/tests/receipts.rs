@@ -171,7 +171,7 @@ fn retries_are_counted_whatever_is_repeated() {
         let text = String::from_utf8(text).unwrap();
         // The content of `cat` does not end in a line feed.
         let receipt =
-            text.rfind("{\"verb\"").map_or("{}", |at| text[at..].lines().next().unwrap_or_default());
+            text.rfind("{\"schema\"").map_or("{}", |at| text[at..].lines().next().unwrap_or_default());
         let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
         assert!(receipt["retries"].as_u64().unwrap_or(0) >= 1, "{words:?}: {text}");
     }
