@@ -142,7 +142,7 @@ class UnsupportedError(FirstbyteError, OSError):
     kind = "unsupported"
 
 
-class BadInputError(FirstbyteError, ValueError):
+class BadInputError(FirstbyteError, OSError, ValueError):
     """An argument that cannot be used."""
 
     kind = "bad_input"
@@ -238,7 +238,8 @@ def error(
 ) -> FirstbyteError:
     """The exception for a failure of this kind, with the operating system's number."""
     cls = BY_KIND.get(kind, FailedError)
-    if issubclass(cls, ValueError):
+    failure: FirstbyteError
+    if number is None and issubclass(cls, ValueError):
         failure = cls(text)
     else:
         number = numbers.EIO if number is None else number

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -167,7 +168,8 @@ def test_a_body_that_breaks_off_is_read_again_whole():
         server.failing = {3: 2, 7: 1}
         read = firstbyte.read_many([f"{server.url}/{n}" for n in range(10)])
         assert read == [bytes([number]) * 100_000 for number in range(10)]
-        assert sorted(server.asked) == sorted([*range(10), 3, 3, 7])
+        # A slow machine hedges some: those are asked for once more.
+        assert not Counter([*range(10), 3, 3, 7]) - Counter(server.asked)
 
 
 def test_an_iterator_that_is_dropped_ends_its_requests():

@@ -106,7 +106,6 @@ def test_arguments_of_methods_that_would_be_ignored_are_errors(minio):
         lambda: fs.cat("bucket/method", version_id="x"),
         lambda: fs.info("bucket/method", version_id="x"),
         lambda: fs.ls("bucket", versions=True),
-        lambda: fs.find("bucket", prefix="m"),
         lambda: fs.pipe_file("bucket/method", b"", ContentType="text/plain"),
         lambda: fs.put(__file__, "bucket/method", ContentType="text/plain"),
         lambda: fs.get("bucket/method", "/nowhere/x", version_id="x"),

@@ -297,11 +297,6 @@ def sync_model(soak: Soak) -> int:
     return tested("firstbyte-transfer", "sync_model", FIRSTBYTE_SYNC_TREES=200 * soak.times, FIRSTBYTE_SEED=seed)
 
 
-def wide_machines(_soak: Soak) -> int:
-    """the number of requests on links of 1 to 200 Gbit/s, in every setting of the simulator"""
-    return tested("firstbyte-pacing", "wide", FIRSTBYTE_WHOLE_GRID=1)
-
-
 def ranges_model(soak: Soak) -> int:
     """1,000,000 random reads of many ranges, against the content"""
     return tested("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
@@ -334,7 +329,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, wide_machines, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, serve_model, serve_hostile, sync_model, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use firstbyte::{Options, environment, process_limits};
+use firstbyte::{Options, environment};
 use firstbyte_location::units;
 use firstbyte_store::{CustomerKey, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
@@ -37,8 +37,7 @@ pub struct Globals {
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Limit on memory [default: 32MiB, more with more than two processors where more requests
-    /// bring more bytes; an eighth of the memory of the container or machine at most]
+    /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring
@@ -137,7 +136,7 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
 
 impl Globals {
     /// The client options: access to stores, reads and copies. The memory ceiling is not among
-    /// them, nor is what else the system limits, because finding them takes system calls.
+    /// them, because finding it takes system calls.
     pub fn options(&self) -> Options {
         let mut options = Options::of_system(&environment::variable);
         let store = &mut options.store;
@@ -182,16 +181,8 @@ impl Globals {
         self.memory.unwrap_or_else(|| environment::default_memory(&environment::variable))
     }
 
-    /// The client options, fitted to what the system lets this process have.
-    pub fn fitted_options(&self) -> Options {
-        let mut options = self.options();
-        process_limits::raise_descriptors();
-        options.fit(self.memory, &environment::variable);
-        options
-    }
-
     /// Settings of transfers; `stop` ends them.
     pub fn settings(&self, stop: Stop) -> Settings {
-        Settings { stop, ..self.fitted_options().copies }
+        Settings { memory: self.memory_ceiling(), stop, ..self.options().copies }
     }
 }

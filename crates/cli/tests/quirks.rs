@@ -162,7 +162,7 @@ fn reasons(stderr: &str) -> BTreeSet<String> {
 fn reason(line: &str) -> String {
     let is_place = |part: &str| part.contains('/') || ["copy", "moved", "tree", "large"].contains(&part);
     let text = line.split(": ").find(|part| !is_place(part)).unwrap_or(line);
-    let end = text.find([';', '(', ',']).unwrap_or(text.len());
+    let end = text.find([';', '(', ',', '[']).unwrap_or(text.len());
     let mut reason = String::new();
     for symbol in text[..end].trim().chars() {
         match symbol.is_ascii_digit() && !text.starts_with("server answered") {

@@ -8,14 +8,7 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_store::{Proxies, Proxy};
 
-use crate::{Error, Result, process_limits};
-
-/// The part of a job's memory that buffers may take: one in this many.
-const MEMORY_SHARE: u64 = 8;
-/// Memory beside that of a processor, of which two have the default ceiling.
-const MEMORY_BASE: u64 = 16 << 20;
-/// Memory of the requests that keep a processor busy: some 90 of 40 MB/s, with half to spare.
-const MEMORY_OF_PROCESSOR: u64 = 8 << 20;
+use crate::{Error, Result};
 
 /// Looks a variable up. The seam that lets tests run without touching the process's own
 /// environment.
@@ -162,7 +155,9 @@ pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
 /// parents, or what a Lambda function is configured with. `None`: not confined.
 #[must_use]
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
-    process_limits::group_memory().into_iter().chain(function_memory(lookup)).min()
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));
+    group.into_iter().chain(function_memory(lookup)).min()
 }
 
 /// The memory that buffers may take unless an option says otherwise, in bytes: that of the default
@@ -170,18 +165,44 @@ pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
 /// bytes.
 #[must_use]
 pub fn default_memory(lookup: Lookup<'_>) -> u64 {
+    const SHARE: u64 = 8;
     let most = firstbyte_transfer::Settings::default().memory;
-    memory_limit(lookup).map_or(most, |limit| most.min(limit / MEMORY_SHARE))
+    memory_limit(lookup).map_or(most, |limit| most.min(limit / SHARE))
 }
 
-/// The memory that buffers may grow to, in bytes, while more requests at once bring more bytes: as
-/// many requests as keep the processors busy need, and at most an eighth of [`memory_limit`], or of
-/// the machine's.
-#[must_use]
-pub fn greatest_memory(lookup: Lookup<'_>) -> u64 {
-    let limit = memory_limit(lookup).unwrap_or_else(process_limits::machine_memory);
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    (limit / MEMORY_SHARE).min(MEMORY_BASE + MEMORY_OF_PROCESSOR * processors)
+/// The lowest limit over the groups `membership` (the text of `/proc/self/cgroup`) names below
+/// `root`, v1 and v2.
+fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
+    let mut lowest: Option<u64> = None;
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let (mount, file) = match controllers {
+            "" => (root.to_path_buf(), "memory.max"),
+            _ if controllers.split(',').any(|c| c == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // Inside a container the path is often the host's, which is not mounted here: the
+        // ancestors, up to the mount itself, are asked as well.
+        let mut group = mount.join(path.trim_start_matches('/'));
+        loop {
+            lowest = lowest.into_iter().chain(limit_in(&group.join(file))).min();
+            if group == mount || !group.pop() {
+                break;
+            }
+        }
+    }
+    lowest
+}
+
+fn limit_in(file: &Path) -> Option<u64> {
+    // v1 writes "no limit" as the largest multiple of the page size, v2 as `max`.
+    const UNLIMITED: u64 = 1 << 60;
+    std::fs::read_to_string(file).ok()?.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
 }
 
 #[cfg(test)]
@@ -241,5 +262,25 @@ mod tests {
         ]);
         assert!(array_task(&uneven).unwrap_err().to_string().contains("multiple of 2"));
         assert!(array_task(&with(&[("JOB_COMPLETION_INDEX", "x")])).is_err());
+    }
+
+    #[test]
+    fn the_tightest_group_counts_also_where_only_a_parent_has_a_limit() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("job/step")).unwrap();
+        std::fs::write(root.path().join("job/memory.max"), "1048576\n").unwrap();
+        std::fs::write(root.path().join("job/step/memory.max"), "max\n").unwrap();
+        assert_eq!(cgroup_limit("0::/job/step\n", root.path()), Some(1 << 20));
+        assert_eq!(cgroup_limit("0::/elsewhere\n", root.path()), None);
+    }
+
+    #[test]
+    fn version_one_groups_are_read_where_they_are_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("memory/job")).unwrap();
+        std::fs::write(root.path().join("memory/memory.limit_in_bytes"), "9223372036854771712").unwrap();
+        std::fs::write(root.path().join("memory/job/memory.limit_in_bytes"), "2097152").unwrap();
+        assert_eq!(cgroup_limit("4:memory:/job\n1:cpu:/job\n", root.path()), Some(2 << 20));
+        assert_eq!(cgroup_limit("4:memory:/docker/abc\n", root.path()), None);
     }
 }

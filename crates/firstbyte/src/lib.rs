@@ -47,7 +47,6 @@ pub mod name_list;
 pub mod operand;
 mod options;
 pub mod pattern;
-pub mod process_limits;
 pub mod receipt;
 mod shard_receipt;
 pub mod size;

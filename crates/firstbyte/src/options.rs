@@ -7,7 +7,7 @@ use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_siz
 use firstbyte_store::{CustomerKey, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
-use crate::{Error, Result, process_limits};
+use crate::{Error, Result};
 
 /// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the
 /// reserve of other machines would leave no room to cache anything.
@@ -76,7 +76,7 @@ impl Options {
         reads.store_name = given("CACHE_STORE");
         reads.cache_size = size("CACHE_SIZE")?;
         reads.reserve = size("RESERVE")?.unwrap_or(reads.reserve);
-        options.fit(size("MEMORY")?, lookup);
+        options.set_memory(size("MEMORY")?.unwrap_or_else(|| environment::default_memory(lookup)));
         if let Some(deadline) = time("READ_DEADLINE")? {
             options.set_deadline(deadline);
         }
@@ -108,18 +108,7 @@ impl Options {
     /// Sets the ceiling for the memory of buffers, in bytes; reads and copies have it each.
     pub fn set_memory(&mut self, bytes: u64) {
         self.reads.memory = bytes;
-        (self.copies.memory, self.copies.greatest_memory) = (bytes, bytes);
-    }
-
-    /// Fits reads and copies to what the system lets this process have: the ceiling for memory,
-    /// unless one is `given`, and the number of requests at once.
-    pub fn fit(&mut self, given: Option<u64>, lookup: Lookup<'_>) {
-        self.set_memory(given.unwrap_or_else(|| environment::default_memory(lookup)));
-        if given.is_none() {
-            self.copies.greatest_memory = environment::greatest_memory(lookup).max(self.copies.memory);
-        }
-        let most = process_limits::most_requests();
-        (self.reads.most_requests, self.copies.most_requests) = (most, most);
+        self.copies.memory = bytes;
     }
 
     /// Sets the longest silence on a connection before it counts as dead.

@@ -36,10 +36,10 @@ pub(crate) struct FetchMeters {
 }
 
 impl FetchMeters {
-    /// Nothing is measured yet.
-    pub(crate) fn new() -> Self {
+    /// For fetches in at most `slots` threads.
+    pub(crate) fn new(slots: usize) -> Self {
         Self {
-            tracker: RequestTracker::new(Instant::now()),
+            tracker: RequestTracker::new(slots, Instant::now()),
             throttle: BackgroundThrottle::default(),
             moved: AtomicU64::new(0),
             requests: AtomicU64::new(0),

@@ -321,8 +321,7 @@ impl Handle {
         let version = &self.file.version;
         let ahead: Option<Ahead> = {
             let mut read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            let fetcher = &version.engine.fetcher;
-            read_ahead.adapt(version.most_window(), fetcher.server(), fetcher.longest_request());
+            read_ahead.adapt(version.most_window(), version.engine.fetcher.server());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {

@@ -34,7 +34,7 @@ impl Hydrator {
         // Without a cache, blocks that were read ahead wait in memory alone.
         let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
         let blocks = settings.memory - threads;
-        let workers = Arc::new(WorkerPool::new(threads, settings.most_requests, settings.deadline));
+        let workers = Arc::new(WorkerPool::new(threads, settings.deadline));
         Ok(Self { engine: Arc::new(Engine::new(store, settings, Box::new(workers), cache, blocks)) })
     }
 

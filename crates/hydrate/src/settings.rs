@@ -20,8 +20,6 @@ pub struct Settings {
     pub reserve: u64,
     /// Limit on the memory of buffers, in bytes.
     pub memory: u64,
-    /// Requests at once that this process has descriptors and threads for.
-    pub most_requests: usize,
     /// Time after which a read fails.
     pub deadline: Duration,
     /// Limit on background hydration, in bytes a second.
@@ -38,7 +36,6 @@ impl Default for Settings {
             // Enough for the logs and results of a job on a small root volume.
             reserve: 512 << 20,
             memory: firstbyte_store::MEMORY,
-            most_requests: usize::MAX,
             // As for every remote read: a dead endpoint is an error within 30 s.
             deadline: firstbyte_pacing::DEADLINE,
             background_rate: None,

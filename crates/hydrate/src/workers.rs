@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::{
-    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, longest_request,
-    request_share,
+    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
 };
 use firstbyte_store::{KEEP_IDLE, STACK, THREAD_MEMORY};
 
@@ -72,8 +71,6 @@ struct Queues {
     /// Bytes of those that background fetches leave for fetches ahead.
     for_ahead: u64,
     concurrency: usize,
-    /// Bytes of the longest request, by the rate of one.
-    longest: u64,
     idle: usize,
     /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
     woken: usize,
@@ -95,19 +92,18 @@ struct Queues {
 
 impl WorkerPool {
     /// Threads and their buffers use at most `memory` bytes, but those that a few fetches need at
-    /// least. There are at most `most_requests` threads. Reads take at most `deadline`. Starts no
-    /// thread.
-    pub(crate) fn new(memory: u64, most_requests: usize, deadline: Duration) -> Self {
+    /// least. Reads take at most `deadline`. Starts no thread.
+    pub(crate) fn new(memory: u64, deadline: Duration) -> Self {
         let memory = memory.max((LEFT + 1) * LARGEST);
-        let most = to_usize(memory / THREAD_MEMORY).min(most_requests.max(1));
-        let queues = Queues { free_slots: (0..most).rev().collect(), ..Queues::new(memory) };
+        let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
+        let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
         Self {
             queues: Mutex::new(queues),
             work: Condvar::new(),
             busy: Condvar::new(),
             most,
             deadline,
-            meters: FetchMeters::new(),
+            meters: FetchMeters::new(most),
         }
     }
 }
@@ -152,8 +148,7 @@ impl Fetcher for Arc<WorkerPool> {
     }
 
     fn background_request(&self, rest: u64) -> u64 {
-        let queues = self.lock();
-        request_share(rest, queues.concurrency, queues.longest)
+        request_share(rest, self.lock().concurrency, self.server())
     }
 
     /// Whether one more background fetch could start, or the queue is short: queued fetches have
@@ -174,14 +169,6 @@ impl Fetcher for Arc<WorkerPool> {
 
     fn read_sizes(&self) -> ReadSizes {
         self.meters.tracker.read_sizes()
-    }
-
-    fn concurrency(&self) -> usize {
-        self.lock().concurrency
-    }
-
-    fn longest_request(&self) -> u64 {
-        self.lock().longest
     }
 
     fn close(&self) {
@@ -280,7 +267,8 @@ impl WorkerPool {
     /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let mut controller = Controller::new(Work::One, self.most, self.most);
+        let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
+        let mut most_of_kind = Controller::MOST_OF_ONE;
         let mut queues = self.lock();
         while !queues.closed {
             let late = queues.late();
@@ -288,9 +276,12 @@ impl WorkerPool {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            let concurrency = controller.tick(&seen);
+            // Its limit for small objects is kept for when they come again.
+            if let Some(work) = seen.waiting {
+                most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
+            }
+            let concurrency = controller.tick(&seen).min(most_of_kind);
             queues = self.lock();
-            queues.longest = longest_request(seen.server, controller.request_rate(), seen.round_trip);
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
                 self.wake(&mut queues);
@@ -313,7 +304,6 @@ impl WorkerPool {
             requests: requests.load(Ordering::Relaxed),
             slowdowns: slowdowns.load(Ordering::Relaxed),
             under_way: queues.running_ahead + queues.running_background,
-            moving: tracker.moving(),
             round_trip: tracker.round_trip().unwrap_or_default(),
             server: tracker.server(),
             silent: tracker.is_silent(now),
@@ -331,8 +321,7 @@ impl Queues {
     fn new(memory: u64) -> Self {
         let left = (memory / LEFT_SHARE).min(LEFT * LARGEST);
         let beside_demand = memory - left;
-        let longest = longest_request(Proximity::Unknown, None, Duration::ZERO);
-        Self { concurrency: START, longest, memory, beside_demand, for_ahead: left, ..Self::default() }
+        Self { concurrency: START, memory, beside_demand, for_ahead: left, ..Self::default() }
     }
 
     /// Queued fetches that may start.
@@ -464,7 +453,7 @@ mod tests {
     /// Starts as many fetches of objects of `size` bytes as may run. Returns their number, and the
     /// memory of one.
     fn start(queues: &mut Queues, priority: Priority, size: u64) -> (usize, u64) {
-        let pool = Arc::new(WorkerPool::new(0, usize::MAX, Duration::ZERO));
+        let pool = Arc::new(WorkerPool::new(0, Duration::ZERO));
         let store = Store::new(Options::default()).unwrap();
         let engine = Arc::new(Engine::new(store, Settings::default(), Box::new(pool), None, 0));
         let location = Location::parse("s3://bucket/key".as_ref()).unwrap();

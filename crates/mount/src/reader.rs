@@ -35,9 +35,10 @@ pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
 
 impl GivenUp {
     /// Notes how a read that began at `begun` failed at `now`. One that was refused without a wait
-    /// is refused again without one.
+    /// is refused again without one; after a change of the object the kernel opens it anew.
     pub(crate) fn note(&self, error: &Error, begun: Instant, now: Instant) {
-        if now.duration_since(begun) >= AT_ONCE {
+        let is_changed = matches!(error, Error::Changed { .. });
+        if !is_changed && now.duration_since(begun) >= AT_ONCE {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, error.clone()));
         }
     }

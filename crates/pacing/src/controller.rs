@@ -7,36 +7,26 @@
 
 use std::time::{Duration, Instant};
 
-use crate::concurrency_limit::{COARSE, FINE};
 use crate::{ConcurrencyLimit, Proximity};
 
-/// The shortest window of a small change: bytes of every connection arrive within it.
+/// The shortest window: bytes of every connection arrive within it.
 const WINDOW: Duration = Duration::from_millis(60);
-/// The same of a change by a factor, which shows sooner.
-const SHORT_WINDOW: Duration = Duration::from_millis(40);
 /// A finished request counts for this many bytes, so that work of small requests has a throughput
 /// too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Round trips that a small change is measured for at least.
+/// Ticks, and round trips, after which a new number of requests shows its effect.
+const SETTLING: u32 = 2;
+/// Round trips that it is then measured for at least.
 const ROUND_TRIPS: u32 = 3;
-/// Round trips in which a new connection comes to its rate: it doubles in each (RFC 6928).
-const SLOW_START: u32 = 6;
-/// From this time of an answer on the number of requests grows fourfold at a time instead of
-/// twofold: each step takes two of them, and a network of 200 Gbit/s is to be filled in ten.
-const LONG: Duration = Duration::from_millis(100);
-/// The factor by which a request becomes slower at most while the number grows.
-const CLIMB: f64 = 4.0;
 /// Requests at once before anything is measured: at the 40 MB/s that S3 gives a connection, these
 /// fill a network of 5 Gbit/s.
 pub const START: usize = 16;
 /// The same for the bytes of large objects from a near server, where a few requests keep both ends
-/// busy, and for parts of uploads.
+/// busy.
 pub const START_NEAR: usize = 4;
 /// The same between local files, where one copy call a core is all there is to gain.
 const START_LOCAL: usize = 2;
-/// Parts of uploads at least: while one waits for its answer another fills the link.
-const LEAST_PARTS: usize = 2;
 
 /// The kind of work that waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +37,6 @@ pub enum Work {
     Large,
     /// Many objects whose round trips outweigh their bytes.
     Small,
-    /// Parts of uploads. One that is cut off is sent again whole, so they are to finish one after
-    /// the other instead of all at the end.
-    Parts,
     /// Files of this machine.
     Local,
 }
@@ -67,8 +54,6 @@ pub struct Observation {
     pub slowdowns: u64,
     /// Requests under way.
     pub under_way: usize,
-    /// Those of them whose bytes are on their way.
-    pub moving: usize,
     /// The typical time to the head of an answer; zero while unknown.
     pub round_trip: Duration,
     /// How far away the server is.
@@ -83,16 +68,8 @@ pub struct Observation {
 #[derive(Clone, Debug)]
 pub struct Controller {
     limit: ConcurrencyLimit,
-    /// The start of work that starts with all requests at once.
-    at_once: usize,
     slowdowns: u64,
     window: Option<Window>,
-    /// The longest round trip so far: a new connection needs several.
-    longest_round_trip: Duration,
-    /// When the number last changed.
-    changed: Option<Instant>,
-    /// Bytes a second of one request, in the latest window.
-    request_rate: Option<f64>,
 }
 
 /// A span of time at one limit.
@@ -100,44 +77,35 @@ pub struct Controller {
 struct Window {
     since: Instant,
     moved: u64,
-    bytes: u64,
-    /// Seconds in which a request moved bytes, of all requests together, up to `seen`.
-    moving: f64,
-    seen: Instant,
     /// True while more requests are under way than a new limit allows, or the first at it have not
     /// been answered yet: such a span is not measured.
     settling: bool,
 }
 
 impl Controller {
+    /// Requests at once, at most, for one object: more have not been seen to help.
+    pub const MOST_OF_ONE: usize = 64;
+    /// The same for many objects. Small ones mostly wait for round trips, so more requests help;
+    /// the default memory allows about 200.
+    pub const MOST: usize = 256;
     /// The interval between observations. It is far shorter than a window, and the calls cost far
     /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
 
-    /// Sends between 1 and `cap` requests at once. Work that starts with all at once starts with
-    /// `at_once`.
+    /// Sends between 1 and `cap` requests at once.
     #[must_use]
-    pub fn new(work: Work, at_once: usize, cap: usize) -> Self {
-        let at_once = at_once.min(cap);
-        Self::with(ConcurrencyLimit::new(work.start().min(at_once), cap), at_once)
+    pub fn new(work: Work, cap: usize) -> Self {
+        Self::with(ConcurrencyLimit::new(work.start(), cap))
     }
 
     /// Always sends `limit` requests at once.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
-        Self::with(ConcurrencyLimit::fixed(limit), limit)
+        Self::with(ConcurrencyLimit::fixed(limit))
     }
 
-    fn with(limit: ConcurrencyLimit, at_once: usize) -> Self {
-        Self {
-            limit,
-            at_once,
-            slowdowns: 0,
-            window: None,
-            longest_round_trip: Duration::ZERO,
-            changed: None,
-            request_rate: None,
-        }
+    fn with(limit: ConcurrencyLimit) -> Self {
+        Self { limit, slowdowns: 0, window: None }
     }
 
     /// The present number of requests at once.
@@ -152,19 +120,11 @@ impl Controller {
         self.limit.is_at_cap()
     }
 
-    /// Bytes a second that one request will have, by the latest window; `None` before the first.
-    #[must_use]
-    pub fn request_rate(&self) -> Option<f64> {
-        // Each will have less if the number of them has just grown too much.
-        self.request_rate.map(|rate| if self.limit.is_fine() { rate } else { rate / CLIMB })
-    }
-
     /// Takes an observation; returns the number of requests at once from now on.
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
-        self.longest_round_trip = self.longest_round_trip.max(seen.round_trip);
         // Requests sent before the last change may still be refused.
-        let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
+        let settling = self.window.is_some_and(|window| window.settling && !window.is_over(seen, before));
         let refused = seen.slowdowns > self.slowdowns && !settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
@@ -172,89 +132,55 @@ impl Controller {
             // At the end of the work throughput falls for want of it: nothing can be learnt.
             None => self.window = None,
             Some(work) => {
-                self.limit.start_at(seen.start(work).min(self.at_once));
-                let part = if work == Work::Small { COARSE } else { FINE };
-                self.limit.set_probes(seen.least(work), part);
+                self.limit.start_at(seen.start(work));
                 if self.limit.now() == before {
-                    self.measure(seen, work);
+                    self.measure(seen);
                 }
             }
         }
         if self.limit.now() != before {
             tracing::trace!(before, now = self.limit.now(), "concurrency");
-            self.changed = Some(seen.now);
             self.window = Some(Window::new(seen, true));
         }
         self.limit.now()
     }
 
     /// Ends the window if it is long enough.
-    fn measure(&mut self, seen: &Observation, work: Work) {
-        let window = self.window.get_or_insert(Window::new(seen, true));
-        window.moving += seen.moving as f64 * seen.now.saturating_duration_since(window.seen).as_secs_f64();
-        window.seen = seen.now;
-        let window = *window;
+    fn measure(&mut self, seen: &Observation) {
+        let window = *self.window.get_or_insert(Window::new(seen, true));
         let (elapsed, moved) = (window.elapsed(seen), seen.moved() - window.moved);
-        if self.limit.is_starting() && window.settling && (moved == 0 || seen.round_trip.is_zero()) {
-            // The first window begins with the first bytes.
-            self.window = Some(Window::new(seen, true));
-        } else if moved > 0 && self.is_over(&window, seen) {
+        if moved > 0 && window.is_over(seen, self.limit.now()) {
             self.window = Some(Window::new(seen, false));
             if !window.settling {
-                let seconds = elapsed.as_secs_f64();
-                self.request_rate =
-                    Some((seen.bytes - window.bytes) as f64 / seconds / self.limit.now() as f64);
-                // Of long bodies, how many move at a time changes with the waves in which requests
-                // end; the rate of one that moves does not.
-                let share =
-                    if work == Work::Small { 1.0 } else { window.moving / seconds / self.limit.now() as f64 };
-                let rate = moved as f64 / seconds / if share > 0.0 { share } else { 1.0 };
-                let slow_start = seen.round_trip * SLOW_START;
-                let is_early =
-                    self.changed.is_some_and(|at| seen.now.saturating_duration_since(at) < slow_start);
-                self.limit.observe(rate, if self.longest_round_trip < LONG { 2 } else { 4 }, is_early);
+                self.limit.observe(moved as f64 / elapsed.as_secs_f64());
             }
         }
-    }
-
-    fn is_over(&self, window: &Window, seen: &Observation) -> bool {
-        let least = match (window.settling, self.limit.is_fine()) {
-            // The first bytes of new connections arrive after several round trips. A small change
-            // shows only when they have come to their rate.
-            (true, false) => self.longest_round_trip + Self::TICK * 2,
-            (true, true) => self.longest_round_trip.max(seen.round_trip * SLOW_START) + Self::TICK * 2,
-            (false, true) => WINDOW.max(seen.round_trip * ROUND_TRIPS),
-            (false, false) => SHORT_WINDOW.max(seen.round_trip),
-        };
-        window.elapsed(seen) >= least && !(window.settling && seen.under_way > self.limit.now())
     }
 }
 
 impl Window {
     fn new(seen: &Observation, settling: bool) -> Self {
-        Self {
-            since: seen.now,
-            moved: seen.moved(),
-            bytes: seen.bytes,
-            moving: 0.0,
-            seen: seen.now,
-            settling,
-        }
+        Self { since: seen.now, moved: seen.moved(), settling }
     }
 
     fn elapsed(&self, seen: &Observation) -> Duration {
         seen.now.saturating_duration_since(self.since)
+    }
+
+    fn is_over(&self, seen: &Observation, limit: usize) -> bool {
+        if self.settling {
+            let least = Controller::TICK.max(seen.round_trip) * SETTLING;
+            seen.under_way <= limit && self.elapsed(seen) >= least
+        } else {
+            self.elapsed(seen) >= WINDOW.max(seen.round_trip * ROUND_TRIPS)
+        }
     }
 }
 
 impl Work {
     /// The number of requests to begin with while nothing is known of the server.
     fn start(self) -> usize {
-        match self {
-            Self::Local => START_LOCAL,
-            Self::Parts => START_NEAR,
-            Self::One | Self::Large | Self::Small => START,
-        }
+        if self == Self::Local { START_LOCAL } else { START }
     }
 }
 
@@ -269,16 +195,6 @@ impl Observation {
             // takes it back.
             (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
             _ => work.start(),
-        }
-    }
-
-    /// The number of requests below which fewer gain nothing.
-    fn least(&self, work: Work) -> usize {
-        match (work, self.server) {
-            (Work::Parts, _) => LEAST_PARTS,
-            (Work::Local, _) => START_LOCAL,
-            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
-            _ => START,
         }
     }
 

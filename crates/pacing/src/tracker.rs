@@ -5,7 +5,7 @@
 //! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response gives
 //! the distance of the server.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,6 @@ const IDLE: u64 = u64::MAX;
 const LEAST_FOR_RATE: u64 = 256 << 10;
 /// A slower body counts for this part of the rate: it may have shared the link with many others.
 const WEIGHT: u64 = 32;
-/// Slots that are made together at first; each later group has as many as all before it.
-const FIRST_SLOTS: usize = 64;
-/// Groups of slots: more than memory holds.
-const GROUPS: usize = usize::BITS as usize - FIRST_SLOTS.ilog2() as usize;
 
 /// Cancels a request that is under way.
 pub trait Abort {
@@ -32,13 +28,8 @@ pub trait Abort {
 /// The slots, and what is known of the server.
 #[derive(Debug)]
 pub struct RequestTracker<A> {
-    /// Made when the first of a group is used, so that a high limit costs nothing.
-    groups: [OnceLock<Box<[Slot<A>]>>; GROUPS],
+    slots: Vec<Slot<A>>,
     policy: Mutex<HedgePolicy>,
-    /// Requests that have begun and not ended.
-    in_flight: AtomicUsize,
-    /// Those whose bytes are on their way.
-    moving: AtomicUsize,
     /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
     /// sending them takes time.
     quickest: AtomicU64,
@@ -73,14 +64,16 @@ pub struct InFlightRequest<'a, A> {
 }
 
 impl<A: Abort> RequestTracker<A> {
-    /// Tracks any number of requests at once; none yet.
+    /// This many slots, all idle.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
+    pub fn new(slots: usize, now: Instant) -> Self {
+        let slot = |_| Slot {
+            since: AtomicU64::new(IDLE),
+            request: Mutex::new(Request { abort: None, wait: Wait::Head, cuts: 0, cut: false }),
+        };
         Self {
-            groups: [const { OnceLock::new() }; GROUPS],
+            slots: (0..slots).map(slot).collect(),
             policy: Mutex::default(),
-            in_flight: AtomicUsize::new(0),
-            moving: AtomicUsize::new(0),
             quickest: AtomicU64::new(IDLE),
             rate: AtomicU64::new(0),
             start: now,
@@ -97,30 +90,14 @@ impl<A: Abort> RequestTracker<A> {
         cuts: u32,
         now: Instant,
     ) -> InFlightRequest<'_, A> {
-        let slot = self.slot(slot);
+        let slot = &self.slots[slot];
         lock(&self.policy).sent();
         *lock(&slot.request) = Request { abort: Some(abort), wait, cuts, cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
         if wait == Wait::Head {
             self.first_read.get_or_init(|| now);
-        } else {
-            self.moving.fetch_add(1, Ordering::Relaxed);
         }
         InFlightRequest { tracker: self, slot, began: now }
-    }
-
-    fn slot(&self, index: usize) -> &Slot<A> {
-        // Group `n` from 1 on holds the slots from FIRST_SLOTS << (n - 1) to twice that.
-        let group = (index / FIRST_SLOTS).checked_ilog2().map_or(0, |log| log as usize + 1);
-        let first = if group == 0 { 0 } else { FIRST_SLOTS << (group - 1) };
-        let slots = self.groups[group]
-            .get_or_init(|| (first..first.max(FIRST_SLOTS / 2) * 2).map(|_| Slot::idle()).collect());
-        &slots[index - first]
-    }
-
-    fn slots(&self) -> impl Iterator<Item = &Slot<A>> {
-        self.groups.iter().filter_map(OnceLock::get).flatten()
     }
 
     /// Cancels requests that have been silent for too long. Long bodies one at a time: if a crowded
@@ -128,7 +105,7 @@ impl<A: Abort> RequestTracker<A> {
     pub fn cut_silent(&self, now: Instant) {
         let now = self.micros(now);
         let mut policy = lock(&self.policy);
-        for slot in self.slots() {
+        for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
             // The limit itself takes a median, and most requests are far from it at every tick.
@@ -149,30 +126,13 @@ impl<A: Abort> RequestTracker<A> {
 
     /// Cancels every request.
     pub fn cancel_all(&self) {
-        self.slots().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
+        self.slots.iter().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
     }
 
-    /// The typical time until a request shows an effect; the least, before enough have ended.
+    /// The typical time until a request shows an effect, once enough have ended.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        lock(&self.policy).median().or(self.quickest())
-    }
-
-    /// Requests that have begun and not ended. Pauses between attempts do not count.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-
-    /// Those whose bytes are on their way: bodies that arrive, and writes.
-    #[must_use]
-    pub fn moving(&self) -> usize {
-        self.moving.load(Ordering::Relaxed)
-    }
-
-    /// A request beside those in the slots was answered after this time.
-    pub fn answered(&self, took: Duration) {
-        self.learn(Wait::Head, took);
+        lock(&self.policy).median()
     }
 
     /// How far away the server is.
@@ -227,23 +187,13 @@ impl<A: Abort> RequestTracker<A> {
     }
 }
 
-impl<A> Slot<A> {
-    fn idle() -> Self {
-        let request = Request { abort: None, wait: Wait::Head, cuts: 0, cut: false };
-        Self { since: AtomicU64::new(IDLE), request: Mutex::new(request) }
-    }
-}
-
 impl<A: Abort> InFlightRequest<'_, A> {
     /// The head of the answer has arrived; its body of `length` bytes is waited for from now on.
     /// Returns how long the head took.
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
         self.tracker.learn(Wait::Head, took);
-        let before = std::mem::replace(&mut lock(&self.slot.request).wait, Wait::body(length));
-        if before == Wait::Head {
-            self.tracker.moving.fetch_add(1, Ordering::Relaxed);
-        }
+        lock(&self.slot.request).wait = Wait::body(length);
         self.bytes_arrived(now);
         took
     }
@@ -265,10 +215,6 @@ impl<A: Abort> InFlightRequest<'_, A> {
             let request = lock(&self.slot.request);
             (request.wait, request.cut)
         };
-        self.tracker.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if wait != Wait::Head {
-            self.tracker.moving.fetch_sub(1, Ordering::Relaxed);
-        }
         // One lock at a time: the supervisor takes them in the other order.
         if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
             self.tracker.learn(wait, now.saturating_duration_since(self.began));
@@ -303,7 +249,7 @@ mod tests {
     #[test]
     fn a_silent_request_is_cut_and_a_paused_one_is_not() {
         let start = Instant::now();
-        let tracker = RequestTracker::new(start);
+        let tracker = RequestTracker::new(2, start);
         let (silent, waits) = (Flag::default(), Flag::default());
         let request = tracker.begin(0, Wait::Head, silent.clone(), 0, start);
         let paused = tracker.begin(1, Wait::Head, waits.clone(), 0, start);
@@ -318,7 +264,7 @@ mod tests {
     #[test]
     fn one_quick_answer_shows_that_a_server_is_near() {
         let start = Instant::now();
-        let tracker = RequestTracker::new(start);
+        let tracker = RequestTracker::new(1, start);
         let answer = |took| {
             let request = tracker.begin(0, Wait::Head, Flag::default(), 0, start);
             request.head_arrived(1, start + took);
@@ -333,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_connection_is_that_of_long_bodies_alone() {
-        let tracker = RequestTracker::<Flag>::new(Instant::now());
+        let tracker = RequestTracker::<Flag>::new(1, Instant::now());
         let unknown = tracker.read_sizes();
         tracker.learn_rate(1000, MS);
         assert_eq!(tracker.read_sizes(), unknown, "too short");
@@ -351,7 +297,7 @@ mod tests {
     #[test]
     fn a_long_write_does_not_show_the_distance() {
         let start = Instant::now();
-        let tracker = RequestTracker::new(start);
+        let tracker = RequestTracker::new(1, start);
         let write = |length| {
             tracker.begin(0, Wait::write(length), Flag::default(), 0, start).end(true, start + 2 * MS);
         };
@@ -364,7 +310,7 @@ mod tests {
     #[test]
     fn silence_of_reads_suggests_a_far_server_until_one_is_answered() {
         let start = Instant::now();
-        let tracker = RequestTracker::new(start);
+        let tracker = RequestTracker::new(2, start);
         let write = tracker.begin(0, Wait::Write, Flag::default(), 0, start);
         assert!(!tracker.is_silent(start + FAR), "a write takes long anywhere");
         let read = tracker.begin(1, Wait::Head, Flag::default(), 0, start + FAR);
@@ -376,39 +322,9 @@ mod tests {
     }
 
     #[test]
-    fn requests_whose_bytes_are_on_their_way_are_counted() {
-        let start = Instant::now();
-        let tracker = RequestTracker::new(start);
-        let begin = |slot, wait| tracker.begin(slot, wait, Flag::default(), 0, start);
-        let (read, write, opened) = (begin(0, Wait::Head), begin(1, Wait::Write), begin(2, Wait::Body));
-        assert_eq!((tracker.in_flight(), tracker.moving()), (3, 2));
-        read.head_arrived(9, start + MS);
-        assert_eq!(tracker.moving(), 3);
-        for request in [read, write, opened] {
-            request.end(false, start + MS);
-        }
-        begin(0, Wait::Head).end(false, start + MS);
-        assert_eq!((tracker.in_flight(), tracker.moving()), (0, 0));
-    }
-
-    #[test]
-    fn there_are_slots_for_any_number_of_requests() {
-        let start = Instant::now();
-        let tracker = RequestTracker::new(start);
-        let indexes = [0, 1, 63, 64, 127, 128, 255, 256, 5000, 100_000];
-        let flags = indexes.map(|index| {
-            let flag = Flag::default();
-            let _request = tracker.begin(index, Wait::Head, flag.clone(), 0, start);
-            flag
-        });
-        tracker.cut_silent(start + 501 * MS);
-        assert!(flags.iter().all(|flag| flag.0.get()), "no two share a slot");
-    }
-
-    #[test]
     fn all_requests_can_be_cancelled() {
         let start = Instant::now();
-        let tracker = RequestTracker::new(start);
+        let tracker = RequestTracker::new(1, start);
         let flag = Flag::default();
         let _request = tracker.begin(0, Wait::Head, flag.clone(), 0, start);
         tracker.cancel_all();

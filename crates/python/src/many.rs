@@ -66,7 +66,7 @@ pub(crate) fn read_many(
     let reading = Arc::new(Reading {
         wanted,
         store: engine.store().without_retries().scoped(&cancel),
-        tracker: RequestTracker::new(Instant::now()),
+        tracker: RequestTracker::new(threads, Instant::now()),
         has_answered: AtomicBool::new(false),
         cancel,
         retries: engine.copies().retries,

@@ -457,7 +457,7 @@ fn content(
     algorithm: Algorithm,
     cancelled: &AtomicBool,
 ) -> Result<Checksum> {
-    let tracker = RequestTracker::new(Instant::now());
+    let tracker = RequestTracker::new(1, Instant::now());
     let slot = Slot { tracker: &tracker, index: 0 };
     let read = |length| {
         slot.request(&Uncancelled(cancelled), None, |_| {

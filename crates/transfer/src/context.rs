@@ -111,8 +111,6 @@ pub(crate) struct Context<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
-    /// Bytes that the store had sent before the run.
-    sent_before: u64,
     pub(crate) started: Instant,
     /// Files that a run over named objects has written: two sources can have one destination,
     /// whatever its names look like.
@@ -122,7 +120,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
+    pub(crate) fn new(
+        scope: &'a Scope<'a>,
+        observer: &'a dyn Observer,
+        subject: Subject<'a>,
+        workers: usize,
+    ) -> Self {
         Self {
             store: &scope.store,
             single: scope.store.without_retries(),
@@ -132,8 +135,7 @@ impl<'a> Context<'a> {
             observer,
             subject,
             meters: Meters::default(),
-            tracker: RequestTracker::new(Instant::now()),
-            sent_before: scope.store.counters().sent,
+            tracker: RequestTracker::new(workers, Instant::now()),
             started: Instant::now(),
             written: Mutex::default(),
             ended: OnceLock::new(),
@@ -243,12 +245,6 @@ impl<'a> Context<'a> {
             (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
-    }
-
-    /// Bytes that have moved, those of writes under way included.
-    pub(crate) fn bytes(&self) -> u64 {
-        let sent = self.store.counters().sent.saturating_sub(self.sent_before);
-        count(&self.meters.moved).max(sent)
     }
 
     /// Counts bytes that an earlier run has moved.

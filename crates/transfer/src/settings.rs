@@ -9,7 +9,6 @@ use std::time::SystemTime;
 
 use firstbyte_fetch::RETRIES;
 use firstbyte_location::{Location, content_type, to_usize};
-use firstbyte_pacing::START;
 use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::stop::Stop;
@@ -100,13 +99,8 @@ pub enum Hedging {
 pub struct Settings {
     /// Ceiling for the resident memory of the process, bytes; limits concurrency and buffers.
     pub memory: u64,
-    /// Ceiling to which the memory may grow while more requests at once bring more bytes; no less
-    /// than `memory`.
-    pub greatest_memory: u64,
     /// Requests at once.
     pub concurrency: Concurrency,
-    /// Requests at once that this process has descriptors and threads for.
-    pub most_requests: usize,
     /// The state on stable storage when a copy is reported done.
     pub durability: Durability,
     /// Bytes a second over all requests; `None` is no limit.
@@ -145,16 +139,7 @@ impl Settings {
     /// The number of workers that fit below the memory ceiling if each needs so many bytes, at
     /// least one.
     pub(crate) fn workers_of(&self, each: u64) -> usize {
-        self.workers_within(self.memory, each, 0)
-    }
-
-    /// The number of workers that fit into `memory` if each needs so many bytes, and the first
-    /// [`START`] some `more`; at least one.
-    pub(crate) fn workers_within(&self, memory: u64, each: u64, more: u64) -> usize {
-        let memory = memory.saturating_sub(BASE_MEMORY);
-        let first = memory / (each + more);
-        let workers = if first < START as u64 { first } else { (memory - more * START as u64) / each };
-        to_usize(workers).clamp(1, self.most_requests.max(1))
+        to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
     }
 
     /// Requests at once, at most, for a listing whose objects are transferred.
@@ -197,9 +182,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             memory: MEMORY,
-            greatest_memory: MEMORY,
             concurrency: Concurrency::Auto,
-            most_requests: usize::MAX,
             durability: Durability::None,
             limit_rate: None,
             checksum: None,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use firstbyte_location::{one_line, redacted};
 use indicatif::{ProgressDrawTarget, TermLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::render::error::{Error, Result};
@@ -78,10 +78,14 @@ pub fn standard_output() -> Result<File> {
 /// Every verb that reads it does so here.
 ///
 /// # Errors
-/// Standard input was closed when the program began.
+/// Standard input was closed when the program began, or cannot be read.
 pub fn standard_input() -> Result<File> {
     if INPUT_CLOSED.load(Ordering::Relaxed) {
         return Err(Error::failed("standard input: it is closed").advise("name a file, or open it (< FILE)"));
+    }
+    let opened = rustix::fs::fcntl_getfl(io::stdin()).unwrap_or(OFlags::RDWR);
+    if opened & OFlags::ACCMODE == OFlags::WRONLY {
+        return Err(Error::failed("standard input: it is open for writing alone"));
     }
     let descriptor = io::stdin().as_fd().try_clone_to_owned();
     descriptor.map(File::from).map_err(|error| Error::io("standard input", &error))

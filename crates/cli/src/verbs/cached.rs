@@ -82,7 +82,8 @@ impl CacheArgs {
             store_name: self.cache_store.clone(),
             cache_size: self.cache_size,
             reserve: self.reserve,
-            ..globals.fitted_options().reads
+            memory: globals.memory_ceiling(),
+            ..globals.options().reads
         }
     }
 }

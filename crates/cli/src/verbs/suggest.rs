@@ -50,9 +50,11 @@ pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store:
     }
 }
 
-/// The highest part of the name that is not there: its bucket, a directory, or itself.
+/// The highest part of the name that is not there: its bucket, a directory, or itself. `None` of
+/// a web server, which may list nothing.
 fn first_missing(location: Location, store: &Store) -> Option<Location> {
     let Location::Object(object) = &location else {
+        let Location::Local(_) | Location::Sftp(_) = &location else { return None };
         let mut missing = location;
         while let Some(parent) = directory_of(&missing).filter(|parent| store.stat(parent).is_err()) {
             missing = parent;

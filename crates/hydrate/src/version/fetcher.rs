@@ -31,12 +31,6 @@ pub(crate) trait Fetcher: Send + Sync {
     /// The sizes of requests for readers, as measured.
     fn read_sizes(&self) -> ReadSizes;
 
-    /// Requests at once, beside those on demand.
-    fn concurrency(&self) -> usize;
-
-    /// Bytes of the longest request, by the rate of one.
-    fn longest_request(&self) -> u64;
-
     /// Bytes that a background fetch should request if `rest` are left for it and others.
     fn background_request(&self, rest: u64) -> u64;
 

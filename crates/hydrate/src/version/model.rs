@@ -52,14 +52,6 @@ impl Fetcher for Arc<Queue> {
         ReadSizes::of(None, None)
     }
 
-    fn concurrency(&self) -> usize {
-        1
-    }
-
-    fn longest_request(&self) -> u64 {
-        u64::MAX
-    }
-
     fn background_request(&self, rest: u64) -> u64 {
         rest
     }

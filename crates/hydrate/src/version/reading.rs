@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::ByteRange;
-use firstbyte_pacing::{Proximity, START, START_NEAR};
+use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
 
 use super::{Rounding, VersionState};
 use crate::block::{BLOCK, blocks_of};
@@ -93,13 +93,12 @@ impl VersionState {
     }
 
     /// Groups under way at once. A server nearby is kept busy by few; before its distance is known,
-    /// not many short requests are queued for it. From afar more than may run are queued, so that
-    /// their number can grow.
+    /// not many short requests are queued for it.
     fn most_groups(&self) -> usize {
         match self.engine.fetcher.server() {
             Proximity::Near => 2 * START_NEAR,
             Proximity::Unknown => START,
-            Proximity::Far => (2 * self.engine.fetcher.concurrency()).max(4 * START),
+            Proximity::Far => Controller::MOST_OF_ONE,
         }
     }
 

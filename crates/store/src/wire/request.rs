@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, to_usize};
-use firstbyte_pacing::Throttle;
+use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
 use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::UsableProxy;
 use super::{Connection, Counters, Origin};
-use crate::{BUFFER, Cancel, Error, Payload, RECORD, Result};
+use crate::{Cancel, Error, Payload, RECORD, Result};
 
 /// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,25 +90,25 @@ impl Request<'_> {
     ) -> std::result::Result<(), SendError> {
         let mut bytes = self.head(proxy).into_bytes();
         match self.payload {
-            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload, counters)?,
+            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload)?,
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
-                self.write_file(connection, file, range, endpoint, counters)?;
+                self.write_file(connection, file, range, endpoint)?;
             }
             Payload::Source(file, range, _) => {
                 let mut tail = vec![0; RECORD.min(to_usize(range.len()))];
                 let cut = range.end - tail.len() as u64;
                 if cut > range.start {
                     connection.write_all(&std::mem::take(&mut bytes))?;
-                    let most = ByteRange::new(range.start, cut);
-                    self.write_file(connection, file, most, endpoint, counters)?;
+                    self.write_file(connection, file, ByteRange::new(range.start, cut), endpoint)?;
                 }
                 file.read_exact_at(&mut tail, cut)
                     .and_then(|()| self.payload.check_unchanged())
                     .map_err(SendError::Payload)?;
-                self.write_bytes(connection, bytes, &tail, counters)?;
+                self.write_bytes(connection, bytes, &tail)?;
             }
         }
+        counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -118,20 +118,16 @@ impl Request<'_> {
         connection: &mut Connection,
         mut head: Vec<u8>,
         payload: &[u8],
-        counters: &Counters,
     ) -> std::result::Result<(), SendError> {
         if self.throttle.is_unlimited() && payload.len() <= RECORD {
             head.extend_from_slice(payload);
-            connection.write_all(&head)?;
-            counters.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
-            return Ok(());
+            return Ok(connection.write_all(&head)?);
         }
         connection.write_all(&head)?;
         let mut rest = payload;
         while !rest.is_empty() {
-            let allowed = to_usize(self.wait_for(rest.len().min(BUFFER) as u64)?);
+            let allowed = to_usize(self.wait_for(rest.len() as u64)?);
             connection.write_all(&rest[..allowed])?;
-            counters.sent.fetch_add(allowed as u64, Ordering::Relaxed);
             rest = &rest[allowed..];
         }
         Ok(())
@@ -143,14 +139,11 @@ impl Request<'_> {
         file: &File,
         range: ByteRange,
         endpoint: &Endpoint,
-        counters: &Counters,
     ) -> std::result::Result<(), SendError> {
-        // Each step is counted as it is sent, so that the number of requests can follow from the
-        // rate. Completing one shows that the server is alive.
+        // Completing a step shows that the server is alive.
         connection.write_file(file, range, &|most| {
-            let allowed = self.wait_for(most.min(BUFFER as u64))?;
+            let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
             endpoint.take(allowed);
-            counters.sent.fetch_add(allowed, Ordering::Relaxed);
             Ok(allowed)
         })
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{ByteRange, Location, Version, shown};
-use firstbyte_pacing::Wait;
+use firstbyte_pacing::{LONGEST_REQUEST, Wait};
 use firstbyte_store::{
     Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat, Store,
 };
@@ -240,8 +240,8 @@ impl Pieces for Download {
         }
     }
 
-    fn most_together(&self, longest: u64) -> u32 {
-        u32::try_from(longest / self.plan.chunk()).unwrap_or(u32::MAX).max(1)
+    fn most_together(&self) -> u32 {
+        u32::try_from(LONGEST_REQUEST / self.plan.chunk()).unwrap_or(u32::MAX)
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {

@@ -7,7 +7,7 @@ use firstbyte_store::THREAD_MEMORY;
 use crate::context::{Scope, Subject};
 use crate::job::{Batch, Route};
 use crate::plan::LEAST_PART;
-use crate::request::{SMALL_BUFFER, buffer_size};
+use crate::request::buffer_size;
 use crate::settings::Concurrency;
 
 /// The limits of one run.
@@ -36,37 +36,21 @@ impl Limits {
             (_, Batch::One) => Work::One,
             (_, Batch::Many | Batch::Tree) => Work::Small,
         };
+        let most = if batch == Batch::One { Controller::MOST_OF_ONE } else { Controller::MOST };
         let part = if route == Route::Relay { LEAST_PART } else { 0 };
-        let each = THREAD_MEMORY + SMALL_BUFFER as u64 + part;
-        let more = (buffer_size(batch) - SMALL_BUFFER) as u64;
-        let settings = scope.settings;
-        let fit = |memory| settings.workers_within(memory, each, more);
-        let at_once = fit(settings.memory);
+        let fit = scope.settings.workers_of(THREAD_MEMORY + buffer_size(batch) as u64 + part);
         let connections = scope.throttles.reading.connections();
-        let enough = connections.unwrap_or(usize::MAX);
-        // Memory beyond the ceiling is for requests whose effect is measured.
-        let (workers, controller) = match settings.concurrency {
-            Concurrency::Fixed(limit) => {
-                let workers = limit.min(at_once).min(enough);
-                if workers < limit {
-                    tracing::info!(
-                        limit,
-                        workers,
-                        "fewer requests at once: memory, descriptors, threads or rate"
-                    );
-                }
-                (workers, Controller::fixed(workers))
-            }
-            Concurrency::Auto => {
-                let workers = fit(settings.greatest_memory.max(settings.memory)).min(enough);
-                (workers, Controller::new(work, at_once, workers))
-            }
+        let enough = connections.unwrap_or(most);
+        let workers = fit.min(most).min(enough);
+        let controller = match scope.settings.concurrency {
+            Concurrency::Fixed(limit) => Controller::fixed(limit.min(workers)),
+            Concurrency::Auto => Controller::new(work, workers),
         };
         tracing::debug!(?route, ?batch, requests = controller.concurrency(), at_most = workers, "run");
         Self {
             controller,
             workers,
-            by_memory: workers < enough,
+            by_memory: workers < most && enough >= most,
             // Under a rate limit no request asks for much more than may come in a second.
             together: connections.map(|_| 1),
         }

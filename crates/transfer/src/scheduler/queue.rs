@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::{LONGEST_REQUEST, SHORTEST_REQUEST};
+use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 
 use crate::error::Error;
 use crate::job::Job;
@@ -31,8 +31,8 @@ pub(super) struct Queue {
     pub(super) limit: usize,
     /// Neighbouring pieces claimed together at most.
     pub(super) together: Option<u32>,
-    /// Bytes of the longest request, by the rate of one.
-    pub(super) longest: u64,
+    /// The limit on parts of uploads in flight.
+    pub(super) parts: PartLimit,
     pub(super) summary: Summary,
     /// A file that the batch has written: names the file system it is on.
     pub(super) written: Option<PathBuf>,
@@ -65,8 +65,8 @@ pub(super) struct Claimed {
 
 impl Queue {
     /// An empty queue that jobs will be added to.
-    pub(super) fn feeding(together: Option<u32>) -> Self {
-        Self { feeding: true, together, longest: LONGEST_REQUEST, ..Self::default() }
+    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
+        Self { feeding: true, together, parts, ..Self::default() }
     }
 
     /// Adds a job at the end.
@@ -87,17 +87,25 @@ impl Queue {
     pub(super) fn claim(&mut self, near: bool) -> Option<Task> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
-        let longest = self.longest;
+        let full = self.parts_in_flight() >= self.parts.most();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
-            let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
+            if full && open.object.is_upload() {
+                return None;
+            }
+            let piece = open.pending.claim(most.min(open.object.most_together()))?;
             open.running += 1;
             return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), piece }));
         }
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
         Some(Task::Start(Box::new(job)))
+    }
+
+    /// Parts of uploads in flight.
+    pub(super) fn parts_in_flight(&self) -> usize {
+        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
     }
 
     /// Pieces a worker may claim at once: half of its share of all that is left, so that all
@@ -110,13 +118,6 @@ impl Queue {
     /// Pieces of started objects that no worker has claimed.
     fn pieces(&self) -> usize {
         self.open.iter().map(|open| open.pending.len()).sum()
-    }
-
-    /// Whether the next object goes to a store.
-    pub(super) fn is_upload(&self) -> bool {
-        let waiting = self.open.iter().filter(|open| !open.pending.is_empty()).map(|open| &open.job);
-        let next = waiting.chain(&self.jobs).next();
-        next.is_some_and(|job| job.destination.as_local().is_none())
     }
 
     /// Whether the waiting objects are large on average, as far as is known.
@@ -167,7 +168,7 @@ mod tests {
         fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
-        fn most_together(&self, _: u64) -> u32 {
+        fn most_together(&self) -> u32 {
             4
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {

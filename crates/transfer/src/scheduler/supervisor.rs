@@ -3,9 +3,9 @@
 
 use std::sync::PoisonError;
 use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use firstbyte_pacing::{Controller, Observation, Proximity, Work, longest_request};
+use firstbyte_pacing::{Controller, Observation, Proximity, Work};
 
 use super::Scheduler;
 use super::queue::Queue;
@@ -24,7 +24,7 @@ pub(super) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     // Fewer than the run wants, if the system refuses more.
     let mut most = usize::MAX;
-    run.set_limit(controller.concurrency(), longest_request(Proximity::Unknown, None, Duration::ZERO));
+    run.set_limit(controller.concurrency());
     loop {
         let mut queue = run.queue();
         if run.is_over(&queue) {
@@ -57,8 +57,7 @@ pub(super) fn supervise<'scope>(
         if context.settings.hedging == Hedging::On {
             context.tracker.cut_silent(Instant::now());
         }
-        let limit = controller.tick(&seen);
-        run.set_limit(limit, longest_request(seen.server, controller.request_rate(), seen.round_trip));
+        run.set_limit(controller.tick(&seen));
         capped |= seen.waiting.is_some() && controller.is_at_cap();
     }
 }
@@ -74,18 +73,16 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let on_network = context.subject.route == Route::Network;
     let work = match (context.subject.route, context.subject.batch) {
         (Route::Local, _) => Work::Local,
-        (_, Batch::Many | Batch::Tree) if !queue.is_large() => Work::Small,
-        _ if queue.is_upload() => Work::Parts,
         (_, Batch::One) => Work::One,
-        (_, Batch::Many | Batch::Tree) => Work::Large,
+        (_, Batch::Many | Batch::Tree) if queue.is_large() => Work::Large,
+        (_, Batch::Many | Batch::Tree) => Work::Small,
     };
     Observation {
         now,
-        bytes: context.bytes(),
+        bytes: count(&meters.moved),
         requests: count(&meters.steps),
         slowdowns: count(&meters.slowdowns),
-        under_way: if on_network { tracker.in_flight() } else { queue.busy },
-        moving: tracker.moving(),
+        under_way: queue.busy,
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),

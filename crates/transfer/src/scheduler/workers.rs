@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Proximity;
@@ -24,13 +24,9 @@ use crate::sources::Sources;
 use crate::{download, named, relay, spool, upload};
 
 impl Scheduler<'_> {
-    /// Changes how many workers take part, and the length of their requests in bytes.
-    pub(super) fn set_limit(&self, limit: usize, longest: u64) {
-        let mut queue = self.queue();
-        queue.longest = longest;
-        let before = std::mem::replace(&mut queue.limit, limit);
-        drop(queue);
-        if before != limit {
+    /// Changes how many workers take part.
+    pub(super) fn set_limit(&self, limit: usize) {
+        if std::mem::replace(&mut self.queue().limit, limit) != limit {
             self.raised.notify_all();
             self.work.notify_all();
         }
@@ -178,7 +174,11 @@ impl Scheduler<'_> {
     }
 
     fn move_piece(&self, requester: &mut Requester<'_>, claimed: Claimed) {
+        let began = Instant::now();
         let result = claimed.object.move_piece(requester, claimed.piece);
+        if result.is_ok() && claimed.object.is_upload() {
+            self.part_sent(began.elapsed());
+        }
         {
             let mut queue = self.queue();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
@@ -192,6 +192,21 @@ impl Scheduler<'_> {
             }
         }
         self.finish_if_last(requester, claimed.id);
+    }
+
+    /// Adjusts how many parts of uploads may be in flight to the time that one took.
+    fn part_sent(&self, took: Duration) {
+        let mut queue = self.queue();
+        let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
+        queue.parts.observe(in_flight, took);
+        let raised = queue.parts.most() > before;
+        drop(queue);
+        // Workers that found the limit reached wait for this.
+        if raised {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
     }
 
     /// Ends an object that has no pieces left. Only the last of its workers does so.

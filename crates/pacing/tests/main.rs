@@ -1,5 +1,0 @@
-//! Tests of the policies by simulation, one program.
-
-mod grid;
-mod simulator;
-mod wide;
