@@ -54,7 +54,7 @@ pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store:
 /// a web server, which may list nothing.
 fn first_missing(location: Location, store: &Store) -> Option<Location> {
     let Location::Object(object) = &location else {
-        let Location::Local(_) | Location::Sftp(_) = &location else { return None };
+        let (Location::Local(_) | Location::Sftp(_)) = &location else { return None };
         let mut missing = location;
         while let Some(parent) = directory_of(&missing).filter(|parent| store.stat(parent).is_err()) {
             missing = parent;
