@@ -86,8 +86,8 @@ def refusal(s3, operation: str) -> str | None:
 
 def test_the_table_names_what_the_code_answers():
     claimed = {snake(name) for name, answer in ROWS.items() if answer != "NotImplemented"}
-    # s3s turns a form into a PutObject.
-    assert claimed - {snake(FORM)} == answered_in_code()
+    # s3s turns a form into a PutObject; a session is begun before s3s has the request.
+    assert claimed - {snake(FORM), "create_session"} == answered_in_code()
     assert len(ROWS) == 99
 
 

@@ -14,6 +14,8 @@ from serving import AWS, CLEAN, PROGRAM, ROOT, fetched, serving
 from slurm import cluster, until
 
 OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
+# Requests at once of a task on a server nearby.
+IN_FLIGHT = 16
 SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
 NODES = int(os.environ.get("FIRSTBYTE_SLURM_NODES", "2"))
 # The median, in bytes.
@@ -100,8 +102,9 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         # The task that lost its node found what it had copied. Only what was in flight came again,
         # and requests that got no answer in time, which the receipts count.
         again = [name for name, times in run.fetched().items() if times > 1]
-        repeated = sum(json.loads(path.read_text())["retries"] for path in run.receipts.glob("*.json"))
-        assert len(again) <= 2 + repeated, (again, repeated)
+        receipts = [json.loads(path.read_text()) for path in run.receipts.glob("*.json")]
+        repeated = sum(receipt["retries"] + receipt["hedged"] for receipt in receipts)
+        assert len(again) <= IN_FLIGHT + repeated, (again, repeated)
         assert merged["skipped"] > 0 and merged["skipped"] + len(run.fetched()) >= OBJECTS
         print(f"copied {merged['done']} in {seconds:.0f} s; fetched twice: {again}; skipped after the loss: {merged['skipped']}")
 

@@ -8,14 +8,16 @@ from blocks import Block, blocks
 # Why a block may not run. A new reason needs an argument as good as these.
 REASONS = {
     "builds for minutes",
+    "changes the machine",
     "needs a cluster",
+    "needs a container image",
     "needs an AWS account",
     "needs another store",
     "needs what make dist builds",
 }
 # Their suites take minutes to hours, by a release build: `make bench` runs them.
 ELSEWHERE = {"suites.md"}
-LANGUAGES = {"", "json", "python", "rust", "sh", "sql", "text", "toml", "yaml"}
+LANGUAGES = {"", "json", "nginx", "python", "rust", "sh", "sql", "text", "toml", "yaml"}
 # Of generated pages, whose blocks without a language are usage texts and command lines.
 GENERATED = {"benchmarks.md", "options.md"}
 

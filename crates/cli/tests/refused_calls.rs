@@ -67,6 +67,19 @@ fn a_tree_is_copied_without_each_call_that_only_improves_it() {
 }
 
 #[test]
+fn a_link_is_moved_where_a_rename_cannot_keep_what_is_there() {
+    for error in ERRORS {
+        let world = World::new();
+        world.write("file", b"x");
+        symlink("nowhere", world.path("link")).unwrap();
+        let ran = run_without(&world, named("renameat2"), error, &["mv", "link", "new"]);
+        assert_eq!(ran.code, Some(0), "{error}: {ran:?}");
+        assert_eq!(fs::read_link(world.path("new")).unwrap().to_str(), Some("nowhere"));
+        assert!(world.path("link").symlink_metadata().is_err());
+    }
+}
+
+#[test]
 fn a_refusal_is_said_once_and_not_with_quiet() {
     let world = World::new();
     for number in 0..20 {

@@ -172,7 +172,7 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
     function.fails(&json!({"action": "download", "source": directory}), "BadInput", &["copy-many"]);
     function.fails(
         &json!({"action": "list", "source": "s3://nowhere-at-all"}),
-        "NotFound",
+        "NoSuchBucket",
         &["s3://nowhere-at-all"],
     );
     let unreachable = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});

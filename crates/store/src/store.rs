@@ -116,6 +116,12 @@ impl Store {
         self.with_client(self.client.scoped(cancel))
     }
 
+    /// A clone whose requests no scope ends: they clear up what a cancelled run has left.
+    #[must_use]
+    pub fn unscoped(&self) -> Self {
+        self.with_client(self.client.with_scope(Cancel::new()))
+    }
+
     /// A clone that makes each request once, for a caller that repeats it. It shares connections,
     /// credentials and counters.
     #[must_use]

@@ -8,7 +8,7 @@
 //! and [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Algorithm, Error as StoreError, Get, Hasher, PAGE, Payload, PutOptions, Store};
@@ -35,16 +35,24 @@ pub(crate) enum Reach {
     Inside,
 }
 
-/// Pairs of directories that are known to be different places. Bounded: the pairs of a tree differ
-/// only below links on a host.
+/// Pairs of directories that are known to be different places, or one. Bounded: the pairs of a tree
+/// differ only below links on a host.
 pub(crate) struct Apart {
     store: Store,
-    proven: Mutex<HashMap<(Location, Location), ()>>,
+    known: Mutex<HashMap<(Location, Location), Places>>,
+}
+
+/// What is known of a pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Places {
+    Different,
+    /// A run that has found this out ends: no other worker leaves a marker meanwhile.
+    One,
 }
 
 impl Apart {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { store: store.clone(), proven: Mutex::default() }
+        Self { store: store.clone(), known: Mutex::default() }
     }
 
     /// Proves it once for each pair of directories.
@@ -52,17 +60,22 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         let pair = (source.clone(), destination.clone());
-        if proven.contains_key(&pair) {
-            return Ok(());
+        match known.get(&pair) {
+            Some(Places::Different) => return Ok(()),
+            Some(Places::One) => {
+                return Err(Error::OnePlace { place: destination.to_string(), other: source.to_string() });
+            }
+            None => {}
         }
-        prove(&self.store, source, destination, reach)?;
-        if proven.len() >= PAGE {
-            proven.clear();
+        let outcome = prove(&self.store, source, destination, reach);
+        match outcome {
+            Ok(()) => note(&mut known, pair, Places::Different),
+            Err(Error::OnePlace { .. }) => note(&mut known, pair, Places::One),
+            Err(_) => {}
         }
-        proven.insert(pair, ());
-        Ok(())
+        outcome
     }
 
     /// Proves that an object and the one that is written from it are two. Where they have one name,
@@ -78,6 +91,8 @@ impl Apart {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
+        // One marker at a time: a worker whose run has ended meanwhile leaves none.
+        let _known = self.known();
         Marker::new(&self.store, &to, &from, new)?.shows_nowhere(&[from], &old)
     }
 
@@ -88,7 +103,7 @@ impl Apart {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.proven.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&pair) {
+        if self.known().get(&pair) == Some(&Places::Different) {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -100,13 +115,20 @@ impl Apart {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        if proven.len() >= PAGE {
-            proven.clear();
-        }
-        proven.insert(pair, ());
+        note(&mut self.known(), pair, Places::Different);
         Ok(())
     }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(Location, Location), Places>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn note(known: &mut HashMap<(Location, Location), Places>, pair: (Location, Location), places: Places) {
+    if known.len() >= PAGE {
+        known.clear();
+    }
+    known.insert(pair, places);
 }
 
 /// Whether both are in one bucket, where two keys are two objects.
@@ -166,10 +188,16 @@ impl<'a> Marker<'a> {
     fn shows_nowhere(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
         let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
+        // Ends with no run: a marker is removed also by one that was stopped.
+        let kept = self.store.unscoped();
         for _ in 0..TRIES {
-            self.store
-                .put(&marker, Payload::Bytes(self.content.as_bytes()), &PutOptions::default())
-                .map_err(|error| self.unproven(first, error))?;
+            let put =
+                self.store.put(&marker, Payload::Bytes(self.content.as_bytes()), &PutOptions::default());
+            if let Err(error) = put {
+                // The store may have taken it all the same.
+                let _ = kept.delete(&marker);
+                return Err(self.unproven(first, error));
+            }
             let looked = places.iter().try_for_each(|place| {
                 let elsewhere = place.join(format!("{}{end}", self.name).as_bytes());
                 match self.shows(&elsewhere).map_err(|error| self.unproven(place, error))? {
@@ -181,7 +209,7 @@ impl<'a> Marker<'a> {
             });
             // Where it was there until now, it would have been found.
             let stayed = self.shows(&marker).map_err(|error| self.unproven(self.directory, error));
-            let removed = self.store.delete(&marker).map_err(|error| self.unproven(first, error));
+            let removed = kept.delete(&marker).map_err(|error| self.unproven(first, error));
             looked?;
             let stayed = stayed?;
             removed?;

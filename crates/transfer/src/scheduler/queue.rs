@@ -34,7 +34,8 @@ pub(super) struct Queue {
     /// The limit on parts of uploads in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
-    /// A file that the batch has written: names the file system it is on.
+    /// A directory that the batch has written to: names the file system it is on. A file may be a
+    /// link that leads nowhere.
     pub(super) written: Option<PathBuf>,
 }
 

@@ -3,6 +3,7 @@
 //! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
 //! parks threads without a message to them.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -275,7 +276,7 @@ impl Scheduler<'_> {
         if let (Batch::Many | Batch::Tree, Some(path)) =
             (self.context.subject.batch, job.destination.as_local())
         {
-            queue.written.get_or_insert_with(|| path.to_owned());
+            queue.written.get_or_insert_with(|| directory_of(path).to_owned());
         }
         queue.summary.complete(done);
     }
@@ -291,4 +292,9 @@ impl Scheduler<'_> {
     fn object_failed(&self, job: &Job, error: Error) {
         self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
+}
+
+/// The directory that has a path's name.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
