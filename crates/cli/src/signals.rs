@@ -24,6 +24,8 @@ use crate::render::error::{Error, Exit, Result};
 pub const GRACE: Duration = Duration::from_millis(1_500);
 /// The time that a measurement has to remove everything.
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
+/// The time to undo what must not outlive the process. A file system may not answer.
+const UNDOING: Duration = Duration::from_millis(400);
 /// The interval at which signals are checked once the first has arrived.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -53,7 +55,7 @@ impl Ending {
 /// # Errors
 /// The operating system refuses the handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first, || {})
+    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first, (|| {}, UNDOING))
 }
 
 /// Like [`on_interrupt`], for measurements: their directories are removed before the process ends.
@@ -61,7 +63,8 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], Ending::MEASUREMENT, first, firstbyte_bench::remove_stages)
+    let last = (firstbyte_bench::remove_stages, MEASUREMENT_GRACE);
+    on_signals(&[SIGINT, SIGTERM], Ending::MEASUREMENT, first, last)
 }
 
 /// Like [`on_interrupt`], for services that run without a terminal: also handles SIGHUP. Calls
@@ -74,7 +77,7 @@ pub fn on_end(
     first: impl FnOnce() + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, last)
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDOING))
 }
 
 /// Calls `report` each time SIGUSR1 comes, from a thread of its own, as long as the process lives.
@@ -94,7 +97,7 @@ fn on_signals(
     signals: &[i32],
     ending: Ending,
     first: impl FnOnce() + Send + 'static,
-    last: impl FnOnce() + Send + 'static,
+    (last, within): (impl FnOnce() + Send + 'static, Duration),
 ) -> Result<()> {
     let numbers = signals.to_vec();
     let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
@@ -112,7 +115,7 @@ fn on_signals(
             }
             std::thread::sleep(LOOK);
         }
-        last();
+        undo(last, within);
         if ending.exit == Exit::Interrupted {
             console::failed(&Error::interrupted());
         }
@@ -120,6 +123,18 @@ fn on_signals(
     };
     // It lives as long as the process: there is nothing to join.
     thread("signals", watch)
+}
+
+/// Calls `last` on a thread of its own, and waits for it for a while.
+fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
+    let (done, ended) = mpsc::channel::<()>();
+    let undoing = thread("undoing", move || {
+        last();
+        drop(done);
+    });
+    if undoing.is_ok() {
+        let _ = ended.recv_timeout(within);
+    }
 }
 
 /// Blocks signals for this thread and those it starts from here on, or unblocks them.
@@ -186,7 +201,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 /// # Errors
 /// As [`on_interrupt`].
 pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], ending, first, || {})
+    on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDOING))
 }
 
 /// Watches for the signals and gives what to wait on: something arrives with the first one.
