@@ -70,7 +70,7 @@ def notices(packages: list[dict]) -> str:
             by_text[text].append(name)
         if not found:
             authors = ", ".join(package["authors"]) or "its authors"
-            bare.append(f"{name}, by {authors}, {package['repository'] or package['homepage'] or 'crates.io'}")
+            bare.append(f"{name}, by {authors}, {package['repository'] or package['homepage'] or 'no home page'}")
     lines = [
         "firstbyte contains the following software of others, under their licences. It contains too the standard",
         "library of Rust (MIT OR Apache-2.0, The Rust Project Contributors), and its static programs musl libc",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICES = "THIRD-PARTY-NOTICES.txt"
-# What docs.rs and crates.io show of a crate, and cargo refuses to publish without.
+# What a reader of the package sees, and cargo refuses to publish without.
 METADATA = ["description", "license", "repository", "rust_version"]
 ARCHITECTURES = ["x86_64", "aarch64"]
 
