@@ -41,7 +41,7 @@ for target; do
         crashed+=("$target")
         tail -40 "artifacts/$target/log"
     fi
-    grep -E "^(stat::number_of_executed_units|Done)" "artifacts/$target/log" || true
+    sed -nE '/^(stat::number_of_executed_units|Done)/p' "artifacts/$target/log"
 done
 if [ ${#crashed[@]} -gt 0 ]; then
     echo "fuzz.sh: crashed: ${crashed[*]}; the inputs are in fuzz/artifacts"

@@ -31,6 +31,13 @@ AWS = {
 }
 
 
+def key_file(path: Path, lines: str = f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n") -> Path:
+    """Writes keys for `serve --auth`, by default that of `AWS`. No other user may read the file."""
+    path.write_text(lines)
+    path.chmod(0o600)
+    return path
+
+
 @dataclass
 class Served:
     """A directory and where it is served."""

@@ -14,6 +14,7 @@ import zlib
 import pytest
 from pages import AXE, PATIENCE_MS, Server, browser, fits, open_directory, shown_names, violations
 from playwright.sync_api import expect
+from serving import key_file
 
 SHOTS = os.environ.get("PAGE_SHOTS")
 PHONE, DESKTOP = (390, 844), (1280, 800)
@@ -262,9 +263,7 @@ def test_axe_finds_nothing_on_a_read_only_page_and_on_the_sign_in_form(serve, op
     assert page.get_by_role("button", name="Delete").count() == 0
     assert (violations(page), fits(page)) == ([], True)
     shoot(page, f"read-only-{size[0]}")
-    keys = tmp_path / "keys"
-    keys.write_text("ann s3cret read data/empty\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path / "keys", "ann s3cret read data/empty\n")
     form = opened(size, refusal=401)
     form.goto(f"{serve('--auth', str(keys)).url}/.firstbyte/login")
     assert (violations(form), fits(form)) == ([], True)

@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from privileges import pytest_collection_modifyitems  # noqa: F401
-from serving import AWS, ROOT, serving
+from serving import AWS, ROOT, key_file, serving
 
 BIN = ROOT / ".venv" / "bin"
 # Large enough that every client splits it into parts or ranges.
@@ -54,9 +54,7 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="module")
 def served_below(tmp_path_factory):
     """A server that verifies signatures, below a base path, as behind a reverse proxy."""
-    keys = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     root = plant(tmp_path_factory.mktemp("served"))
     with serving(root, "--base-path", "/some/files", "--auth", str(keys)) as served:
         yield served

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from conftest import BIG, client, random_bytes
 from playwright.sync_api import expect, sync_playwright
-from serving import AWS, ROOT, serving
+from serving import AWS, ROOT, key_file, serving
 from waiting import CLIENT_TIMEOUT
 
 # What is waited for is a state, never a duration.
@@ -204,9 +204,7 @@ def elsewhere():
 
 def test_a_listed_page_of_another_port_writes_by_presigned_urls_and_reads_what_it_wrote(browser, elsewhere, tmp_path):
     (tmp_path / "root" / "data").mkdir(parents=True)
-    keys = tmp_path / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path / "keys")
     page = browser.new_page()
     page.goto(elsewhere)
     about = {"Bucket": "data", "Key": "by-page", "ContentType": "text/plain", "Metadata": {"run": "7"}}
@@ -273,9 +271,7 @@ def sdk(tmp_path_factory):
 
 def test_the_aws_sdk_for_javascript_works_from_a_listed_page_of_another_port(browser, elsewhere, sdk, tmp_path):
     (tmp_path / "root" / "data").mkdir(parents=True)
-    keys = tmp_path / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path / "keys")
     page = browser.new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(elsewhere)

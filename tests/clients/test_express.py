@@ -8,7 +8,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from conftest import BIG, code, random_bytes
-from serving import AWS, PROGRAM, serving
+from serving import AWS, PROGRAM, key_file, serving
 
 BUCKET = "fast--use1-az4--x-s3"
 READER = {"AWS_ACCESS_KEY_ID": "reader", "AWS_SECRET_ACCESS_KEY": "reader-secret"}
@@ -22,12 +22,11 @@ ANYWHERE = pytest.mark.parametrize("express", [[], ["--base-path", "/some/files"
 @pytest.fixture(scope="module")
 def express(request, tmp_path_factory):
     """A server that verifies signatures, with a directory bucket."""
-    keys = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text(
+    keys = key_file(
+        tmp_path_factory.mktemp("keys") / "keys",
         f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n"
-        f"{READER['AWS_ACCESS_KEY_ID']} {READER['AWS_SECRET_ACCESS_KEY']} read\n"
+        f"{READER['AWS_ACCESS_KEY_ID']} {READER['AWS_SECRET_ACCESS_KEY']} read\n",
     )
-    keys.chmod(0o600)
     root = tmp_path_factory.mktemp("served")
     (root / "data").mkdir()
     with serving(root, "--auth", str(keys), *request.param) as served:

@@ -17,7 +17,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 from conftest import BIN, client, random_bytes
 from playwright.sync_api import expect, sync_playwright
-from serving import AWS, CLEAN, ROOT, Served, serving
+from serving import AWS, CLEAN, ROOT, Served, key_file, serving
 from waiting import CLIENT_TIMEOUT, until
 
 # Built by scripts/need.sh from the source beside this file.
@@ -95,9 +95,7 @@ def cell(request, tmp_path_factory, certificate):
     has_keys, has_tls = "keys" in request.param, "tls" in request.param
     options = []
     if has_keys:
-        keys = tmp_path_factory.mktemp("keys") / "keys"
-        keys.write_text(f"{KEY} {SECRET} write\n")
-        keys.chmod(0o600)
+        keys = key_file(tmp_path_factory.mktemp("keys") / "keys", f"{KEY} {SECRET} write\n")
         options += ["--auth", str(keys)]
     if has_tls:
         options += ["--tls-cert", str(certificate / "chain.pem"), "--tls-key", str(certificate / "key.pem")]

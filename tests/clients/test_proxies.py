@@ -12,7 +12,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from conftest import plant, random_bytes
 from functions import free_port
-from serving import AWS, Served, serving
+from serving import AWS, Served, key_file, serving
 from waiting import WAIT_LIMIT, answers, until
 
 PART = 5 << 20
@@ -59,9 +59,7 @@ def options(request, tmp_path_factory):
     """Options of a server without keys, and with."""
     if request.param == "open":
         return []
-    keys = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path_factory.mktemp("keys") / "keys")
     return ["--auth", str(keys)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import random_bytes
 from functions import PYTHON, hosted
-from serving import AWS, CLEAN, TARGET, serving
+from serving import AWS, CLEAN, TARGET, key_file, serving
 from waiting import WAIT_LIMIT, patience
 
 FIRSTBYTE, BOOTSTRAP = TARGET / "debug" / "firstbyte", TARGET / "debug" / "bootstrap"
@@ -75,9 +75,7 @@ def test_s5_has_python_handlers_beside_ours(tmp_path):
 def test_functions_here_read_a_store_of_the_callers(tmp_path):
     (tmp_path / "served" / "own").mkdir(parents=True)
     (tmp_path / "served" / "own" / "object").write_bytes(random_bytes(1, 1 << 20))
-    keys = tmp_path / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path / "keys")
     with serving(tmp_path / "served", "--auth", str(keys)) as served:
         words = ["--suite", "s1", "--on", f"local:{BOOTSTRAP}", "--case", "3008MB", "--set", "starts=1"]
         out = tmp_path / "s1.jsonl"

@@ -13,7 +13,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from serving import AWS, CLEAN, serving
+from serving import AWS, CLEAN, key_file, serving
 from web import Web
 
 import firstbyte
@@ -227,9 +227,7 @@ def test_errors_are_those_of_files(place, tmp_path):
 
 
 def test_missing_rights_are_reported(tmp_path):
-    keys = tmp_path / "keys"
-    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
-    keys.chmod(0o600)
+    keys = key_file(tmp_path / "keys")
     (tmp_path / "root" / "bucket").mkdir(parents=True)
     (tmp_path / "root" / "bucket" / "data").write_bytes(b"secret")
     with serving(tmp_path / "root", "--auth", str(keys)) as served:

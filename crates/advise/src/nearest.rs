@@ -9,7 +9,7 @@ const OFFERED: usize = 3;
 pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> = names
         .into_iter()
-        .map(|other| (distance(name, other), other))
+        .map(|other| (strsim::levenshtein(name, other), other))
         .filter(|(distance, other)| distance * 2 <= other.len().max(name.len()))
         .collect();
     scored.sort_unstable();
@@ -23,22 +23,6 @@ pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> 
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }
 
-/// Letters to insert, remove or replace to make `b` of `a` (Levenshtein's distance).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +33,5 @@ mod tests {
         assert_eq!(nearest("us-esat-1", regions)[0], "us-east-1");
         assert_eq!(nearest("ap-northeast2", regions)[0], "ap-northeast-2");
         assert_eq!(nearest("mars", regions), Vec::<String>::new());
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

@@ -50,7 +50,7 @@ struct Graded {
     measured: Measured,
     /// From the first request on, as all rows are measured: mounts and starts were over.
     seconds: f64,
-    /// Of the longest phase but the start.
+    /// The limit of the longest phase after the start.
     limit: Limit,
     test: bool,
 }

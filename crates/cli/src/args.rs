@@ -13,6 +13,7 @@ use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parse
 use crate::globals::Globals;
 use crate::help;
 use crate::render::console;
+use crate::render::error::Error;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
@@ -115,7 +116,7 @@ impl Cli {
         parsed.unwrap_or_else(|error| {
             let line = other_programs_verb(&error).or_else(|| other_programs_option(&error));
             if let Some(line) = line.or_else(|| missing(&error)) {
-                console::error(line);
+                console::failed(&Error::usage(line));
                 std::process::exit(error.exit_code());
             }
             let text = error.render();

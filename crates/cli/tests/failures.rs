@@ -31,7 +31,7 @@ impl Case {
         self.text("name").unwrap()
     }
 
-    /// What the server answers to a request with this head.
+    /// The answer to a request with this head.
     fn reply(&self, head: &str) -> Reply {
         if self.is("silent") {
             return Reply::Silence;

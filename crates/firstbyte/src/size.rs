@@ -29,6 +29,14 @@ pub fn human_rate(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1000.0, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"])
 }
 
+/// A count for people, with a comma between thousands.
+#[must_use]
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
 /// Three digits and the largest unit that leaves one before the point.
 fn scaled(mut value: f64, step: f64, units: [&str; 6]) -> String {
     let mut unit = 0;
@@ -53,5 +61,11 @@ mod tests {
         assert_eq!(human_rate(1.014e9), "1.01 GB/s");
         assert_eq!(human_rate(28_500_000.0), "28.5 MB/s");
         assert_eq!(human_rate(999_900.0), "1.00 MB/s");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        let all = [0, 7, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(all, ["0", "7", "999", "1,000", "1,234,567"]);
     }
 }

@@ -5,6 +5,7 @@
 
 mod checksum;
 mod content_type;
+mod directory;
 mod disk;
 mod entry;
 pub mod etag;
@@ -20,6 +21,7 @@ mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use content_type::content_type;
+pub use directory::directory_of;
 pub use disk::is_full;
 pub use entry::{Entry, Kind};
 pub use location::{HttpUrl, Location, LocationError, ObjectLocation};

@@ -233,7 +233,7 @@ fn behind_semicolons(text: &str) -> String {
     let mut parts = text.split(';');
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // A path goes on behind its parameter.
+        // A path continues after its parameter.
         let (field, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
         let field = if is_hidden(field) { hidden(field) } else { field.to_owned() };
         shown = format!("{shown};{field}{rest}");

@@ -342,8 +342,8 @@ impl Error {
         }
     }
 
-    /// The name below `root` that a listing cannot show, with all in it, where the listing goes on
-    /// behind it. `None` if it ends with this error.
+    /// The name below `root` that a listing cannot show, with all in it, where the listing
+    /// continues after it. `None` if it ends with this error.
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {

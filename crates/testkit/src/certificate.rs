@@ -5,7 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 
 use crate::scratch;
@@ -96,6 +100,22 @@ impl Certificate {
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("private.key")
+    }
+
+    /// The settings of a client that trusts it alone.
+    ///
+    /// # Panics
+    /// When the file is no certificate.
+    #[must_use]
+    pub fn client(&self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        let certificate = CertificateDer::from_pem_file(self.certificate()).expect("a certificate");
+        roots.add(certificate).expect("a trust anchor");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider's versions");
+        Arc::new(client.with_root_certificates(roots).with_no_client_auth())
     }
 }
 

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use firstbyte_location::{Kind, Location, shown};
+use firstbyte_location::{Kind, Location, directory_of, shown};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions};
 
 use crate::context::Scope;
@@ -89,6 +89,6 @@ fn parts(path: &Path) -> Result<(Beneath, &Path)> {
     let name = path
         .file_name()
         .ok_or_else(|| Error::invalid(&Location::Local(path.to_owned()), "is no name for a copy"))?;
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = directory_of(path);
     Ok((Beneath::new(above, None), Path::new(name)))
 }

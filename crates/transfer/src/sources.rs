@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{Location, Strength, Version};
+use firstbyte_location::{Location, Strength, Version, directory_of};
 use firstbyte_store::{Beneath, Error as StoreError, Store};
 
 use crate::apart::{Apart, Reach};
@@ -141,8 +141,7 @@ fn is_untouched(found: &Version, copied: &Version) -> bool {
 /// The directory of a path, and the name in it.
 fn parent_of(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
     let name = path.file_name().ok_or_else(|| Error::invalid(location, "has no name to move"))?;
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    Ok((Beneath::new(above.unwrap_or(Path::new(".")), None), name.into()))
+    Ok((Beneath::new(directory_of(path), None), name.into()))
 }
 
 /// Renames a whole tree or a link. Returns false if that is not possible, because the destination

@@ -32,7 +32,7 @@ pub(crate) struct Counts {
     special: AtomicU64,
     /// Empty directories that a store cannot hold.
     empty_directories: AtomicU64,
-    /// What interrupted copies have left at the source.
+    /// Partial files of interrupted copies at the source.
     unfinished: AtomicU64,
 }
 

@@ -226,7 +226,7 @@ impl Maker<'_> {
         Some(Pool { limit, amount, rate, burst, bucket })
     }
 
-    /// What all bytes and requests pass.
+    /// Limits that all bytes and requests pass.
     fn pools(&self) -> Vec<Pool> {
         let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
         let own = model.kind.is_of_one_machine();

@@ -53,10 +53,10 @@ pub struct Figure<T> {
 pub struct Latency {
     /// Median.
     pub p50: Seconds,
-    /// Of 100 requests 95 take at most this.
+    /// 95th percentile.
     #[serde(default)]
     pub p95: Option<Seconds>,
-    /// Of 100 requests 99 take at most this.
+    /// 99th percentile.
     #[serde(default)]
     pub p99: Option<Seconds>,
     /// Name of the source.

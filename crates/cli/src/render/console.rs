@@ -103,11 +103,6 @@ pub fn failed(error: &Error) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
-/// Says an error on standard error, in the one form that all have.
-pub fn error(line: impl Display) {
-    say(format_args!("error: {line}"));
-}
-
 /// Says on standard error a fact that changes no exit code.
 pub fn note(line: impl Display) {
     say(format_args!("note: {line}"));

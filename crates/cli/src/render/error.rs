@@ -115,7 +115,7 @@ impl Error {
         Self { exit, message, advice, kind, trace: trace.cloned().map(Box::new), missing: None }
     }
 
-    /// What failed, where, why, and what to try: a receipt has the rest in fields of their own.
+    /// The action, its object, the cause and the remedy. A receipt has the rest in fields.
     pub fn sentence(&self) -> String {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));

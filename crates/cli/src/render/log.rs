@@ -24,7 +24,7 @@ use super::log_line::{self, LogFormat, object};
 use super::{console, json};
 use crate::render::error::{Error, Result};
 
-/// What is logged without `RUST_LOG`.
+/// Levels of the log without `RUST_LOG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
     /// Nothing but what verbs say themselves.

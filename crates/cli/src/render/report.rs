@@ -49,7 +49,7 @@ struct LeftOut {
     special: u64,
     /// Empty directories.
     directories: u64,
-    /// What interrupted copies have left.
+    /// Partial files of interrupted copies.
     unfinished: u64,
 }
 

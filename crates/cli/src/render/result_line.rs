@@ -2,7 +2,7 @@
 //! [`report`](super::report) prints it unless the receipt itself is asked for.
 
 use firstbyte::receipt::{Receipt, Verified};
-use firstbyte::size::{human, human_rate};
+use firstbyte::size::{grouped, human, human_rate};
 
 use crate::render::progress::Planned;
 
@@ -111,13 +111,6 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
-/// A count with a comma between thousands.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
-    groups.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,11 +163,5 @@ mod tests {
         let sync = receipt("sync", |_| {});
         let planned = Planned { objects: 3, unmeasured: 0, bytes: 300_000, deletions: 1 };
         assert_eq!(result_line(&sync, Some(&planned)), "to copy: 3 objects, 293 KiB; to delete: 1 object");
-    }
-
-    #[test]
-    fn thousands_are_separated() {
-        let grouped_all: Vec<String> = [0, 999, 1000, 1_234_567].into_iter().map(grouped).collect();
-        assert_eq!(grouped_all, ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -302,7 +302,7 @@ fn follow(
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
             // After a stop, what has not arrived has not failed.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
-                console::error(&failed.error);
+                console::failed(&Error::failed(&*failed.error));
                 report.item_failed(failed);
             }
             return Ok(());

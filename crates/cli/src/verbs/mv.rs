@@ -154,7 +154,7 @@ impl Mv<'_> {
         };
         let is_moved = is_gone && store.stat(target).is_ok_and(|found| found.kind == Kind::Directory);
         if is_moved && !self.quiet {
-            console::say(format_args!("firstbyte: {root}: nothing is left to move; {target} is there"));
+            console::note(format_args!("{root}: nothing is left to move; {target} is there"));
         }
         is_moved
     }

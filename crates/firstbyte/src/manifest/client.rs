@@ -13,7 +13,7 @@ impl Client {
     /// objects are done.
     ///
     /// # Errors
-    /// What ended it. Failures of single objects are in the summaries.
+    /// The error that ended the run. Failures of single objects are in the summaries.
     pub fn cp_shard(
         &self,
         run: &ShardRun,

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use firstbyte_location::{Entry, Kind, Location, Version, shown};
+use firstbyte_location::{Entry, Kind, Location, Version, directory_of, shown};
 use firstbyte_store::{
     Durability, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, Order, Privacy, Store,
 };
@@ -68,7 +68,7 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
     let partial = LocalFile::open(out, Privacy::Usual)?;
     partial.empty()?;
     let written = (|| {
-        let directory = out.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
         let writer = Writer::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
         let mut first = Listed { store, writer, sizes: Sizes::default(), totals: Totals::default(), at: out };

@@ -87,3 +87,42 @@ impl Fetch {
         (has_handle && has_job) || self.version.latest_deadline(self.id).is_some()
     }
 }
+
+/// A queue of a test: keeps what is submitted, and has the rest of a [`Fetcher`] from here.
+#[cfg(test)]
+pub(super) trait TestQueue: Send + Sync {
+    fn submit(&self, fetches: Vec<(Fetch, u64)>);
+
+    fn promote(&self, _: FetchId) {}
+}
+
+#[cfg(test)]
+impl<Q: TestQueue> Fetcher for Arc<Q> {
+    fn submit(&self, fetches: Vec<(Fetch, u64)>) {
+        self.as_ref().submit(fetches);
+    }
+
+    fn promote(&self, id: FetchId) {
+        self.as_ref().promote(id);
+    }
+
+    fn watch_deadline(&self, _: &Arc<PendingRead>) {}
+
+    fn server(&self) -> Proximity {
+        Proximity::Unknown
+    }
+
+    fn read_sizes(&self) -> ReadSizes {
+        ReadSizes::of(None, None)
+    }
+
+    fn background_request(&self, rest: u64) -> u64 {
+        rest
+    }
+
+    fn has_room_in_background(&self) -> bool {
+        false
+    }
+
+    fn close(&self) {}
+}

@@ -317,14 +317,14 @@ mod tests {
     use std::time::Duration;
 
     use firstbyte_location::{ByteRange, Location, Version};
-    use firstbyte_pacing::{Proximity, ReadSizes};
     use firstbyte_store::Store;
 
     use super::*;
     use crate::Settings;
     use crate::part::Part;
     use crate::pending_read::Receiver;
-    use crate::version::{Engine, Fetcher, Rounding};
+    use crate::version::fetcher::TestQueue;
+    use crate::version::{Engine, Rounding};
 
     /// Queues where a reader wants the first block just before a fetch ahead is queued.
     #[derive(Default)]
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    impl Fetcher for Arc<Queues> {
+    impl TestQueue for Queues {
         fn submit(&self, fetches: Vec<(Fetch, u64)>) {
             assert!(!self.panics, "the panic of the test");
             let version = self.version.get().unwrap();
@@ -370,26 +370,6 @@ mod tests {
                 self.demand.lock().unwrap().push(id);
             }
         }
-
-        fn watch_deadline(&self, _: &Arc<PendingRead>) {}
-
-        fn server(&self) -> Proximity {
-            Proximity::Unknown
-        }
-
-        fn read_sizes(&self) -> ReadSizes {
-            ReadSizes::of(None, None)
-        }
-
-        fn background_request(&self, rest: u64) -> u64 {
-            rest
-        }
-
-        fn has_room_in_background(&self) -> bool {
-            false
-        }
-
-        fn close(&self) {}
     }
 
     #[test]
@@ -400,6 +380,7 @@ mod tests {
         version.fetch_ahead(&ahead, &Arc::downgrade(&handle));
         assert_eq!((queues.ahead.lock().unwrap().len(), queues.demand.lock().unwrap().len()), (0, 1));
     }
+
     #[test]
     fn memory_that_is_lent_to_a_read_that_panics_is_not_written_to() {
         let (_queues, version) = Queues { panics: true, ..Queues::default() }.open();

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
-use firstbyte_pacing::{Proximity, ReadSizes};
 use firstbyte_store::Store;
 
-use super::{Engine, Fetch, Fetcher, Rounding, VersionState};
+use super::fetcher::TestQueue;
+use super::{Engine, Fetch, Rounding, VersionState};
 use crate::block::BLOCK;
 use crate::block_store::CacheOutcome;
 use crate::cache::Exempt;
@@ -35,32 +35,10 @@ const CONTENT: u8 = 7;
 #[derive(Default)]
 struct Queue(Mutex<Vec<Fetch>>);
 
-impl Fetcher for Arc<Queue> {
+impl TestQueue for Queue {
     fn submit(&self, fetches: Vec<(Fetch, u64)>) {
         self.0.lock().unwrap().extend(fetches.into_iter().map(|(fetch, _)| fetch));
     }
-
-    fn promote(&self, _: FetchId) {}
-
-    fn watch_deadline(&self, _: &Arc<PendingRead>) {}
-
-    fn server(&self) -> Proximity {
-        Proximity::Unknown
-    }
-
-    fn read_sizes(&self) -> ReadSizes {
-        ReadSizes::of(None, None)
-    }
-
-    fn background_request(&self, rest: u64) -> u64 {
-        rest
-    }
-
-    fn has_room_in_background(&self) -> bool {
-        false
-    }
-
-    fn close(&self) {}
 }
 
 /// A step of one thread.
@@ -80,9 +58,9 @@ enum Step {
     ComeWhole,
     /// A thread starts the fetch of this place in the queue.
     Start(usize),
-    /// It brings its next block.
+    /// A fetch brings its next block.
     Bring(usize),
-    /// It fails.
+    /// A fetch fails.
     Fail(usize),
     /// It is cut, and nothing waits for it any more.
     GiveUp(usize),

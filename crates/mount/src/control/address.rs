@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::directory_of;
 use rustix::fs::{Mode, OFlags, open};
 
 /// A socket's path below a descriptor of its directory, which it holds open.
@@ -20,7 +21,7 @@ impl Address {
     /// The address of the socket at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = directory_of(path);
         let directory = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { directory, name: name.into() })
     }

@@ -1,68 +1,29 @@
 //! HTTPS, with a certificate made for the test.
 
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_serve::{Running, Tls};
-use firstbyte_testkit::patience;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use firstbyte_testkit::{Certificate, Made, patience};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::{Client, Fixture, connect, content, serve};
-
-const REQUEST: &str = "[req]\nprompt=no\ndistinguished_name=name\nx509_extensions=extensions\n[name]\nCN=localhost\n\
-    [extensions]\nbasicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n";
-
-fn make_certificate(directory: &Path) -> Tls {
-    let at = |name: &str| directory.join(name);
-    std::fs::write(at("request"), REQUEST).unwrap();
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args([std::ffi::OsStr::new("-config"), at("request").as_os_str()])
-        .args([std::ffi::OsStr::new("-keyout"), at("key.pem").as_os_str()])
-        .args([std::ffi::OsStr::new("-out"), at("certificate.pem").as_os_str()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Tls { certificate: at("certificate.pem"), key: at("key.pem") }
-}
 
 struct Secure {
     fixture: Fixture,
     client: Arc<ClientConfig>,
-    _certificate: tempfile::TempDir,
+    _certificate: Certificate,
 }
 
 fn serve_tls() -> Secure {
-    let certificate = tempfile::tempdir().unwrap();
-    let tls = make_certificate(certificate.path());
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&tls.certificate).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let certificate = Certificate::make(Made::Leaf);
+    let tls = Tls { certificate: certificate.certificate(), key: certificate.key() };
     let fixture = serve(|config| {
         config.tls = Some(tls);
         config.limits.head = patience(Duration::from_millis(150));
     });
-    Secure { fixture, client: Arc::new(client), _certificate: certificate }
+    Secure { fixture, client: certificate.client(), _certificate: certificate }
 }
 
 impl Secure {

@@ -11,9 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use firstbyte_serve::{Authentication, Config, Keys, Tls, Writing};
 use firstbyte_testkit::{Certificate, Made, until, wait_limit};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::Stream;
 use crate::signing::{KEY, SECRET};
@@ -32,15 +30,8 @@ impl Security {
     /// Makes a certificate, for a server with the one key that `signing` signs with.
     pub(crate) fn make() -> Self {
         let certificate = Certificate::make(Made::Leaf);
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(certificate.certificate()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let client = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Self { certificate, client: Arc::new(client) }
+        let client = certificate.client();
+        Self { certificate, client }
     }
 }
 

@@ -68,53 +68,41 @@ impl fmt::Display for Trace {
     }
 }
 
+/// The trace of an error that a request can have, by reference as the error is.
+macro_rules! of_request {
+    ($error:expr) => {
+        match $error {
+            Error::NotFound { trace, .. }
+            | Error::Denied { trace, .. }
+            | Error::Credentials { trace, .. }
+            | Error::Archived { trace, .. }
+            | Error::Changed { trace, .. }
+            | Error::OwnTagRefused { trace, .. }
+            | Error::RangeIgnored { trace, .. }
+            | Error::Truncated { trace, .. }
+            | Error::Unreachable { trace, .. }
+            | Error::TimedOut { trace, .. }
+            | Error::Disconnected { trace, .. }
+            | Error::Unresponsive { trace, .. }
+            | Error::SlowDown { trace, .. }
+            | Error::Server { trace, .. }
+            | Error::Protocol { trace, .. }
+            | Error::Precondition { trace, .. }
+            | Error::Unsupported { trace, .. } => Some(trace),
+            _ => None,
+        }
+    };
+}
+
 impl Error {
     /// The request that failed, where there was one.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
-        match self {
-            Self::NotFound { trace, .. }
-            | Self::Denied { trace, .. }
-            | Self::Credentials { trace, .. }
-            | Self::Archived { trace, .. }
-            | Self::Changed { trace, .. }
-            | Self::OwnTagRefused { trace, .. }
-            | Self::RangeIgnored { trace, .. }
-            | Self::Truncated { trace, .. }
-            | Self::Unreachable { trace, .. }
-            | Self::TimedOut { trace, .. }
-            | Self::Disconnected { trace, .. }
-            | Self::Unresponsive { trace, .. }
-            | Self::SlowDown { trace, .. }
-            | Self::Server { trace, .. }
-            | Self::Protocol { trace, .. }
-            | Self::Precondition { trace, .. }
-            | Self::Unsupported { trace, .. } => trace.as_deref(),
-            _ => None,
-        }
+        of_request!(self).and_then(Option::as_deref)
     }
 
     fn slot(&mut self) -> Option<&mut Traced> {
-        match self {
-            Self::NotFound { trace, .. }
-            | Self::Denied { trace, .. }
-            | Self::Credentials { trace, .. }
-            | Self::Archived { trace, .. }
-            | Self::Changed { trace, .. }
-            | Self::OwnTagRefused { trace, .. }
-            | Self::RangeIgnored { trace, .. }
-            | Self::Truncated { trace, .. }
-            | Self::Unreachable { trace, .. }
-            | Self::TimedOut { trace, .. }
-            | Self::Disconnected { trace, .. }
-            | Self::Unresponsive { trace, .. }
-            | Self::SlowDown { trace, .. }
-            | Self::Server { trace, .. }
-            | Self::Protocol { trace, .. }
-            | Self::Precondition { trace, .. }
-            | Self::Unsupported { trace, .. } => Some(trace),
-            _ => None,
-        }
+        of_request!(self)
     }
 
     /// Keeps the trace of the request that failed, unless one is kept already: the first is that

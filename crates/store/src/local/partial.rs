@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_listing::flush;
-use firstbyte_location::shown;
+use firstbyte_location::{directory_of, shown};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
@@ -403,7 +403,7 @@ impl Place {
             location: shown(&path).to_string(),
             why: "not the name of a file".into(),
         })?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = directory_of(&path);
         let open =
             || rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let directory = match open() {

@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::directory_of;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -258,7 +259,7 @@ impl PrivateDirectory {
     /// The directory that holds `name`, and the last component.
     fn parent<'a>(&self, name: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let last = name.file_name().ok_or(Errno::INVAL)?;
-        let above = name.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let above = directory_of(name);
         Ok((self.resolve(above, LOOKUP, Mode::empty())?, last))
     }
 

@@ -3,12 +3,11 @@
 //! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
 //! parks threads without a message to them.
 
-use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{Location, Version};
+use firstbyte_location::{Location, Version, directory_of};
 use firstbyte_pacing::Proximity;
 use firstbyte_store::{STACK, StatedLength};
 
@@ -292,9 +291,4 @@ impl Scheduler<'_> {
     fn object_failed(&self, job: &Job, error: Error) {
         self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
-}
-
-/// The directory that has a path's name.
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

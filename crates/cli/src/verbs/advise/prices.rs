@@ -12,7 +12,7 @@ use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
 use firstbyte_advise::prices::{Catalogue, Day, Price};
 use firstbyte_advise::usage::KEYS;
-use firstbyte_location::shown;
+use firstbyte_location::{directory_of, shown};
 use serde_json::json;
 
 use super::import::{ImportError, Imported, import};
@@ -235,7 +235,7 @@ fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
 /// Writes a file whole or not at all.
 fn write(path: &Path, text: &str) -> Result<()> {
     let failed = |error: &io::Error| Error::io(shown(path), error);
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     fs::create_dir_all(directory).map_err(|error| failed(&error))?;
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
     file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;

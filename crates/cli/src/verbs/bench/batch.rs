@@ -190,7 +190,7 @@ fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Glo
     if ended.is_err()
         && let Err(error) = batch.terminate(&id, "bench run was ended")
     {
-        console::error(format_args!("job {id} could not be ended: {error}"));
+        console::failed(&Error::failed(format!("job {id} could not be ended: {error}")));
     }
     ended.map_err(|error| {
         let what = format!("what the job has measured comes to {there}/results.jsonl within a minute");

@@ -1,13 +1,13 @@
 //! The figures of each section, taken from the results of the engine, and the section as it stands
 //! on the screen. Nothing here measures.
 
-use firstbyte::size::human;
+use firstbyte::size::{grouped, human};
 use firstbyte_bench::result::{Outcome, Results};
 use firstbyte_bench::statistics::{Contender, contenders};
 use serde::Serialize;
 
 use super::plan::PEERS;
-use super::text::{bar, grouped, seconds};
+use super::text::{bar, seconds};
 use crate::render::error::{Error, Result};
 
 /// The contender that is opened lazily. The advice rests on it.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use firstbyte::size::human;
+use firstbyte::size::{grouped, human};
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::result::Basis;
 use firstbyte_link::Preset;
 
 use super::DemoArgs;
-use super::text::{grouped, network};
+use super::text::network;
 use crate::render::error::Result;
 
 const PLAN: &str = include_str!("plan.toml");

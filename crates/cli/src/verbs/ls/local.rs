@@ -159,7 +159,7 @@ impl Crowded {
             tuning.map(|tuning| tuning.file_system).filter(|file_system| file_system.reach == Reach::Remote);
         if let Some(file_system) = remote {
             view.failures.warn_once(&format!(
-                "firstbyte: {path}: more than 10,000 entries in one directory of a network file system ({}); \
+                "note: {path}: more than 10,000 entries in one directory of a network file system ({}); \
                  `firstbyte layout shard` spreads them over many",
                 file_system.name
             ));
