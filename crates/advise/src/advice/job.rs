@@ -95,7 +95,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
     let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
-    let moved = |ahead| moved(workload, choice, host.memory, ahead);
+    let moved = |ahead| moved(workload, choice, host.memory, host.store.is_some(), ahead);
     // The client of the service, and not the kernel, reads from the bucket behind it.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);
@@ -119,6 +119,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
         pools,
         restored: maker.restored(),
         cached: moved.cached / (host.copy * readers),
+        local: host.store.map_or(0.0, |rate| moved.local / rate.min(host.copy * readers)),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
         before: !beside,
     };
@@ -254,6 +255,9 @@ impl Maker<'_> {
         pools.extend(operations.total.as_ref().map(|rate| steady(rate.value, moved.requests * all)));
         match (model.kind, self.host.store) {
             (Kind::LocalDisk, Some(rate)) => pools.push(Pool::steady(Limit::LocalDisk, moved.bytes, rate)),
+            (Kind::Object, Some(rate)) if moved.local > 0.0 => {
+                pools.push(Pool::steady(Limit::LocalDisk, moved.first, rate));
+            }
             (Kind::Volume, _) => pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes)),
             _ => {}
         }

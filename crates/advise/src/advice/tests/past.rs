@@ -212,3 +212,24 @@ fn absurd_passes_are_refused() {
     let error = error.unwrap_err().to_string();
     assert!(error.starts_with("--passes: ") && !error.contains('\n'), "{error}");
 }
+
+#[test]
+fn a_copy_that_memory_does_not_hold_is_read_from_the_disk_in_each_pass() {
+    let known = Known::new();
+    let at = |size: &str, name: &str| {
+        let text = format!(
+            "[data]\nsize = \"{size}\"\nfiles = 100000\nin_flight = 256\npasses = 5\nneeds = \"files\"\n\
+             [compute]\nat = \"g5.12xlarge\"\nthreads = 48\n"
+        );
+        known.row(&text, name)
+    };
+    let disk = at("1200 GB", "instance-store-hydrated");
+    for name in ["s3-express-download", "s3-express-mount"] {
+        let copied = at("1200 GB", name);
+        assert!(copied.seconds > 0.8 * disk.seconds, "{name}: {} of {}", copied.seconds, disk.seconds);
+        assert!(at("12 GB", name).seconds < 0.05 * copied.seconds, "{name} in memory");
+    }
+    // Ready with the copy, before it is read again.
+    let copied = at("1200 GB", "s3-express-download");
+    assert!(copied.ready < copied.seconds / 2.0, "{} of {}", copied.ready, copied.seconds);
+}
