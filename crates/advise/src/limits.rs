@@ -50,20 +50,7 @@ pub enum Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Start => "start",
-            Self::Names => "names",
-            Self::Latency => "latency",
-            Self::Connection => "connection",
-            Self::ClientNetwork => "client network",
-            Self::ClientLimit => "limit per client",
-            Self::StorageNetwork => "storage network",
-            Self::Disk => "disk",
-            Self::Hydration => "hydration",
-            Self::Requests => "request rate",
-            Self::Cpu => "CPU",
-            Self::LocalDisk => "local disk",
-        })
+        self.serialize(f)
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Host {
     flow: f64,
     copy: f64,
     /// Bytes per second of its own disk, and of its way to volumes.
-    store: Option<f64>,
+    pub(super) store: Option<f64>,
     volumes: f64,
     /// Bytes that its kernel reads ahead of mounted files; the service's without it.
     read_ahead: Option<f64>,
@@ -95,7 +95,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
     let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
-    let moved = |ahead| moved(workload, choice, host.memory, host.store.is_some(), ahead);
+    let moved = |ahead| moved(workload, choice, &host, ahead);
     // The client of the service, and not the kernel, reads from the bucket behind it.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);

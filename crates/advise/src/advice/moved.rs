@@ -2,6 +2,7 @@
 //! prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, Method};
+use super::job::Host;
 use crate::model::Kind;
 use crate::workload::{Access, Workload};
 
@@ -32,9 +33,8 @@ pub(super) struct Moved {
     pub(super) direct: bool,
 }
 
-/// Numbers of one job on a machine with `memory` bytes and perhaps a `disk` of its own, whose kernel
-/// reads `ahead` bytes ahead.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, disk: bool, ahead: f64) -> Moved {
+/// Numbers of one job on `host`, whose kernel reads `ahead` bytes ahead.
+pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != Access::Sequential;
     let reads = (data.read / data.request).max(1.0);
@@ -44,7 +44,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, disk:
     let whole = if data.files <= 1.0 { data.bytes } else { data.bytes * files / data.files };
     let whole = whole.max(data.read);
 
-    let cache = (memory - workload.compute.program_memory).max(0.0);
+    let cache = (host.memory - workload.compute.program_memory).max(0.0);
+    let disk = host.store.is_some();
     // A scan of more than the cache holds evicts each page before it is read again.
     let missed = match data.read <= cache {
         true => 0.0,
@@ -75,10 +76,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, disk:
     };
     let first = (first - data.warm).max(0.0);
     let bytes = first + again;
-    let cached = match choice.method {
-        Method::Download => 0.0,
-        _ => (data.read * data.passes - bytes - local).max(0.0),
-    };
+    let read = if choice.method == Method::Download { 0.0 } else { data.read * data.passes };
+    let cached = (read - bytes - local).max(0.0);
     // Volumes count larger reads as several operations.
     let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
     let unit = if choice.model.kind == Kind::Volume { unit.min(largest) } else { unit };
