@@ -2,7 +2,7 @@
 //! prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, Method};
-use super::job::Host;
+use super::host::Host;
 use crate::model::Kind;
 use crate::workload::{Access, Workload};
 
