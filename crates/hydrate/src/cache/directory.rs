@@ -127,6 +127,8 @@ fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok()) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
+        // Cut short: of an unknown format of ours.
+        None if TITLE.starts_with(text) => Ok(0),
         None => Err(not_a_cache(path)),
     }
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use firstbyte_listing::flush;
+use firstbyte_listing::{flush, rename_exclusively};
 use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -301,8 +301,7 @@ fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option
     }
 }
 
-/// Renames; where the file system cannot refuse to replace, a file by a hard link, and a directory
-/// over an empty one.
+/// Renames, on kernels without `renameat2` too.
 fn rename(
     from: BorrowedFd<'_>,
     old: &OsStr,
@@ -310,19 +309,10 @@ fn rename(
     new: &OsStr,
     flags: RenameFlags,
 ) -> rustix::io::Result<()> {
+    if flags == RenameFlags::NOREPLACE {
+        return rename_exclusively(from, old, to.as_fd(), new);
+    }
     match rustix::fs::renameat_with(from, old, to, new, flags) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::NOREPLACE => {
-            let stat = rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                rustix::fs::mkdirat(to, new, Mode::RWXU)?;
-                return rustix::fs::renameat(from, old, to, new).inspect_err(|_| {
-                    // The error that is reported is the rename's.
-                    let _ = rustix::fs::unlinkat(to, new, AtFlags::REMOVEDIR);
-                });
-            }
-            rustix::fs::linkat(from, old, to, new, AtFlags::empty())?;
-            rustix::fs::unlinkat(from, old, AtFlags::empty())
-        }
         Err(Errno::NOSYS) => rustix::fs::renameat(from, old, to, new),
         done => done,
     }

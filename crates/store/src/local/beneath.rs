@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use firstbyte_listing::Time;
+use firstbyte_listing::{Time, rename_exclusively};
 use firstbyte_location::{FileIdentity, Kind, Version, shown};
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::io_error;
@@ -225,11 +225,11 @@ impl Beneath {
             other => other.map_err(explained)?,
         };
         let (into, new) = target.parent(to, Missing::Create).map_err(|error| target.explain(to, error))?;
-        match rustix::fs::renameat_with(&from, last, &into, new, RenameFlags::NOREPLACE) {
+        match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
-            // A file system without this call. A link cannot be copied instead.
-            Err(error) if is_refusal(error) => Ok(move_link(&from, last, &into, new)),
+            // A file system without hard links.
+            Err(error) if is_refusal(error) => Ok(false),
             // A directory that is a mount.
             Err(Errno::BUSY) => Ok(false),
             Err(error) => Err(explained(error)),
@@ -532,15 +532,6 @@ fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errn
 /// `stat` of a name in a directory, without following a link.
 pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Gives a symbolic link another name by a second link, unless there is something of that name.
-/// False if it is no symbolic link, or the file system has no hard links either.
-fn move_link(from: &OwnedFd, old: &OsStr, to: &OwnedFd, new: &OsStr) -> bool {
-    let stat = rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
-        && rustix::fs::linkat(from, old, to, new, AtFlags::empty()).is_ok()
-        && rustix::fs::unlinkat(from, old, AtFlags::empty()).is_ok()
 }
 
 /// The version of what `stat` describes.

@@ -236,6 +236,18 @@ fn an_empty_format_file_is_written_again() {
 }
 
 #[test]
+fn a_directory_whose_format_was_cut_short_is_emptied_and_used() {
+    let dir = scratch();
+    let format = dir.path().join("format");
+    for length in 1..="firstbyte cache ".len() {
+        fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
+        fs::write(&format, &"firstbyte cache 3\n"[..length]).unwrap();
+        assert!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1).is_empty(), "{length}");
+        assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
+    }
+}
+
+#[test]
 fn a_directory_of_an_older_format_is_emptied_and_is_of_the_new_one() {
     let dir = scratch();
     let cache = open_at(dir.path());
