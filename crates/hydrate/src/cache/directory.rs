@@ -73,8 +73,8 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
         let mut text = String::new();
         let file = directory.file(name, Opening::Read);
         match file.and_then(|file| file.take(64).read_to_string(&mut text)) {
-            // Lost in a power cut before it reached the disk.
-            Ok(0) => {
+            // Lost in a power cut before it reached the disk, or cut short.
+            Ok(_) if TITLE.starts_with(&text) => {
                 write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?
             }
             Ok(_) if check(directory.path(), &path, &text)? < FORMAT => {
@@ -127,8 +127,6 @@ fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
     match text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok()) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
-        // Cut short: of an unknown format of ours.
-        None if TITLE.starts_with(text) => Ok(0),
         None => Err(not_a_cache(path)),
     }
 }
