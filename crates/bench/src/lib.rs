@@ -9,7 +9,6 @@
 mod access;
 mod aws;
 pub mod batch;
-pub mod bill;
 pub mod cache;
 pub mod calibrate;
 pub mod cgroup;

@@ -31,7 +31,7 @@ impl Dice {
     }
 
     /// A number from 0 to below 1.
-    fn roll(&mut self) -> f64 {
+    pub(crate) fn roll(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -14,6 +14,7 @@ use percent_encoding::percent_decode_str;
 
 use self::redirect::Cookies;
 use crate::netrc::Netrc;
+use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
@@ -255,6 +256,7 @@ impl Http {
                 operation: None,
                 origin: &origin,
                 method: call.method,
+                kind: RequestKind::of(call.method),
                 target: at.target.clone(),
                 headers,
                 payload: call.payload,

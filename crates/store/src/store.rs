@@ -16,7 +16,7 @@ use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
     Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order, Payload,
-    Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished, Written, local,
+    Presign, Presigned, PutOptions, RequestCounts, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished, Written, local,
     unsupported,
 };
 
@@ -49,6 +49,8 @@ impl Iterator for Listing {
 pub struct CounterSnapshot {
     /// Requests sent.
     pub requests: u64,
+    /// The same by kind.
+    pub requests_by_kind: RequestCounts,
     /// Requests that were retries.
     pub retries: u64,
     /// Body bytes received over the network.
@@ -546,8 +548,10 @@ impl Store {
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         let counters = &self.client.counters;
+        let requests = counters.requests.snapshot();
         CounterSnapshot {
-            requests: counters.requests.load(Ordering::Relaxed),
+            requests: requests.total(),
+            requests_by_kind: requests,
             retries: counters.retries.load(Ordering::Relaxed),
             received: self.client.received() + self.sftp.received(),
             sent: counters.sent.load(Ordering::Relaxed),

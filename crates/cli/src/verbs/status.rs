@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use firstbyte::size::human;
@@ -13,6 +13,7 @@ use firstbyte_location::shown;
 use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
+use super::mount_counts;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -43,6 +44,9 @@ pub struct StatusArgs {
     #[command(flatten)]
     cache: CacheArgs,
 }
+
+/// The time that a mount has to tell its figures.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sums over what was shown.
 #[derive(Default)]
@@ -99,6 +103,20 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
             totals.objects,
             if totals.objects == 1 { "" } else { "s" },
         );
+        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
+    }
+    for place in places.iter().filter(|place| place.mounted.is_some()) {
+        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE)) else {
+            continue;
+        };
+        let line = match globals.json {
+            true => {
+                let mut row = json!({ "verb": "mount", "destination": place.mounted });
+                mount_counts::add(&mut row, &counts);
+                row.to_string()
+            }
+            false => format!("its mount: {}", mount_counts::line(&counts)),
+        };
         writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
     }
     out.flush().map_err(|error| Error::io("standard output", &error))?;

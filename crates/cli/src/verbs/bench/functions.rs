@@ -60,7 +60,7 @@ pub struct FunctionsArgs {
     /// Where callers connect, on this machine
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001")]
     listen: String,
-    /// A server that each environment reaches by a link of its own: 0.6 Gbit/s, 20 ms. It is the
+    /// A server that each environment reaches by a link of its own: 0.6 Gbit/s sustained, 20 ms. It is the
     /// function's AWS_ENDPOINT_URL
     #[arg(long, value_name = "HOST:PORT")]
     link_to: Option<String>,
