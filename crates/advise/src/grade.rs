@@ -66,11 +66,7 @@ mod tests {
     #[test]
     fn errors_are_relative_and_a_prediction_without_a_range_holds_nothing() {
         let one = |seconds, predicted, range| Graded { seconds, predicted, range };
-        let all = [
-            one(2.0, 2.2, Some([1.8, 2.7])),
-            one(2.0, 1.0, Some([0.8, 1.2])),
-            one(4.0, 4.0, None),
-        ];
+        let all = [one(2.0, 2.2, Some([1.8, 2.7])), one(2.0, 1.0, Some([0.8, 1.2])), one(4.0, 4.0, None)];
         let found = grade(&all).unwrap();
         assert!((found.median_error - 0.1).abs() < 1e-9 && found.count == 3 && found.held == 1, "{found:?}");
         assert!((found.width.unwrap() - 1.5).abs() < 1e-9);

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::mounts::{self, Mounts};
 use crate::plan::{Billed, Case, Contender, Invoke, Plan};
-use crate::targets::LINK;
+use crate::slow_link::LINK;
 use crate::words::Words;
 
 /// Bytes of the smallest request for data: a block of the cache.

@@ -36,6 +36,7 @@ pub mod results;
 #[cfg(test)]
 mod scripted;
 mod services;
+mod slow_link;
 mod stage;
 pub mod statistics;
 pub mod suites;

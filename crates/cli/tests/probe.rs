@@ -29,7 +29,8 @@ fn lines(stdout: &[u8]) -> Vec<String> {
 #[test]
 fn a_probe_prints_ten_lines_and_writes_a_model_that_advise_and_link_take() {
     let (s3, world) = bucket();
-    let ran = world.run(&["probe", "s3://bucket/data/", "--time", "3s", "--out", "m.toml", "--name", "mine"]).ok();
+    let ran =
+        world.run(&["probe", "s3://bucket/data/", "--time", "3s", "--out", "m.toml", "--name", "mine"]).ok();
     let lines = lines(&ran.stdout);
     assert_eq!(lines.len(), 10, "{lines:?}");
     for name in ["access", "first byte", "connections", "listing", "limit"] {
@@ -44,7 +45,8 @@ fn a_probe_prints_ten_lines_and_writes_a_model_that_advise_and_link_take() {
     let without = world.run(&["advise", "run", "--data", "1GB", "--at", "here"]);
     without.fails(2, &["here", "--models FILE", "probe"]);
 
-    let model = firstbyte_advise::model::Service::parse(&fs::read_to_string(world.path("m.toml")).unwrap()).unwrap();
+    let model =
+        firstbyte_advise::model::Service::parse(&fs::read_to_string(world.path("m.toml")).unwrap()).unwrap();
     assert!(model.rates.connection.is_some() && model.here.is_some());
     let replay = firstbyte_link::Replay::of(&model).unwrap();
     assert_eq!(replay.per_connection.unwrap().get(), model.rates.connection.unwrap().rate.0.round() as u64);
@@ -62,7 +64,10 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
         let receipt = world.run(&words).ok().receipt();
         let predicted = receipt["predicted_seconds"].as_f64().unwrap();
         let range = receipt["predicted_range"].as_array().unwrap();
-        assert!(range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(), "{receipt}");
+        assert!(
+            range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(),
+            "{receipt}"
+        );
         // Nothing bills a server on this machine.
         assert!(receipt.get("usd").is_none() && receipt["requests_by_kind"]["get"].as_u64().unwrap() > 0);
         receipts.push_str(&format!("{receipt}\n"));
@@ -77,7 +82,9 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
     let plain = world.run(&["--json", "cp", "s3://bucket/data/1", "one"]).ok().receipt();
     assert!(plain.get("predicted_seconds").is_none(), "{plain}");
     world.write("plain.jsonl", plain.to_string().as_bytes());
-    world.run(&["advise", "grade", "plain.jsonl"]).fails(1, &["plain.jsonl:1", "predicted_seconds", "--model"]);
+    world
+        .run(&["advise", "grade", "plain.jsonl"])
+        .fails(1, &["plain.jsonl:1", "predicted_seconds", "--model"]);
     world.write("no.jsonl", b"{}\n");
     world.run(&["advise", "grade", "no.jsonl"]).fails(1, &["no.jsonl:1", "not a receipt"]);
 }
@@ -85,11 +92,15 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
 #[test]
 fn a_probe_that_cannot_measure_is_one_line() {
     let (_s3, world) = bucket();
-    world.run(&["probe", "s3://bucket/none/"]).fails(1, &["s3://bucket/none/", "no object with content", "--write"]);
+    world
+        .run(&["probe", "s3://bucket/none/"])
+        .fails(1, &["s3://bucket/none/", "no object with content", "--write"]);
     world.run(&["probe", "s3://missing/"]).fails(1, &["s3://missing", "not found"]);
     world.run(&["probe", "nowhere"]).fails(1, &["nowhere", "No such file"]);
     world.run(&["probe", "s3://bucket/data/", "--name", "a b"]).fails(2, &["--name", "dashes"]);
-    world.run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"]).fails(2, &["budget", "raise"]);
+    world
+        .run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"])
+        .fails(2, &["budget", "raise"]);
     world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--disk", "nowhere"]).ok();
 }
 
@@ -98,10 +109,14 @@ fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
     let (s3, mut world) = bucket();
     // As a name of another host it is not known what bills it.
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
-    world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"]).fails(2, &["--budget", "--bill-as"]);
+    world
+        .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])
+        .fails(2, &["--budget", "--bill-as"]);
     world.run(&["probe", "s3://bucket/data/", "--budget", "1USD"]).fails(2, &["--budget", "--bill-as"]);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
-    world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD"]).fails(2, &["--budget", "nothing is billed"]);
+    world
+        .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD"])
+        .fails(2, &["--budget", "nothing is billed"]);
     let words = ["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--bill-as", "s3-standard"];
     world.run(&words).fails(2, &["--budget", "--transfer"]);
     world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1"]).fails_usage("--budget");

@@ -96,7 +96,8 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
         world.write(&format!("data/{number:02}"), &bytes(number, 10_000));
     }
     // Ten writes cost 0.00005 dollars.
-    let words = [&["--json", "sync", "data", "s3://bucket/data", "--budget", "0.00006USD"][..], &BILL].concat();
+    let words =
+        [&["--json", "sync", "data", "s3://bucket/data", "--budget", "0.00006USD"][..], &BILL].concat();
     let ran = world.run(&words);
     let receipt = ran.receipt();
     assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -9,8 +9,9 @@ use rustix::net::RecvFlags;
 
 use crate::LinkConfig;
 use crate::counters::Counters;
+use crate::dice::Dice;
 use crate::end::End;
-use crate::fault::{Dice, Fault, Plan};
+use crate::fault::{Fault, Plan};
 use crate::line::{Ending, Line, Ready, Spare};
 use crate::pace::Pace;
 

@@ -46,7 +46,9 @@ pub enum Error {
         why: &'static str,
     },
     /// A model without a number that a link replays.
-    #[error("{model}: the model has nothing that a link replays; give it latency.first_byte, rates.connection or rates.total")]
+    #[error(
+        "{model}: the model has nothing that a link replays; give it latency.first_byte, rates.connection or rates.total"
+    )]
     Model {
         /// Name of the model.
         model: String,

@@ -18,6 +18,7 @@
 mod config;
 mod connection;
 mod counters;
+mod dice;
 mod end;
 mod error;
 mod fault;

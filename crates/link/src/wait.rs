@@ -1,5 +1,5 @@
-//! The time until an answer begins, as a distribution: what a model's quantiles say beyond the round
-//! trip.
+//! The time until an answer begins, as a distribution: the quantiles of a model, of which the round
+//! trip is a part.
 //!
 //! The logarithm of the time is linear between the quantiles, over a normal distribution, and goes
 //! on so beyond them. With two quantiles that is a log-normal distribution.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstbyte_advise::model::Latency;
 
-use crate::fault::Dice;
+use crate::dice::Dice;
 
 /// The 95th and 99th percentiles of a normal distribution, in standard deviations.
 const P95: f64 = 1.645;
@@ -31,10 +31,10 @@ impl Wait {
     #[must_use]
     pub fn of(latency: &Latency) -> Option<Self> {
         let p95 = latency.p95.or(latency.p99).filter(|p95| *p95 > latency.p50)?;
-        let p99 = latency.p99.filter(|p99| *p99 > p95).map_or_else(
-            || latency.p50.0 * (p95.0 / latency.p50.0).powf(P99 / P95),
-            |p99| p99.0,
-        );
+        let p99 = latency
+            .p99
+            .filter(|p99| *p99 > p95)
+            .map_or_else(|| latency.p50.0 * (p95.0 / latency.p50.0).powf(P99 / P95), |p99| p99.0);
         Some(Self { p50: latency.p50.0, p95: p95.0, p99 })
     }
 

@@ -1,8 +1,8 @@
 //! Prints how close probes come to links of known numbers: asked and found, then what a probe finds
 //! of a link that replays the model; and the bytes by second of `function-burst`.
 //!
-//! `cargo run -p firstbyte-probe --example accuracy -- [SECONDS] [PART...]`, with MinIO installed. The parts are region,
-//! function, burst, spread, series. SECONDS (20) is the budget of each probe.
+//! `cargo run -p firstbyte-probe --example accuracy -- [SECONDS] [PART...]`, with MinIO installed.
+//! The parts are region, function, burst, spread, series. SECONDS (20) is the time of each probe.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -120,7 +120,10 @@ impl Bench {
         let seen = link.counters();
         let (sent, received) = (first.spent.requests.total(), first.spent.bytes);
         println!("   server counted {} requests, the probe {sent}", seen.requests);
-        println!("   link passed {} bytes to the client, the probe received {received}", seen.bytes_to_client);
+        println!(
+            "   link passed {} bytes to the client, the probe received {received}",
+            seen.bytes_to_client
+        );
         drop(link);
         let model = first.model(&identity(name));
         let replay = Replay::of(&model).expect("a model with figures");

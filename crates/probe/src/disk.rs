@@ -41,7 +41,8 @@ pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
     }
     let file = tempfile::tempfile_in(place)?;
     // Not one value: some file systems keep no blocks of zeros.
-    let block: Vec<u8> = (0..1_u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let block: Vec<u8> =
+        (0..1_u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let began = Instant::now();
     let mut written = 0;
     while written < most && began.elapsed() < time {

@@ -1,7 +1,7 @@
 //! Measures within a budget what a location can do: objects of a store, or files below a path.
 //!
-//! [`access()`] looks whether the location works for this user at all. [`probe`] measures latencies,
-//! rates, the end of a burst, request ceilings, names and the local disk. A [`Report`] prints ten
+//! [`access()`] checks whether the location works for this user at all. [`probe`] measures
+//! latencies, rates, the end of a burst, request ceilings, names and the local disk. A [`Report`] prints ten
 //! lines and becomes a model of `firstbyte-advise`, which `link` replays and the advice predicts
 //! with.
 //!

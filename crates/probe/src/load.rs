@@ -218,7 +218,10 @@ pub(crate) fn repeat(
     };
     let all = thread::scope(|scope| {
         let workers: Vec<_> = (0..pattern.at_once).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().expect("workers do not panic")).collect::<Result<Vec<_>>>()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("workers do not panic"))
+            .collect::<Result<Vec<_>>>()
     })?;
     let warm = pattern.warm.as_secs_f64();
     let counted: Vec<(f64, f64)> = all.into_iter().flatten().filter(|(ended, _)| *ended >= warm).collect();

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firstbyte_advise::model::{
-    Bill, Cloud, FORMAT, Figure, Flow, Kind, Latencies, Latency, Machine, Operations, Rates, Reading, Service,
-    Source, Store,
+    Bill, Cloud, FORMAT, Figure, Flow, Kind, Latencies, Latency, Machine, Operations, Rates, Reading,
+    Service, Source, Store,
 };
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
@@ -52,7 +52,12 @@ fn figure<T>(value: T) -> Figure<T> {
 
 fn latency(times: Option<Quantiles>) -> Option<Latency> {
     let Quantiles { p50, p95, p99, .. } = times.filter(|times| times.p50 > 0.0)?;
-    Some(Latency { p50: Seconds(p50), p95: p95.map(Seconds), p99: p99.map(Seconds), source: SOURCE.to_owned() })
+    Some(Latency {
+        p50: Seconds(p50),
+        p95: p95.map(Seconds),
+        p99: p99.map(Seconds),
+        source: SOURCE.to_owned(),
+    })
 }
 
 fn flow(bytes_per_second: f64) -> Flow {
@@ -113,7 +118,8 @@ impl Report {
 
     fn model_latencies(&self) -> Latencies {
         let names = self.names.filter(|names| names.per_second().is_some());
-        let name = names.map(|names| Quantiles { count: 1, p50: names.seconds / names.names, p95: None, p99: None });
+        let name =
+            names.map(|names| Quantiles { count: 1, p50: names.seconds / names.names, p95: None, p99: None });
         Latencies {
             first_byte: latency(self.latencies.first_byte),
             open: latency(self.latencies.open),

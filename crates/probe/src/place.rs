@@ -84,7 +84,11 @@ impl Samples {
     /// Objects that rates are measured with: the large ones, or else the largest.
     pub(crate) fn large(&self) -> Vec<&Sample> {
         let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= LARGE).collect();
-        if large.is_empty() { self.all.iter().max_by_key(|sample| sample.size).into_iter().collect() } else { large }
+        if large.is_empty() {
+            self.all.iter().max_by_key(|sample| sample.size).into_iter().collect()
+        } else {
+            large
+        }
     }
 
     /// The next `length` bytes of `large`, which begin again after their end. Less at the end of an

@@ -29,7 +29,7 @@ const MOST: usize = 64;
 /// A step has to bring this much more than all before, or more connections bring nothing.
 const GAIN: f64 = 1.1;
 
-/// A stream tells the rate of a connection if it takes this long.
+/// A stream shows the rate of a connection if it takes this long.
 const LONG: f64 = 0.1;
 
 /// This process uses so much of all processors: it is the limit.

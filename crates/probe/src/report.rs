@@ -99,7 +99,10 @@ impl Report {
             ("connection", rates.map_or_else(not_seen, |rates| rate(rates.connection))),
             ("connections", rates.map_or_else(not_seen, connections)),
             ("burst", rates.map_or_else(not_seen, burst)),
-            (if self.latencies.open.is_some() { "opens" } else { "requests" }, ceiling(self.ceiling.as_ref())),
+            (
+                if self.latencies.open.is_some() { "opens" } else { "requests" },
+                ceiling(self.ceiling.as_ref()),
+            ),
             ("listing", self.listing()),
             ("small files", ceiling(self.small_files.as_ref())),
             ("local disk", self.local_disk()),
@@ -151,7 +154,10 @@ impl Report {
             }
             Some(rates) => {
                 let most = rates.steps.last().map_or(1, |step| step.connections);
-                format!("large files: one connection, {}; {most} of them are not the end", rate(rates.connection))
+                format!(
+                    "large files: one connection, {}; {most} of them are not the end",
+                    rate(rates.connection)
+                )
             }
         };
         let first = self.latencies.first_byte.map_or(0.0, |times| times.p50);
@@ -180,8 +186,11 @@ impl Report {
 }
 
 fn connections(rates: &Rates) -> String {
-    let steps: Vec<String> =
-        rates.steps.iter().map(|step| format!("{} {}", step.connections, significant(step.rate / 1e6))).collect();
+    let steps: Vec<String> = rates
+        .steps
+        .iter()
+        .map(|step| format!("{} {}", step.connections, significant(step.rate / 1e6)))
+        .collect();
     let end = match (&rates.ended, rates.full) {
         (Some(why), _) => format!("ended: {why}"),
         (None, true) => format!("full with {}", rates.enough()),
@@ -234,13 +243,17 @@ mod tests {
     #[test]
     fn there_are_ten_lines_and_each_is_one() {
         let lines = report().lines();
-        assert!(lines.iter().all(|(name, text)| !text.is_empty() && !text.contains('\n') && name.len() <= 11));
+        assert!(
+            lines.iter().all(|(name, text)| !text.is_empty() && !text.contains('\n') && name.len() <= 11)
+        );
         let line = |name: &str| lines.iter().find(|(other, _)| *other == name).unwrap().1.clone();
         assert_eq!(line("access"), "list yes, read yes, write not tried");
         assert_eq!(line("first byte"), "30.0 ms p50, 30.0 ms p95 (64 requests)");
         assert_eq!(line("connections"), "1 40.0, 16 400, 32 400 MB/s; full with 16");
         assert_eq!(line("burst"), "no end of one seen in 9.00 s at the highest rate");
-        assert!(line("limit").starts_with("large files: 400 MB/s in all, by 16 connections; small ones: latency"));
+        assert!(
+            line("limit").starts_with("large files: 400 MB/s in all, by 16 connections; small ones: latency")
+        );
     }
 
     #[test]

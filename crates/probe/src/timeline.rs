@@ -94,16 +94,16 @@ pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
     (found.before > FALL * found.after && left < (1.0 - EXPLAINED) * whole).then_some(found)
 }
 
-/// Where a rate has reached its highest level: the first bin of the mean over [`SHORTEST`] bins that
-/// comes close to the highest.
+/// The bin in which a rate reaches its highest level: the first of the means over [`SHORTEST`] bins
+/// that comes close to the highest.
 pub(crate) fn peak(rates: &[f64]) -> usize {
     let means: Vec<f64> = rates.windows(SHORTEST).map(mean).collect();
     let highest = means.iter().copied().fold(0.0, f64::max);
     means.iter().position(|mean| *mean >= 0.9 * highest).unwrap_or(0)
 }
 
-/// Bytes above `base` that a bucket has given by the end of `rates`, of which the first is that of a
-/// full one. It fills at `base` meanwhile, and never above full.
+/// Bytes above `base` that a bucket has given by the end of `rates`, if it was full before. It
+/// fills at `base` meanwhile, and never above full.
 pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
     let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN.as_secs_f64()).max(0.0);
     rates.iter().fold(0.0, drain)

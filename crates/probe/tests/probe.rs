@@ -82,10 +82,14 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     let bucket = format!("s3://{BUCKET}/");
     for number in 0..150_u64 {
         let object = place(&format!("{bucket}small/{number}"));
-        store.put(&object, firstbyte_store::Payload::Bytes(&bytes(number, 1_000)), &Default::default()).unwrap();
+        store
+            .put(&object, firstbyte_store::Payload::Bytes(&bytes(number, 1_000)), &Default::default())
+            .unwrap();
     }
     let large = bytes(1, 8 << 20);
-    store.put(&place(&format!("{bucket}large")), firstbyte_store::Payload::Bytes(&large), &Default::default()).unwrap();
+    store
+        .put(&place(&format!("{bucket}large")), firstbyte_store::Payload::Bytes(&large), &Default::default())
+        .unwrap();
     let before = link.counters().requests;
     let report = probe(&store, &place(&bucket), &options(4.0, root.path())).unwrap();
     assert_eq!(report.spent.requests.total(), link.counters().requests - before);
@@ -133,14 +137,17 @@ fn throttling(most: usize) -> Scripted {
     let content = bytes(3, LENGTH as usize);
     Scripted::start(move |number, head| {
         if number >= most {
-            let text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
+            let text =
+                b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
             return Reply::answer("503 Slow Down", &[], text);
         }
         let common = ["etag: \"1\"", "accept-ranges: bytes", "last-modified: Fri, 27 Nov 2026 10:00:00 GMT"];
         if head.starts_with("HEAD") {
             return Reply::raw("200 OK", &[&common[..], &["content-length: 4194304"]].concat(), b"");
         }
-        let range = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
+        let range = head
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
         let (start, end) = range.as_deref().and_then(|range| range.split_once('-')).unwrap();
         let (start, end): (u64, u64) = (start.parse().unwrap(), end.trim().parse().unwrap());
         let end = end.min(LENGTH - 1);
@@ -154,7 +161,13 @@ fn throttling(most: usize) -> Scripted {
 fn a_server_that_throttles_is_not_pushed_and_the_report_says_so() {
     let anonymous = |url: &str| {
         let (endpoint_url, region) = (Some(url.to_owned()), Some("us-east-1".to_owned()));
-        Store::new(StoreOptions { endpoint_url, region, signing: Signing::Anonymous, ..StoreOptions::default() }).unwrap()
+        Store::new(StoreOptions {
+            endpoint_url,
+            region,
+            signing: Signing::Anonymous,
+            ..StoreOptions::default()
+        })
+        .unwrap()
     };
     let disk = scratch();
     let object = place("s3://bucket/one");

@@ -14,7 +14,6 @@ use percent_encoding::percent_decode_str;
 
 use self::redirect::Cookies;
 use crate::netrc::Netrc;
-use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
@@ -256,7 +255,7 @@ impl Http {
                 operation: None,
                 origin: &origin,
                 method: call.method,
-                kind: RequestKind::of(call.method),
+                kind: call.method.kind(),
                 target: at.target.clone(),
                 headers,
                 payload: call.payload,

@@ -61,12 +61,12 @@ pub use options::{
 pub use query::{
     Directories, Get, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
 };
-pub use requests::RequestCounts;
+pub use requests::{CounterSnapshot, RequestCounts};
 pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
-pub use store::{CounterSnapshot, Listing, Store, require_key};
+pub use store::{Listing, Store, require_key};
 pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire::Method;
-
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
@@ -18,18 +16,6 @@ pub(crate) enum RequestKind {
     Put,
     Delete,
     Other,
-}
-
-impl RequestKind {
-    /// The kind of a request that has only its method to go by.
-    pub(crate) fn of(method: Method) -> Self {
-        match method {
-            Method::Get => Self::Get,
-            Method::Head => Self::Head,
-            Method::Put | Method::Post => Self::Put,
-            Method::Delete => Self::Delete,
-        }
-    }
 }
 
 /// Numbers of requests by kind.
@@ -79,6 +65,21 @@ impl RequestCounts {
             other: by(self.other, other.other),
         }
     }
+}
+
+/// Counters of a store since its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSnapshot {
+    /// Requests sent.
+    pub requests: u64,
+    /// The same by kind.
+    pub requests_by_kind: RequestCounts,
+    /// Requests that were retries.
+    pub retries: u64,
+    /// Body bytes received over the network.
+    pub received: u64,
+    /// Body bytes sent over the network.
+    pub sent: u64,
 }
 
 /// The counts of all clones of a store.

@@ -1,4 +1,4 @@
-//! The budget of a run: every request is paid before it is sent, whoever sends it.
+//! The budget of a run: every request is paid before it is sent.
 //!
 //! Invariant: what was paid never passes the limit. A range is paid whole with its request, and
 //! what its answer does not bring is refunded; other bodies are paid as they are read. The wire
@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use firstbyte_location::ByteRange;
 
 use crate::requests::RequestKind;
-use crate::wire::Request;
 use crate::{CounterSnapshot, Error, Result};
 
 /// Prices in US dollars.
@@ -71,19 +70,25 @@ impl Purse {
         self.paid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pays a request, and the range that it asks for.
-    pub(crate) fn pay_request(&self, request: &Request<'_>) -> Result<Payment> {
-        let range = request.range().filter(|_| request.kind == RequestKind::Get);
+    /// Pays a request with a payload of `sent` bytes, and the range that it asks for.
+    pub(crate) fn pay_request(
+        &self,
+        kind: RequestKind,
+        range: Option<ByteRange>,
+        sent: u64,
+        place: &str,
+    ) -> Result<Payment> {
+        let range = range.filter(|_| kind == RequestKind::Get);
         let payment = range.map_or(Payment::AsRead, |range| Payment::Ahead(range.len()));
         let Some(spending) = &self.spending else { return Ok(payment) };
-        let price = match request.kind {
+        let price = match kind {
             RequestKind::Get | RequestKind::Head | RequestKind::Other => spending.prices.get,
             RequestKind::List | RequestKind::Put => spending.prices.put,
             RequestKind::Delete => 0.0,
         };
         let received = range.map_or(0, ByteRange::len) as f64 * spending.prices.received;
-        let sent = request.payload.length() as f64 * spending.prices.sent;
-        self.pay(spending, price + received + sent, request.place)?;
+        let sent = sent as f64 * spending.prices.sent;
+        self.pay(spending, price + received + sent, place)?;
         Ok(payment)
     }
 
@@ -116,27 +121,10 @@ impl Purse {
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_pacing::Throttle;
-
     use super::*;
-    use crate::wire::{Method, Origin};
-    use crate::{Cancel, Payload};
 
-    fn pay(purse: &Purse, kind: RequestKind, range: Option<&str>) -> Result<Payment> {
-        let (origin, cancel) = (Origin::parse_url("http://127.0.0.1:9").unwrap(), Cancel::new());
-        purse.pay_request(&Request {
-            place: "s3://b/k",
-            operation: None,
-            origin: &origin,
-            method: Method::Get,
-            kind,
-            target: "/b/k".into(),
-            headers: range.map(|range| ("range".to_owned(), range.to_owned())).into_iter().collect(),
-            payload: Payload::Bytes(b""),
-            work: 0,
-            cancel: &cancel,
-            throttle: &Throttle::default(),
-        })
+    fn pay(purse: &Purse, kind: RequestKind, range: Option<ByteRange>) -> Result<Payment> {
+        purse.pay_request(kind, range, 0, "s3://b/k")
     }
 
     #[test]
@@ -145,7 +133,7 @@ mod tests {
         let spending = Spending { limit: 10.0, prices };
         let purse = Purse::new(Some(spending));
         // 1 and 500 bytes, of which 300 come.
-        let payment = pay(&purse, RequestKind::Get, Some("bytes=0-499")).unwrap();
+        let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
         purse.refund(payment, Some(300));
         assert!((*purse.paid() - 4.0).abs() < 1e-9);
@@ -163,7 +151,7 @@ mod tests {
     #[test]
     fn without_a_budget_everything_is_free() {
         let purse = Purse::default();
-        assert_eq!(pay(&purse, RequestKind::Get, Some("bytes=5-")).unwrap(), Payment::AsRead);
+        assert_eq!(pay(&purse, RequestKind::Get, None).unwrap(), Payment::AsRead);
         purse.pay_bytes(Payment::AsRead, usize::MAX, "p").unwrap();
     }
 }

@@ -105,7 +105,12 @@ fn comparison<'a>(results: &Results, case: &'a Case) -> Option<Comparison<'a>> {
     let timed = by_time(case, &lines);
     let own = timed.iter().find(|(line, _)| line.name == subject(case))?.1;
     let (rival, least) = timed.iter().find(|(line, _)| line.name != subject(case))?;
-    Some(Comparison { subject: subject(case), rival: rival.name.clone(), title: title(case), ratio: own / least })
+    Some(Comparison {
+        subject: subject(case),
+        rival: rival.name.clone(),
+        title: title(case),
+        ratio: own / least,
+    })
 }
 
 /// The name of the subject of all comparisons.

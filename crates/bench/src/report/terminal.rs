@@ -5,8 +5,8 @@ use std::fmt::Write;
 use crate::result::{Case, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
-use super::tables::{Grid, LEGEND, grids};
 use super::rivals::{compared_in_words, sentence};
+use super::tables::{Grid, LEGEND, grids};
 use super::words::{basis, goal, machine, noise, reservations, seconds, title};
 
 /// The narrowest width that is laid out for.

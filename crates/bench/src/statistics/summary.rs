@@ -35,7 +35,7 @@ pub struct Summary {
     pub outliers: Vec<usize>,
 }
 
-/// Samples from which on a 95th or 99th percentile tells more than the greatest sample.
+/// Samples from which on a 95th or 99th percentile says more than the greatest sample.
 const TAIL: usize = 20;
 
 impl Summary {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::function::{self, Linked};
 use super::{Found, Request, Shape, Target};
 use crate::plan::{Billed, Cache, Case, Contender, Count, Place};
+use crate::slow_link::LINK;
 use crate::words::literal;
 use crate::workloads::part_bytes;
 
@@ -363,7 +364,7 @@ impl Work {
             cpus: request.cpus,
             function: request.function.clone(),
             waves: request.waves,
-            link: request.function.as_ref().map(|_| function::LINK.to_owned()),
+            link: request.function.as_ref().map(|_| LINK.to_owned()),
             cache: Cache {
                 state: way.state,
                 files: self.files.clone(),

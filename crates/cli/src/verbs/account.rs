@@ -51,8 +51,10 @@ impl AccountArgs {
     /// Refuses a budget where the locations are not known before they are asked.
     pub fn refuse_budget(&self, with: &str) -> Result<()> {
         match self.budget {
-            Some(_) => Err(Error::usage(format!("--budget with {with}: what bills its objects is not known"))
-                .advise("name the locations themselves")),
+            Some(_) => {
+                Err(Error::usage(format!("--budget with {with}: what bills its objects is not known"))
+                    .advise("name the locations themselves"))
+            }
             None => Ok(()),
         }
     }
@@ -106,7 +108,8 @@ pub fn model(path: &Path) -> Result<Service> {
         return Ok(known);
     }
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::io(path.display(), &error).advise("name a file that `firstbyte probe` wrote, or one of `firstbyte advise models`")
+        Error::io(path.display(), &error)
+            .advise("name a file that `firstbyte probe` wrote, or one of `firstbyte advise models`")
     })?;
     Service::parse(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
 }

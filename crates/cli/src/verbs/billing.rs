@@ -1,5 +1,5 @@
 //! What bills a location, and the prices of its requests and bytes: the options of the verbs that
-//! count dollars. Nothing is guessed: what is not known is said, with the option that tells it.
+//! count dollars. Nothing is guessed: what is not known is said, with the option that gives it.
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ pub enum Billing {
 }
 
 impl BillArgs {
-    /// The way of the bytes, if it was told.
+    /// The way of the bytes, if it is given.
     pub fn transfer(&self) -> Option<Transfer> {
         self.transfer.map(|way| match way {
             Way::None => Transfer::None,
@@ -82,7 +82,7 @@ impl BillArgs {
         })
     }
 
-    /// What bills locations that are not AWS's, if it was told.
+    /// What bills locations that are not AWS's, if it is given.
     pub fn declared(&self) -> Option<&Declared> {
         self.bill_as.as_ref()
     }

@@ -258,7 +258,9 @@ fn end(report: &Value, globals: &Globals) -> Result<Exit> {
 fn refuse(error: firstbyte_link::Error) -> Error {
     use firstbyte_link::Error as Link;
     match error {
-        Link::Burst { .. } | Link::Model { .. } | Link::Setting { .. } | Link::Unit(_) => Error::usage(error.to_string()),
+        Link::Burst { .. } | Link::Model { .. } | Link::Setting { .. } | Link::Unit(_) => {
+            Error::usage(error.to_string())
+        }
         error => Error::failed(error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
 //! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
 //! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a
-//! cache, `billing` those that tell what a location bills, `account` those of its dollars and predictions.
+//! cache, `billing` those of prices, `account` those of dollars and predictions.
 
 mod account;
 pub mod advise;

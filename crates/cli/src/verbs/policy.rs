@@ -421,7 +421,7 @@ impl Policy {
         self.account.refuse_budget("--manifest")
     }
 
-    /// The account of a run between these operands; `-` is none.
+    /// The account of a run between these operands; `-` is a stream.
     pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
         let named = operands.iter().filter(|text| *text != "-");
         let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;

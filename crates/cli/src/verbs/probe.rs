@@ -19,7 +19,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Dollars of a probe, unless told.
+/// Dollars of a probe by default.
 const USD: f64 = 0.05;
 
 /// A request that is silent for longer is a finding of its own.
@@ -117,7 +117,8 @@ fn failed(error: &firstbyte_probe::Error) -> Error {
 fn model_name(location: &Location) -> String {
     let last = location.last_component().unwrap_or_default();
     let text = String::from_utf8_lossy(&last).to_ascii_lowercase();
-    let word: String = text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    let word: String =
+        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     let word = word.trim_matches('-');
     if word.is_empty() { "probed".to_owned() } else { word.to_owned() }
 }
@@ -127,13 +128,16 @@ fn check_name(name: &str) -> Result<()> {
     if !name.is_empty() && name.chars().all(legal) {
         return Ok(());
     }
-    Err(Error::usage(format!("--name {name}: not the name of a model")).advise("write letters, digits and dashes"))
+    Err(Error::usage(format!("--name {name}: not the name of a model"))
+        .advise("write letters, digits and dashes"))
 }
 
 fn identity(name: String, location: &Location, service: Option<&str>) -> Result<Identity> {
     let aws = service.is_some_and(|service| service.starts_with("s3-"));
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    let kib = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     Ok(Identity {
         name,
         cloud: if aws && location.as_local().is_none() { Cloud::Aws } else { Cloud::Any },
@@ -160,7 +164,10 @@ fn show(report: &Report, out: Option<&Path>, globals: &Globals) -> Result<()> {
     let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {text}\n"));
     console::print_bytes(lines.concat().as_bytes())?;
     if let Some(path) = out.filter(|_| !globals.quiet) {
-        console::say(format_args!("the model is in {0}; next: firstbyte advise run --at here --models {0} --data SIZE", path.display()));
+        console::say(format_args!(
+            "the model is in {0}; next: firstbyte advise run --at here --models {0} --data SIZE",
+            path.display()
+        ));
     }
     Ok(())
 }

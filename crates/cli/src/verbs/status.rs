@@ -106,7 +106,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
     }
     for place in places.iter().filter(|place| place.mounted.is_some()) {
-        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE)) else {
+        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
+        else {
             continue;
         };
         let line = match globals.json {

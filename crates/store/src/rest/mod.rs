@@ -58,7 +58,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(method: Method, object: &'a ObjectLocation, path: String, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
-        let (kind, throttle) = (RequestKind::of(method), Throttle::default());
+        let (kind, throttle) = (method.kind(), Throttle::default());
         Self { object, method, kind, path, query, headers, payload, cancel, throttle }
     }
 

@@ -62,7 +62,7 @@ impl Operation {
             | Self::ListParts => RequestKind::List,
             Self::CreateSession => RequestKind::Other,
             Self::DeleteObjects => RequestKind::Delete,
-            other => RequestKind::of(other.method()),
+            other => other.method().kind(),
         }
     }
 

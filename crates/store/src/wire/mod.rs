@@ -310,10 +310,11 @@ impl Exchange<'_> {
         wait: Duration,
     ) -> std::result::Result<(Head, Incoming), Failed> {
         let (client, request, began) = (self.client, self.request, Instant::now());
+        let payload = request.payload.length();
+        let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
         if !request.cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
         }
-        let payment = client.purse.pay_request(request)?;
         client.counters.requests.add(request.kind);
         let used = connection.used;
         let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
@@ -341,7 +342,8 @@ impl Exchange<'_> {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
                 // The rest of the payload was not sent, so the connection cannot be reused.
-                let incoming = Incoming::new(connection, &head, (request, began), self.back_to(None, payment));
+                let incoming =
+                    Incoming::new(connection, &head, (request, began), self.back_to(None, payment));
                 return Ok((head, incoming));
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)

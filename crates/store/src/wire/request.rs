@@ -37,6 +37,16 @@ impl Method {
             Self::Delete => "DELETE",
         }
     }
+
+    /// The kind of a request that has only its method to go by.
+    pub(crate) fn kind(self) -> RequestKind {
+        match self {
+            Self::Get => RequestKind::Get,
+            Self::Head => RequestKind::Head,
+            Self::Put | Self::Post => RequestKind::Put,
+            Self::Delete => RequestKind::Delete,
+        }
+    }
 }
 
 /// One request, which can be sent repeatedly.

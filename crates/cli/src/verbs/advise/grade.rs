@@ -48,8 +48,9 @@ fn graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
     let (text, mut found) = (known::text(path)?, Vec::new());
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let place = format!("{}:{}", path.display(), number + 1);
-        let receipt = Receipt::parse(line)
-            .map_err(|newer| Error::failed(format!("{place}: {}", newer.as_deref().unwrap_or("not a receipt"))))?;
+        let receipt = Receipt::parse(line).map_err(|newer| {
+            Error::failed(format!("{place}: {}", newer.as_deref().unwrap_or("not a receipt")))
+        })?;
         let Some(predicted) = receipt.predicted_seconds else {
             return Err(Error::failed(format!("{place}: the receipt has no predicted_seconds"))
                 .advise("run the verb with --model FILE, a file that `firstbyte probe` wrote"));

@@ -40,8 +40,11 @@ pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
     let (before, after) = (results::read(&args.before)?, results::read(&args.after)?);
     let changes = compare(&before, &after, args.threshold);
     if !have_common(&before, &after) {
-        let message =
-            format!("{} and {} have no contender of a case in common", args.before.display(), args.after.display());
+        let message = format!(
+            "{} and {} have no contender of a case in common",
+            args.before.display(),
+            args.after.display()
+        );
         return Err(Error::failed(message).advise("compare two runs of one plan"));
     }
     if globals.json {

@@ -85,8 +85,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub cpus: Option<f64>,
     /// Run each job as in a serverless function of this memory: with its share of a processor, and
-    /// behind a network of its own (0.6 Gbit/s sustained, 20 ms). With --on, the memory that the function
-    /// gets
+    /// behind a network of its own (0.6 Gbit/s sustained, 20 ms). With --on, the memory that the
+    /// function gets
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_limit", "cpus", "plan", "suite"])]
     function: Option<String>,
     /// Run the functions in groups, one group after another, if the machine cannot hold all at once
@@ -251,7 +251,10 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         command: args.command.clone(),
         // Jobs have directories of their own.
-        source: args.source.as_deref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+        source: args
+            .source
+            .as_deref()
+            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
     };
     Ok(targets::plan(&targets, &request)?)
 }

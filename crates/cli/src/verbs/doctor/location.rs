@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_a_warning() {
-        let access = Access { single: true, read: Right::Granted, clock_ahead: Some(-300), ..Access::default() };
+        let access =
+            Access { single: true, read: Right::Granted, clock_ahead: Some(-300), ..Access::default() };
         let clock = findings(&access).pop().unwrap();
         assert_eq!((clock.status, clock.found.as_str()), (Status::Warn, "-300 s from this machine's"));
     }
