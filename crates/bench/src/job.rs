@@ -5,14 +5,14 @@
 //! and works for every way to reach a target.
 
 mod error;
+mod fio;
 mod latency;
 pub(crate) mod program;
-mod run;
 pub(crate) mod spec;
 mod watch;
 
 pub use error::{Error, Result};
+pub use fio::{Fio, Pattern};
 pub(crate) use latency::Latencies;
-pub use run::run;
 pub use spec::{Access, Compare, Expect, Job, Names, Order, Share, Size, Stage, Workload};
 pub use watch::{Metrics, Watch};

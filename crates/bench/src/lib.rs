@@ -22,6 +22,7 @@ pub mod fio;
 pub mod functions;
 mod inherit;
 pub mod job;
+mod job_run;
 mod launch;
 pub mod machine;
 pub mod modelled;
@@ -48,5 +49,6 @@ mod words;
 mod workloads;
 
 pub use error::{Error, Result};
+pub use job_run::run as run_job;
 pub use launch::{is_launcher, launcher_main};
 pub use stage::remove_stages;

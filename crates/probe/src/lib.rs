@@ -1,9 +1,9 @@
 //! Measures within a budget what a location can do: objects of a store, or files below a path.
 //!
 //! [`access()`] checks whether the location works for this user at all. [`probe`] measures
-//! latencies, rates, the end of a burst, request ceilings, names and the local disk. A [`Report`] prints ten
-//! lines and becomes a model of `firstbyte-advise`, which `link` replays and the advice predicts
-//! with.
+//! latencies, rates, the end of a burst, request ceilings, names and the local disk. A [`Report`]
+//! prints ten lines and becomes a model of `firstbyte-advise`, which `link` replays and the advice
+//! predicts with.
 //!
 //! Invariant: nothing is sent that the budget does not hold, and nothing is written to the location
 //! unless [`Rights`] say so. Called by the verbs `probe` and `doctor`.

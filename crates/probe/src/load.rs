@@ -168,8 +168,6 @@ impl<'a> Streams<'a> {
 pub(crate) struct Repeated {
     /// Operations per second, without the first ones.
     pub(crate) per_second: f64,
-    /// Seconds of each operation, as it reports them.
-    pub(crate) seconds: Vec<f64>,
     /// The server refused one for speed.
     pub(crate) throttled: bool,
     /// The budget ended them.
@@ -187,19 +185,19 @@ pub(crate) struct Pattern {
     pub(crate) traffic: Traffic,
 }
 
-/// Repeats `operation`, which gets the number of the repetition and returns its seconds.
+/// Repeats `operation`, which gets the number of the repetition.
 ///
 /// # Errors
 /// A failure other than a refusal for speed.
 pub(crate) fn repeat(
     ledger: &Ledger<'_>,
     pattern: Pattern,
-    operation: &(dyn Fn(usize) -> Result<f64> + Sync),
+    operation: &(dyn Fn(usize) -> Result<()> + Sync),
 ) -> Result<Repeated> {
     let (began, next) = (Instant::now(), AtomicUsize::new(0));
     let (throttled, spent) = (AtomicBool::new(false), AtomicBool::new(false));
     let until = began + pattern.warm + pattern.time;
-    let work = || -> Result<Vec<(f64, f64)>> {
+    let work = || -> Result<Vec<f64>> {
         let mut done = Vec::new();
         while Instant::now() < until && !throttled.load(Ordering::Relaxed) {
             let Some(_reserved) = ledger.reserve(pattern.traffic) else {
@@ -207,7 +205,7 @@ pub(crate) fn repeat(
                 break;
             };
             match operation(next.fetch_add(1, Ordering::Relaxed)) {
-                Ok(seconds) => done.push((began.elapsed().as_secs_f64(), seconds)),
+                Ok(()) => done.push(began.elapsed().as_secs_f64()),
                 Err(error) if error.kind() == FailureKind::Throttled => {
                     throttled.store(true, Ordering::Relaxed);
                 }
@@ -224,11 +222,10 @@ pub(crate) fn repeat(
             .collect::<Result<Vec<_>>>()
     })?;
     let warm = pattern.warm.as_secs_f64();
-    let counted: Vec<(f64, f64)> = all.into_iter().flatten().filter(|(ended, _)| *ended >= warm).collect();
-    let last = counted.iter().map(|(ended, _)| *ended).fold(warm, f64::max);
+    let counted: Vec<f64> = all.into_iter().flatten().filter(|ended| *ended >= warm).collect();
+    let last = counted.iter().copied().fold(warm, f64::max);
     Ok(Repeated {
         per_second: if last > warm { counted.len() as f64 / (last - warm) } else { 0.0 },
-        seconds: counted.into_iter().map(|(_, seconds)| seconds).collect(),
         throttled: throttled.into_inner(),
         spent: spent.into_inner(),
     })

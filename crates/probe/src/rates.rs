@@ -9,11 +9,11 @@ use firstbyte_store::Store;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::Result;
 use crate::ledger::Ledger;
 use crate::load::{Stream, Streams};
 use crate::place::Samples;
 use crate::timeline::{self, BIN, Timeline};
-use crate::{Error, Result};
 
 /// Part of the time for one connection, for a step, and for watching the highest rate.
 const CONNECTION_PART: f64 = 0.05;

@@ -1,5 +1,5 @@
 //! What a probe finds and what it sends. No test asserts a rate: those are printed by
-//! `examples/accuracy.rs`.
+//! `examples/probe_accuracy.rs`.
 
 use std::fs;
 use std::time::Duration;

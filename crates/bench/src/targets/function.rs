@@ -7,7 +7,7 @@
 
 use super::{Request, Target};
 use crate::plan::Service;
-use crate::slow_link::{proxy, slow_directory};
+use crate::slow_link::{LINK, proxy, slow_directory};
 use crate::words::literal;
 
 /// A target as the jobs of a function reach it. All texts are words of a plan.

@@ -45,7 +45,7 @@ pub struct Report {
 }
 
 /// Completes a receipt by what a store has counted.
-type Settle = Box<dyn Fn(&mut Receipt, &Store)>;
+type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// Completes the receipt by `settle` at the end: dollars, a prediction.
-    pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + 'static) {
+    pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + Send + 'static) {
         self.settle = Some(Box::new(settle));
     }
 
