@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Kind, Location};
-use firstbyte_store::{ListOptions, Payload, PutOptions, Store};
+use firstbyte_store::{FailureKind, ListOptions, Payload, PutOptions, Store};
 use serde::Serialize;
 
 use crate::place::{Sample, Samples};
@@ -58,6 +58,8 @@ pub struct Access {
     pub single: bool,
     /// Names can be listed.
     pub list: Right,
+    /// The kind of failure of the listing.
+    pub list_failed: Option<FailureKind>,
     /// Content can be read.
     pub read: Right,
     /// Objects can be written and deleted.
@@ -91,6 +93,7 @@ pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
     };
     if !access.single {
         access.list = Right::of(&first);
+        access.list_failed = first.as_ref().err().map(Error::kind);
     }
     if let (Location::Object(_), Right::Granted) = (location, &access.list) {
         access.clock_ahead = Some(store.clock_ahead(location));
@@ -191,7 +194,10 @@ impl Access {
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();
         match (&self.list, &self.read) {
-            (Right::Refused(why), _) => Some(Error::NotListed { location, why: why.clone() }),
+            (Right::Refused(why), _) => {
+                let kind = self.list_failed.unwrap_or(FailureKind::Denied);
+                Some(Error::NotListed { location, why: why.clone(), kind })
+            }
             (_, Right::Refused(why)) => Some(Error::NotRead { location, why: why.clone() }),
             _ if self.empty => Some(Error::Empty { location }),
             _ => None,

@@ -74,6 +74,8 @@ pub enum Error {
         location: String,
         /// The reason.
         why: String,
+        /// Its kind.
+        kind: FailureKind,
     },
     /// Content cannot be read.
     #[error("{location}: nothing to measure, its content cannot be read: {why}")]
@@ -110,8 +112,10 @@ impl Error {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Store(error) => error.kind(),
-            Self::Listing(_) | Self::Io { .. } => FailureKind::Io,
-            Self::NotListed { .. } | Self::NotRead { .. } => FailureKind::Denied,
+            Self::Listing(_) => FailureKind::Io,
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::NotListed { kind, .. } => *kind,
+            Self::NotRead { .. } => FailureKind::Denied,
             Self::Empty { .. } => FailureKind::NotFound,
             Self::Budget { .. } => FailureKind::BadInput,
         }
@@ -121,6 +125,9 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
+            Self::NotListed { kind: FailureKind::NotFound | FailureKind::NoSuchBucket, .. } => {
+                Some("check the spelling")
+            }
             Self::NotListed { .. } => Some("name one large object of it instead"),
             Self::NotRead { .. } => Some("check the rights of this user or role"),
             Self::Empty { .. } => Some("name a place with data, or let the probe write with --write"),

@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The first range of a stream: a second at 1 MB/s.
 const FIRST: u64 = 1 << 20;
 
+/// Bytes of the first read of a range.
+const HEAD: usize = 4 << 10;
+
 /// The largest range.
 const LARGEST: u64 = 64 << 20;
 
@@ -140,26 +143,27 @@ impl<'a> Streams<'a> {
         let Some(Piece { sample, range }) = self.samples.next(&self.large, length) else { return Ok(false) };
         let traffic = Traffic { gets: 1.0, bytes: range.len() as f64, ..Traffic::default() };
         let Some(_reserved) = self.ledger.reserve(traffic) else { return Ok(false) };
+        let began = Instant::now();
         let mut body = sample.open(self.store, range)?;
-        let (mut first, mut rest) = (None, 0);
+        // The first bytes alone, so that there is a rest to time however fast the place is.
+        let head = body.read(&mut buffer[..HEAD])?;
+        let first = Instant::now();
+        self.timeline.add(head);
+        let mut rest = 0;
         loop {
             let read = body.read(buffer)?;
             if read == 0 {
                 break;
             }
             self.timeline.add(read);
-            match first {
-                None => first = Some(Instant::now()),
-                Some(_) => rest += read,
-            }
+            rest += read;
         }
-        let seconds = first.map_or(0.0, |first: Instant| first.elapsed().as_secs_f64());
-        if seconds > 0.0 && rest > 0 {
-            let stream = Stream { rate: rest as f64 / seconds, seconds };
-            self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
-            let fitting = (stream.rate * RANGE_SECONDS) as u64;
-            self.length.store(fitting.clamp(FIRST, (2 * length).min(LARGEST)), Ordering::Relaxed);
-        }
+        let (bytes, since) = if rest > 0 { (rest, first) } else { (head, began) };
+        let seconds = since.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+        let stream = Stream { rate: bytes as f64 / seconds, seconds };
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+        let fitting = (stream.rate * RANGE_SECONDS) as u64;
+        self.length.store(fitting.clamp(FIRST, (2 * length).min(LARGEST)), Ordering::Relaxed);
         Ok(true)
     }
 }

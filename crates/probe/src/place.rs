@@ -162,7 +162,7 @@ mod tests {
         let samples = samples(&[20 << 20, 1_000, 16 << 20]);
         let large = samples.large();
         assert_eq!(large.len(), 2);
-        let mut piece = || {
+        let piece = || {
             let Piece { sample, range } = samples.next(&large, 8 << 20).unwrap();
             (sample.size >> 20, range.start >> 20, range.end >> 20)
         };

@@ -94,9 +94,10 @@ pub(crate) fn measure(
     let streams = Streams::new(store, samples, ledger, timeline);
     let mut rates = Rates::default();
     thread::scope(|scope| {
+        let from = timeline.now() + 1;
         streams.raise(1, scope);
         streams.wait(ledger.part(CONNECTION_PART).max(SHORTEST_STEP));
-        rates.connection = connection(streams.streams());
+        rates.connection = connection(&streams.streams(), timeline.mean(from, timeline.now()));
         let mut at_once = 1;
         let mut highest: f64 = 0.0;
         let mut without_gain = 0;
@@ -148,12 +149,12 @@ fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
     rates.burst = Some(Burst { rate: fall.before, bucket });
 }
 
-/// The rate of a connection: the upper quartile, since a burst may have ended meanwhile.
-fn connection(streams: Vec<Stream>) -> f64 {
-    let long: Vec<f64> = streams.iter().filter(|one| one.seconds >= LONG).map(|one| one.rate).collect();
-    let mut rates = if long.is_empty() { streams.iter().map(|one| one.rate).collect() } else { long };
+/// The rate of a connection: the upper quartile of long ranges, since a burst may have ended
+/// meanwhile. `mean` is that of all time, where the objects are too small for long ranges.
+fn connection(streams: &[Stream], mean: f64) -> f64 {
+    let mut rates: Vec<f64> = streams.iter().filter(|one| one.seconds >= LONG).map(|one| one.rate).collect();
     rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() * 3 / 4).copied().unwrap_or(0.0)
+    rates.get(rates.len() * 3 / 4).copied().unwrap_or(mean)
 }
 
 fn cpu_seconds() -> f64 {
@@ -174,6 +175,13 @@ mod tests {
         let steps = vec![step(1, 40e6), step(8, 320e6), step(16, 398e6), step(32, 402e6)];
         assert_eq!(Rates { steps, ..Rates::default() }.enough(), 16);
         assert_eq!(Rates::default().enough(), 1);
+    }
+
+    #[test]
+    fn short_ranges_do_not_tell_the_rate_of_a_connection() {
+        let stream = |rate, seconds| Stream { rate, seconds };
+        assert_eq!(connection(&[stream(5e9, 0.001)], 80e6), 80e6);
+        assert_eq!(connection(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
     }
 
     #[test]

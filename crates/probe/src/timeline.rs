@@ -18,7 +18,7 @@ const SHORTEST: usize = 5;
 const FALL: f64 = 1.25;
 
 /// The part of the variation that two levels have to explain.
-const EXPLAINED: f64 = 0.5;
+const EXPLAINED: f64 = 0.7;
 
 /// Bytes by bin since the probe began.
 pub(crate) struct Timeline {
