@@ -91,6 +91,11 @@ pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
         Some(size) => Ok(Some(Sample { location: location.clone(), size })),
         None => first_below(store, location),
     };
+    // An object store has no empty prefixes: that it finds none says that it may be listed.
+    let first = match (first, location) {
+        (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(None),
+        (first, _) => first,
+    };
     if !access.single {
         access.list = Right::of(&first);
         access.list_failed = first.as_ref().err().map(Error::kind);

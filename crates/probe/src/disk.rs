@@ -13,8 +13,8 @@ use serde::Serialize;
 /// Bytes that are written at most.
 const MOST: u64 = 512 << 20;
 
-/// Free space that stays free.
-const SPARE: u64 = 1 << 30;
+/// The part of the free space that is written at most.
+const PART: u64 = 8;
 
 /// A disk, in bytes and bytes per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,9 +35,9 @@ pub struct Disk {
 /// The directory cannot be written, or is full.
 pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
-    let most = MOST.min(free.saturating_sub(SPARE) / 4);
+    let most = MOST.min(free / PART);
     if most < 1 << 20 {
-        return Err(io::Error::new(io::ErrorKind::StorageFull, "less than 1 GiB would stay free"));
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "less than 8 MiB are free"));
     }
     let file = tempfile::tempfile_in(place)?;
     // Not one value: some file systems keep no blocks of zeros.

@@ -1,5 +1,6 @@
 //! Small requests: how long one waits, how many a second a place takes, and how many small files.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_advise::billing::Traffic;
@@ -20,7 +21,11 @@ const TIMED: u64 = 1;
 const ALONE_PART: f64 = 0.08;
 const STEP_PART: f64 = 0.01;
 
-/// Requests that are timed one after another, at most.
+/// Connections on which requests are timed, each one request after another: few enough to wait for
+/// nothing but the place, and enough that a minute gives a steady median.
+const WAITERS: usize = 8;
+
+/// Requests that are timed on each, at most; of local files, in all.
 const TIMED_MOST: usize = 200;
 
 /// Requests at once, at most: a client's usual number of connections. No place is pushed harder.
@@ -54,7 +59,7 @@ pub struct Latencies {
     pub open: Option<Quantiles>,
 }
 
-/// Times single requests, on one connection.
+/// Times single requests, one at a time on each of a few connections.
 pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<Latencies> {
     let Some(one) = samples.large().first().copied() else { return Ok(Latencies::default()) };
     let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
@@ -67,14 +72,28 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
         }
         return Ok(Latencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
     }
-    // The first one connects.
-    timed(store, one)?;
+    let timed = thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..WAITERS).map(|_| scope.spawn(|| waits(store, one, ledger, until))).collect();
+        waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
+    })?;
+    Ok(Latencies { first_byte: Quantiles::of(timed.concat()), open: None })
+}
+
+/// Seconds of requests one after another, on one connection.
+fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    let mut connected = false;
     while times.len() < TIMED_MOST && Instant::now() < until {
         let traffic = Traffic { gets: 1.0, bytes: TIMED as f64, ..Traffic::default() };
         let Some(_reserved) = ledger.reserve(traffic) else { break };
-        times.push(timed(store, one)?);
+        let seconds = timed(store, one)?;
+        if connected {
+            times.push(seconds);
+        }
+        connected = true;
     }
-    Ok(Latencies { first_byte: Quantiles::of(times), open: None })
+    Ok(times)
 }
 
 /// Seconds from a request to its first byte.
