@@ -104,7 +104,7 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
     assert!(ran.stderr.contains("budget of 0.00006 USD"), "{}", ran.stderr);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.000_06 + 1e-12, "{receipt}");
     let there = receipt["objects"].as_u64().unwrap();
-    assert!((1..=12).contains(&there), "{receipt}");
+    assert!(there <= 12, "{receipt}");
     let rest = world.run(&["--json", "sync", "data", "s3://bucket/data"]).ok().receipt();
     // What was under way at the end has arrived without being counted.
     let (copied, skipped) = (rest["objects"].as_u64().unwrap(), rest["skipped"].as_u64().unwrap());

@@ -2,7 +2,8 @@
 //! of a link that replays the model; and the bytes by second of `function-burst`.
 //!
 //! `cargo run -p firstbyte-probe --example probe_accuracy -- [SECONDS] [PART...]`, with MinIO
-//! installed. The parts are region, function, burst, spread, series. SECONDS (20) is the time of each probe.
+//! installed. The parts are region, function, burst, spread, series. SECONDS (20) is the time of
+//! each probe.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

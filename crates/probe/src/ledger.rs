@@ -65,6 +65,11 @@ impl<'a> Ledger<'a> {
         self.budget.time.mul_f64(part).min(self.left())
     }
 
+    /// Time left before the last `part` of the whole time, which belongs to what follows.
+    pub(crate) fn left_before(&self, part: f64) -> Duration {
+        self.left().saturating_sub(self.budget.time.mul_f64(part))
+    }
+
     /// Reserves `traffic`; `None` if time or money does not suffice.
     pub(crate) fn reserve(&'a self, traffic: Traffic) -> Option<Reserved<'a>> {
         if self.left().is_zero() {

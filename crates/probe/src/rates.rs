@@ -20,6 +20,9 @@ const CONNECTION_PART: f64 = 0.05;
 const STEP_PART: f64 = 0.025;
 const WATCH_PART: f64 = 0.15;
 
+/// Part of the time that small requests, small files and the disk need afterwards.
+const AFTERWARDS: f64 = 0.35;
+
 /// The shortest step: some ranges of each connection.
 const SHORTEST_STEP: Duration = Duration::from_millis(300);
 
@@ -101,7 +104,11 @@ pub(crate) fn measure(
         let mut at_once = 1;
         let mut highest: f64 = 0.0;
         let mut without_gain = 0;
-        while !streams.has_ended() && without_gain < 2 && at_once <= MOST {
+        while !streams.has_ended()
+            && without_gain < 2
+            && at_once <= MOST
+            && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
+        {
             streams.raise(at_once, scope);
             // One connection is under way already.
             streams.wait(if at_once == 1 { Duration::ZERO } else { settle });
@@ -118,7 +125,7 @@ pub(crate) fn measure(
         }
         rates.full = without_gain > 0;
         let (from, cpu) = (timeline.now() + 1, cpu_seconds());
-        streams.wait(ledger.part(WATCH_PART));
+        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTERWARDS)));
         rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
         let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;

@@ -283,13 +283,13 @@ impl Work {
             }
             "open" | "cold-start" => {
                 self.parameters.insert("read".into(), json!(request.read));
-                let share = serde_json::from_value(json!(request.read));
-                let share = share.map_err(|error| format!("--read {}: {error}", request.read))?;
+                let given = (!request.read.is_empty()).then(|| serde_json::from_value(json!(request.read)));
+                let share = given.transpose().map_err(|error| format!("--read {}: {error}", request.read))?;
                 if size > most {
                     self.parameters.insert("until".into(), json!("part"));
                     self.notes.push(format!("The object is larger than {most} bytes, so only a part of it is read; --size raises the limit."));
                 }
-                if size > most { part_bytes(Some(share), size) } else { size }
+                if size > most { part_bytes(share, size) } else { size }
             }
             _ => {
                 if size > most {

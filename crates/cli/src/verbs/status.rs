@@ -65,6 +65,21 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     // Rows leave many at a time.
     let mut out = std::io::BufWriter::new(Output);
+    for place in places.iter().filter(|place| place.mounted.is_some()) {
+        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
+        else {
+            continue;
+        };
+        let line = match globals.json {
+            true => {
+                let mut row = json!({ "verb": "mount", "destination": place.mounted });
+                mount_counts::add(&mut row, &counts);
+                row.to_string()
+            }
+            false => format!("its mount: {}", mount_counts::line(&counts)),
+        };
+        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
+    }
     let mut totals = Totals::default();
     let mut show = |row: Row, out: &mut dyn Write| -> Result<()> {
         totals.objects += 1;
@@ -103,21 +118,6 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
             totals.objects,
             if totals.objects == 1 { "" } else { "s" },
         );
-        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
-    }
-    for place in places.iter().filter(|place| place.mounted.is_some()) {
-        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
-        else {
-            continue;
-        };
-        let line = match globals.json {
-            true => {
-                let mut row = json!({ "verb": "mount", "destination": place.mounted });
-                mount_counts::add(&mut row, &counts);
-                row.to_string()
-            }
-            false => format!("its mount: {}", mount_counts::line(&counts)),
-        };
         writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
     }
     out.flush().map_err(|error| Error::io("standard output", &error))?;
