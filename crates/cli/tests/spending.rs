@@ -34,8 +34,10 @@ fn kind(receipt: &Value, name: &str) -> f64 {
 fn check(receipt: &Value, requests: u64) {
     let kinds = ["get", "head", "list", "put", "delete", "other"];
     let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
-    assert_eq!(all, requests as f64, "{receipt}");
-    assert_eq!(receipt["requests"], requests, "{receipt}");
+    assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
+    // One that was sent again may have been lost with a connection that was closed.
+    let lost = all as u64 - requests;
+    assert!(lost <= receipt["retries"].as_u64().unwrap(), "{requests} reached the server: {receipt}");
     let usd = (kind(receipt, "get") + kind(receipt, "head")) * GET
         + (kind(receipt, "list") + kind(receipt, "put")) * PUT
         + receipt["received_bytes"].as_f64().unwrap() * BYTE;
@@ -136,7 +138,7 @@ fn a_mount_counts_its_dollars_and_a_budget_is_a_quota_of_its_reads() {
     world.run(&[&mount[..], &BILL].concat()).ok();
     let read = std::fs::read(world.path("mnt/large"));
     assert_eq!(read.unwrap_err().raw_os_error(), Some(rustix::io::Errno::DQUOT.raw_os_error()));
-    let status = world.run(&["status", "mnt/large"]).ok();
+    let status = world.run(&["status", "mnt"]).ok();
     assert!(String::from_utf8_lossy(&status.stdout).contains("its mount: "), "{status:?}");
     let receipt = world.run(&["--json", "unmount", "mnt"]).ok().receipt();
     check(&receipt, link.counters().requests - before);

@@ -10,6 +10,7 @@ use clap::Args;
 use firstbyte::size::human;
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
 use firstbyte_location::shown;
+use firstbyte_mount::mount_table::Mounts;
 use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
@@ -65,7 +66,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     // Rows leave many at a time.
     let mut out = std::io::BufWriter::new(Output);
-    for place in places.iter().filter(|place| place.mounted.is_some()) {
+    for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
         let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
         else {
             continue;
@@ -122,6 +123,12 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     out.flush().map_err(|error| Error::io("standard output", &error))?;
     Ok(Exit::Done)
+}
+
+/// True for the directory of a mount itself, whose figures are those of the mount.
+fn is_mount_point(path: &Path) -> bool {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    Mounts::current().is_ok_and(|mounts| mounts.at(&real).is_some())
 }
 
 /// The bytes that the cache takes, for the last line.
