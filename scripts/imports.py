@@ -45,15 +45,19 @@ MAY_IMPORT = {
     "mount": {"location", "store", "hydrate"},
     "firstbyte": {"location", "store", "transfer", "hydrate"},
     "serve": {"location", "store", "listing", "pacing"},
-    "link": {"location"},
+    "link": {"location", "advise"},
     "advise": set(),
+    "probe": {"location", "listing", "store", "advise"},
     "bench": {
         "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "firstbyte",
     },
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "layout", "pacing", "store", "fetch", "transfer", "hydrate", "firstbyte"},
     "lambda": {"location", "store", "transfer", "mount", "firstbyte"},
-    "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "bench", "firstbyte"},
+    "cli": {
+        "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "probe", "bench",
+        "firstbyte",
+    },
 }
 
 # What the tests of any crate may import as well: servers, faults and networks to test against.

@@ -9,16 +9,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use firstbyte_advise::billing::{self, Traffic, Transfer};
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::usage::{Item, Unit, Usage};
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
-use crate::bill::{self, Reads, Transfer};
 use crate::mounts::{self, Mounts};
 use crate::plan::{Billed, Case, Contender, Invoke, Plan};
-use crate::targets::LINK;
+use crate::slow_link::LINK;
 use crate::words::Words;
 
 /// Bytes of the smallest request for data: a block of the cache.
@@ -32,6 +32,18 @@ const OF_THE_MACHINE: [&str; 15] = [
     "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs",
     "squashfs", "vfat", "exfat", "iso9660",
 ];
+
+/// True for file systems on disks of a machine, or in its memory, which bill nothing.
+#[must_use]
+pub fn is_of_the_machine(file_system: &str) -> bool {
+    OF_THE_MACHINE.contains(&file_system)
+}
+
+/// The service that bills a bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
+#[must_use]
+pub fn service_of_bucket(name: &str) -> &'static str {
+    if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
+}
 
 /// What the user knows of the services, and the prices.
 pub struct Tariff {
@@ -289,9 +301,9 @@ impl Tariff {
         Costs { lines: vec![line], ..Costs::default() }
     }
 
-    /// A bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
+    /// A bucket of AWS.
     fn bucket(&self, name: &str) -> Service<'_> {
-        let service = if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" };
+        let service = service_of_bucket(name);
         let found = self.services.service(service);
         found.map_or_else(|| Service::Unknown(format!("no model is called {service}")), Service::Known)
     }
@@ -309,7 +321,7 @@ impl Tariff {
         let mount = mounts.and_then(|mounts| mounts.of(&mounts::real(Path::new(path))));
         let kind = mount.map(|mount| mount.kind.as_str());
         match (kind, self.declared()) {
-            (Some(kind), _) if OF_THE_MACHINE.contains(&kind) => Service::Unbilled(format!("on {kind}")),
+            (Some(kind), _) if is_of_the_machine(kind) => Service::Unbilled(format!("on {kind}")),
             (_, Some(service)) => service,
             (kind, None) => Service::Unknown(format!(
                 "what its file system ({}) bills; tell it with --bill-as",
@@ -348,7 +360,7 @@ impl Tariff {
         (line.gets, line.lists, line.bytes) = (all.gets, all.lists, all.bytes);
         // A function reads in its own region.
         let transfer = self.transfer.or(contender.invoke.as_ref().map(|_| Transfer::None));
-        let usage = bill::usage(model, &reads, transfer);
+        let usage = billing::usage(model, &reads, transfer);
         if transfer.is_none() && reads.bytes > 0.0 {
             line.missing.push("what its bytes cost on their way here; tell it with --transfer".into());
         }
@@ -409,7 +421,7 @@ fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
 }
 
 /// What all jobs of a run read, and whether only the first run does.
-fn reads_of(contender: &Contender, words: &Words) -> Result<(Reads, bool), String> {
+fn reads_of(contender: &Contender, words: &Words) -> Result<(Traffic, bool), String> {
     if contender.workload == "upload" {
         return Err("what an upload is billed is not estimated".into());
     }
@@ -427,10 +439,11 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(Reads, bool), Strin
         "" => Ok(otherwise),
         number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
     };
-    let reads = Reads {
+    let reads = Traffic {
         gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
         lists: count(&billed.lists, 1.0)?,
         bytes,
+        ..Traffic::default()
     };
     Ok((reads.times(jobs), billed.once))
 }

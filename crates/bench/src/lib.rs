@@ -9,7 +9,6 @@
 mod access;
 mod aws;
 pub mod batch;
-pub mod bill;
 pub mod cache;
 pub mod calibrate;
 pub mod cgroup;
@@ -23,6 +22,7 @@ pub mod fio;
 pub mod functions;
 mod inherit;
 pub mod job;
+mod job_run;
 mod launch;
 pub mod machine;
 pub mod modelled;
@@ -37,6 +37,7 @@ pub mod results;
 #[cfg(test)]
 mod scripted;
 mod services;
+mod slow_link;
 mod stage;
 pub mod statistics;
 pub mod suites;
@@ -48,5 +49,6 @@ mod words;
 mod workloads;
 
 pub use error::{Error, Result};
+pub use job_run::run as run_job;
 pub use launch::{is_launcher, launcher_main};
 pub use stage::remove_stages;

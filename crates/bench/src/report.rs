@@ -10,6 +10,7 @@ mod compared;
 mod data;
 mod html;
 mod markdown;
+mod rivals;
 mod scaling;
 mod tables;
 mod terminal;

@@ -90,7 +90,7 @@ pub struct Case {
     pub goals: Vec<Goal>,
     /// Rounds planned; each contender runs once per round.
     pub rounds: u32,
-    /// Stand-ins in the way, each with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
+    /// Stand-ins in the way, each with its numbers: `link function: 0.6 Gbit/s sustained, 20 ms`.
     pub stand_ins: Vec<String>,
 }
 

@@ -12,7 +12,6 @@ mod probe;
 use std::path::PathBuf;
 
 pub use called::Called;
-pub(crate) use function::{LINK, proxy, slow_directory};
 pub use probe::{Found, Shape, Target, probe};
 
 use crate::error::{Error, Result};

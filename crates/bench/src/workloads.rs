@@ -17,7 +17,7 @@ mod seq_read;
 mod upload;
 
 use crate::access::Session;
-use crate::job::{Job, Metrics, Result, Watch, Workload};
+use crate::job::{Job, Metrics, Result, Share, Watch, Workload};
 
 /// Bytes of a read unless the job says otherwise.
 const BLOCK: u64 = 1 << 20;
@@ -40,6 +40,11 @@ pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         Workload::Command => command::run(job, session, watch),
         Workload::Fio => fio::run(job, session, watch),
     }
+}
+
+/// Bytes that `open` reads of an object of `size` bytes, if it reads it in part.
+pub(crate) fn part_bytes(share: Option<Share>, size: u64) -> u64 {
+    open::part_bytes(share, size)
 }
 
 /// Bytes of a read.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use firstbyte_bench::data::{database, queries};
-use firstbyte_bench::job::{Job, Watch, run};
+use firstbyte_bench::job::{Job, Watch};
+use firstbyte_bench::run_job as run;
 use firstbyte_testkit::scratch;
 use serde_json::json;
 

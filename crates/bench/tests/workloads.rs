@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use firstbyte_bench::data::{self, FileSizes, Spread};
-use firstbyte_bench::job::{Error, Job, Metrics, Watch, run};
+use firstbyte_bench::job::{Error, Job, Metrics, Watch};
+use firstbyte_bench::run_job as run;
 use firstbyte_testkit::{Place, Subject, scratch};
 use serde_json::{Value, json};
 use tempfile::TempDir;

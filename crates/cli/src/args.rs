@@ -18,9 +18,9 @@ use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
     link::LinkArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
-    presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs,
-    serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
-    unmount::UnmountArgs,
+    presign::PresignArgs, probe::ProbeArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs,
+    rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs,
+    tree::TreeArgs, unmount::UnmountArgs,
 };
 
 /// Commands to begin with.
@@ -90,6 +90,7 @@ pub enum Verb {
     Layout(LayoutArgs),
     Plan(PlanArgs),
     Receipts(ReceiptsArgs),
+    Probe(ProbeArgs),
     Link(LinkArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),

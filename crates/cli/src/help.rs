@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Mounts and cache", &["unmount", "release", "status"]),
     ("Serve and share", &["serve", "presign", "mb", "rb"]),
     ("Many files, many machines", &["plan", "receipts", "run", "layout"]),
-    ("Measure and predict", &["bench", "advise", "link", "demo", "doctor", "completions"]),
+    ("Measure and predict", &["bench", "probe", "advise", "link", "demo", "doctor", "completions"]),
 ];
 
 /// Columns of the names of verbs.

@@ -22,8 +22,8 @@ use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
-    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, suggest, sync,
-    tree, unmount,
+    mount, mv, plan, presign, probe, rb, receipts, release, rm, run as list, serve, stat, status, suggest,
+    sync, tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -78,6 +78,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Release(args) => release::run(args, globals),
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),
+        Verb::Probe(args) => probe::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Bench(args) => bench::run(args, globals),
         Verb::Advise(args) => advise::run(args, globals),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use firstbyte_bench::data::{self, FileSizes, Spread};
-use firstbyte_bench::job::{Error, Job, Metrics, Watch, run};
+use firstbyte_bench::job::{Error, Job, Metrics, Watch};
+use firstbyte_bench::run_job as run;
 use firstbyte_testkit::{BUCKET, scratch, set_credentials, until};
 use serde_json::{Value, json};
 use support::servers::S3;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use firstbyte_location::{Strength, Version};
-use firstbyte_store::{FailureKind, Trace};
+use firstbyte_store::{CounterSnapshot, FailureKind, RequestCounts, Trace};
 use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,25 @@ pub struct Receipt {
     pub bytes_per_second: f64,
     /// Requests sent.
     pub requests: u64,
+    /// The same by kind, as price lists tell them apart (`cp`, `sync`, `hydrate`, `mount`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_by_kind: Option<RequestCounts>,
+    /// Bytes received over the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// Bytes sent over the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    /// Dollars of these requests and bytes by list prices, where a service with known prices bills
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// The time that a model predicts for these objects and bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_seconds: Option<f64>,
+    /// Low and high end of the prediction: 8 of 10 times are between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_range: Option<[f64; 2]>,
     /// Requests sent again after a failure.
     pub retries: u64,
     /// Requests sent beside a slow one.
@@ -179,6 +198,12 @@ impl Default for Receipt {
             first_byte_seconds: None,
             bytes_per_second: 0.0,
             requests: 0,
+            requests_by_kind: None,
+            received_bytes: None,
+            sent_bytes: None,
+            usd: None,
+            predicted_seconds: None,
+            predicted_range: None,
             retries: 0,
             hedged: 0,
             resumed_bytes: 0,
@@ -228,6 +253,13 @@ impl Receipt {
         self.verified = [self.verified, summary.verified.map(Into::into)].into_iter().flatten().min();
         self.version = summary.version.as_ref().map(version_text);
         self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
+    }
+
+    /// Fills in what a store has counted since its creation.
+    pub fn count(&mut self, counters: &CounterSnapshot) {
+        (self.requests, self.retries) = (counters.requests, counters.retries);
+        self.requests_by_kind = Some(counters.requests_by_kind);
+        (self.received_bytes, self.sent_bytes) = (Some(counters.received), Some(counters.sent));
     }
 
     /// Reads a receipt of this schema or an older one.

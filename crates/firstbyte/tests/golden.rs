@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use firstbyte::receipt::{Failed, Receipt, SCHEMA, Verified};
-use firstbyte::store::FailureKind;
+use firstbyte::store::{FailureKind, RequestCounts};
 use firstbyte::{Changed, ShardReceipt};
 use serde_json::Value;
 
@@ -27,6 +27,12 @@ fn full() -> Receipt {
         first_byte_seconds: Some(0.5),
         bytes_per_second: 0.25,
         requests: 8,
+        requests_by_kind: Some(RequestCounts { get: 1, head: 2, list: 3, put: 4, delete: 5, other: 6 }),
+        received_bytes: Some(15),
+        sent_bytes: Some(16),
+        usd: Some(0.5),
+        predicted_seconds: Some(2.5),
+        predicted_range: Some([1.5, 3.5]),
         retries: 9,
         hedged: 10,
         resumed_bytes: 11,

@@ -1,4 +1,4 @@
-//! The settings of a link: round trip, rates, faults, two presets, and their text form.
+//! The settings of a link: round trip, rates, faults, and their text form.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use firstbyte_location::units;
 
+use crate::replay::{Preset, Replay};
+use crate::wait::Wait;
 use crate::{Burst, Error, Rate};
 
 /// Longest duration of a link's settings.
@@ -19,8 +21,12 @@ pub struct LinkConfig {
     pub listen: SocketAddr,
     /// The target, `HOST:PORT`, resolved once at the start.
     pub to: String,
+    /// The emulated place, for people; empty if it has no name.
+    pub title: String,
     /// Round-trip time: half of it in each direction, and a whole one to connect.
     pub rtt: Duration,
+    /// Distribution of the time until an answer begins, with the round trip in it.
+    pub wait: Option<Wait>,
     /// Rate of all connections together, per direction.
     pub rate: Option<Rate>,
     /// A higher total rate for a while, per direction.
@@ -56,35 +62,39 @@ impl LinkConfig {
     /// A link without faults, delay and limits.
     #[must_use]
     pub fn new(listen: SocketAddr, to: impl Into<String>) -> Self {
-        let (to, rtt, faults) = (to.into(), Duration::ZERO, Faults::default());
-        Self { listen, to, rtt, rate: None, burst: None, per_connection: None, faults, seed: 0 }
+        Self {
+            listen,
+            to: to.into(),
+            title: String::new(),
+            rtt: Duration::ZERO,
+            wait: None,
+            rate: None,
+            burst: None,
+            per_connection: None,
+            faults: Faults::default(),
+            seed: 0,
+        }
     }
 
     /// The same link with the delay and the rates of `preset`.
     #[must_use]
     pub fn with_preset(self, preset: Preset) -> Self {
-        match preset {
-            Preset::None => Self { rtt: Duration::ZERO, rate: None, per_connection: None, ..self },
-            Preset::Function => Self {
-                rtt: Duration::from_millis(20),
-                rate: Some(Rate::bytes_per_second(75_000_000)),
-                per_connection: None,
-                ..self
-            },
-            Preset::Region => Self {
-                rtt: Duration::from_millis(30),
-                rate: Some(Rate::bytes_per_second(400_000_000)),
-                per_connection: Some(Rate::bytes_per_second(40_000_000)),
-                ..self
-            },
-        }
+        self.with_model(preset.replay())
+    }
+
+    /// The same link with the delay and the rates of a model.
+    #[must_use]
+    pub fn with_model(self, replay: Replay) -> Self {
+        let Replay { title, rtt, wait, rate, burst, per_connection, .. } = replay;
+        Self { title, rtt, wait, rate, burst, per_connection, ..self }
     }
 }
 
 /// Describes the emulated network, for people.
 impl fmt::Display for LinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stand-in for a network: ")?;
+        let title = if self.title.is_empty() { "a network" } else { &self.title };
+        write!(f, "stand-in for {title}: ")?;
         describe(f, self.rtt, self.rate, self.burst, self.per_connection, "a connection")
     }
 }
@@ -105,46 +115,6 @@ pub(crate) fn describe(
     }
     burst.map_or(Ok(()), |burst| write!(f, " after a burst of {burst}"))?;
     each.map_or(Ok(()), |rate| write!(f, ", {rate} {one}"))
-}
-
-/// Links that emulate a typical environment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preset {
-    /// As fast as this machine: no delay, no limit.
-    None,
-    /// A serverless function's network: 0.6 Gbit/s in total, 20 ms.
-    #[default]
-    Function,
-    /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
-    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, which is slower
-    /// than a real store.
-    Region,
-}
-
-impl FromStr for Preset {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "none" => Ok(Self::None),
-            "function" => Ok(Self::Function),
-            "region" => Ok(Self::Region),
-            _ => Err(Error::Setting {
-                value: text.to_owned(),
-                why: "not a preset; the presets are function, region and none",
-            }),
-        }
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Function => "function",
-            Self::Region => "region",
-        })
-    }
 }
 
 /// A probability from 0 to 1.

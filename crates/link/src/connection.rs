@@ -9,8 +9,9 @@ use rustix::net::RecvFlags;
 
 use crate::LinkConfig;
 use crate::counters::Counters;
+use crate::dice::Dice;
 use crate::end::End;
-use crate::fault::{Dice, Fault, Plan};
+use crate::fault::{Fault, Plan};
 use crate::line::{Ending, Line, Ready, Spare};
 use crate::pace::Pace;
 
@@ -104,6 +105,10 @@ impl Connection {
         Counters::add(&shared.counters.requests, 1);
         let faults = &shared.config.faults;
         let plan = Plan::draw(faults, &mut self.dice);
+        if let Some(wait) = &shared.config.wait {
+            let beyond = wait.draw(&mut self.dice).saturating_sub(shared.config.rtt);
+            self.to_client.opens_at = self.to_client.opens_at.max(now + beyond);
+        }
         if plan.delay {
             Counters::add(&shared.counters.delays, 1);
             self.to_client.opens_at = self.to_client.opens_at.max(now) + faults.delay.duration;

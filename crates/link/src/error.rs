@@ -45,6 +45,14 @@ pub enum Error {
         /// What is wrong with it and what to write instead.
         why: &'static str,
     },
+    /// A model without a number that a link replays.
+    #[error(
+        "{model}: the model has nothing that a link replays; give it latency.first_byte, rates.connection or rates.total"
+    )]
+    Model {
+        /// Name of the model.
+        model: String,
+    },
     /// A burst that the total rate does not allow.
     #[error("burst of {burst}: {why}")]
     Burst {

@@ -4,37 +4,13 @@
 //! change which requests have other faults.
 
 use crate::Faults;
+use crate::dice::Dice;
 
 /// Bytes at the start of a response without corruption and duplication: longer than the heads that
 /// servers send.
 pub(crate) const SPARED_HEAD: u64 = 1024;
 /// Largest position of a fault in a response of unknown length.
 const UNKNOWN_SPAN: u64 = 64 << 20;
-
-/// The random number generator SplitMix64, which accepts any seed.
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64, connection: u64) -> Self {
-        let mut dice = Self(seed ^ connection.wrapping_mul(0xD134_2543_DE82_EF95));
-        dice.next();
-        dice
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0 to below 1.
-    fn roll(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// A fault within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

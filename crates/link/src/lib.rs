@@ -18,6 +18,7 @@
 mod config;
 mod connection;
 mod counters;
+mod dice;
 mod end;
 mod error;
 mod fault;
@@ -25,12 +26,16 @@ mod line;
 mod mount;
 mod pace;
 mod rate;
+mod replay;
 mod router;
 mod running;
+mod wait;
 
-pub use config::{Chance, Faults, Hold, LinkConfig, Preset, parse_duration};
+pub use config::{Chance, Faults, Hold, LinkConfig, parse_duration};
 pub use counters::CounterSnapshot;
 pub use error::{Error, Result};
 pub use mount::{MountSnapshot, SlowFs, SlowFsConfig};
 pub use rate::{Burst, Rate};
+pub use replay::{Preset, Replay};
 pub use running::{Link, Running};
+pub use wait::Wait;

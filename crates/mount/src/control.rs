@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::bounded::bounded;
 use crate::{Error, Result};
-pub use protocol::{HydrateRequest, JobFailure, JobProgress, Request, Response};
+pub use protocol::{HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response};
 pub(crate) use server::Listening;
 
 /// The time that the daemon has to take a request, and to answer: it answers from memory.
@@ -90,6 +90,17 @@ impl Control {
         let mut line = String::new();
         BufReader::new(&self.connection).read_line(&mut line)?;
         serde_json::from_str(&line).map_err(Into::into)
+    }
+
+    /// The same, for at most `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask), and no answer within that time.
+    pub fn ask_within(&mut self, request: &Request, patience: Duration) -> io::Result<Response> {
+        self.connection.set_read_timeout(Some(patience))?;
+        let answer = self.ask(request);
+        self.connection.set_read_timeout(Some(PATIENCE))?;
+        answer
     }
 
     /// Waits until the daemon has gone, at most for `patience`. True if it has.

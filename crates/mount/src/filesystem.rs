@@ -59,6 +59,8 @@ pub(crate) struct FileSystem {
     pub(crate) ttl: Duration,
     /// The time shown for directories, since stores have none.
     pub(crate) began: SystemTime,
+    /// Prices of requests and bytes, for the counts that other processes ask for.
+    pub(crate) prices: Option<firstbyte_store::Prices>,
 }
 
 impl FileSystem {
@@ -79,6 +81,7 @@ impl FileSystem {
             operations: Operations::default(),
             ttl,
             began: SystemTime::now(),
+            prices: options.prices,
         })
     }
 

@@ -33,7 +33,9 @@ mod record;
 mod source;
 mod xattr;
 
-pub use control::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response, attribute};
+pub use control::{
+    Control, HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response, attribute,
+};
 pub use error::{Error, Result};
 pub use mount::{Mount, Prepared};
 pub use mountpoint::{Ending, Left, mounted_directory, unmount};

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use firstbyte_store::Prices;
+
 /// Who may look into the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
@@ -77,6 +79,8 @@ pub struct Options {
     /// Path of the socket that other processes ask for hydration and status; shorter than 108
     /// bytes.
     pub control: Option<PathBuf>,
+    /// Prices of its requests and bytes, where they are known.
+    pub prices: Option<Prices>,
 }
 
 impl Default for Options {
@@ -94,6 +98,7 @@ impl Default for Options {
             record: None,
             metrics: None,
             control: None,
+            prices: None,
         }
     }
 }

@@ -306,6 +306,14 @@ pub enum Error {
         /// The reason.
         why: String,
     },
+    /// The request would pass the budget of the run.
+    #[error("{location}: the budget of {limit} USD is spent")]
+    Budget {
+        /// The location.
+        location: String,
+        /// The budget.
+        limit: f64,
+    },
     /// The request was cancelled by [`Cancel`](crate::Cancel).
     #[error("cancelled")]
     Cancelled,
@@ -337,6 +345,7 @@ impl Error {
             | Self::Credentials { .. }
             | Self::CredentialsTimedOut { .. }
             | Self::Disordered { .. }
+            | Self::Budget { .. }
             | Self::Options { .. } => true,
             _ => false,
         }

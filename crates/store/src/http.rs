@@ -255,6 +255,7 @@ impl Http {
                 operation: None,
                 origin: &origin,
                 method: call.method,
+                kind: call.method.kind(),
                 target: at.target.clone(),
                 headers,
                 payload: call.payload,

@@ -25,12 +25,14 @@ mod object;
 mod options;
 mod order;
 mod query;
+mod requests;
 mod rest;
 mod retry;
 mod s3;
 mod sftp;
 mod sink;
 mod sorted;
+mod spending;
 mod store;
 mod turns;
 mod upload;
@@ -59,10 +61,12 @@ pub use options::{
 pub use query::{
     Directories, Get, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
 };
+pub use requests::{CounterSnapshot, RequestCounts};
 pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
 pub use sink::Sink;
-pub use store::{CounterSnapshot, Listing, Store, require_key};
+pub use spending::{Prices, Spending};
+pub use store::{Listing, Store, require_key};
 pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -11,7 +11,7 @@ use firstbyte_location::redacted_operand;
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
 use crate::wire::Origin;
-use crate::{Algorithm, Error, Hasher, Result};
+use crate::{Algorithm, Error, Hasher, Result, Spending};
 
 /// Whether S3 requests are signed, and with which credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -210,6 +210,8 @@ pub struct Options {
     pub connect_deadline: Duration,
     /// Retries of a control request, and of a request refused with SlowDown or 5xx.
     pub retries: u32,
+    /// The most that all requests may cost, with the prices that count.
+    pub spending: Option<Spending>,
     /// The behaviour of control calls whose endpoint has stopped responding.
     pub outages: Outages,
 }
@@ -240,6 +242,7 @@ impl Default for Options {
             read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),
             retries: RETRIES,
+            spending: None,
             outages: Outages::WaitFor,
         }
     }
@@ -273,6 +276,7 @@ impl Options {
             read_deadline: _,
             connect_deadline: _,
             retries: _,
+            spending: _,
             outages: _,
         } = self;
         (profile, encryption, customer_key, storage_class, acl, tags)

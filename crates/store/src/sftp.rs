@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
 
+use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::wire::Client;
 use crate::{
@@ -75,7 +76,7 @@ impl Sftp {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        self.client.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.client.counters.requests.add(RequestKind::Other);
         self.pool.exchange(&self.client.options, place, load, cancel)
     }
 

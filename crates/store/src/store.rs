@@ -15,9 +15,9 @@ use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Order, Payload,
-    Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished, Written, local,
-    unsupported,
+    Body, Cancel, CounterSnapshot, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options,
+    Order, Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
+    Written, local, unsupported,
 };
 
 mod parts;
@@ -42,19 +42,6 @@ impl Iterator for Listing {
     fn next(&mut self) -> Option<Self::Item> {
         self.entries.next()
     }
-}
-
-/// Counters of a store since its creation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterSnapshot {
-    /// Requests sent.
-    pub requests: u64,
-    /// Requests that were retries.
-    pub retries: u64,
-    /// Body bytes received over the network.
-    pub received: u64,
-    /// Body bytes sent over the network.
-    pub sent: u64,
 }
 
 /// The value of an expression about the backend of an object's service.
@@ -546,8 +533,10 @@ impl Store {
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         let counters = &self.client.counters;
+        let requests = counters.requests.snapshot();
         CounterSnapshot {
-            requests: counters.requests.load(Ordering::Relaxed),
+            requests: requests.total(),
+            requests_by_kind: requests,
             retries: counters.retries.load(Ordering::Relaxed),
             received: self.client.received() + self.sftp.received(),
             sent: counters.sent.load(Ordering::Relaxed),

@@ -376,6 +376,8 @@ impl Engine {
         let mut summary = verb(&scope).map_err(|error| self.reason(error))?;
         let after = self.store.counters();
         summary.requests = after.requests - before.requests;
+        summary.requests_by_kind = after.requests_by_kind.since(&before.requests_by_kind);
+        (summary.received, summary.sent) = (after.received - before.received, after.sent - before.sent);
         summary.retries = after.retries - before.retries;
         Ok(summary)
     }

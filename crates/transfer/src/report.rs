@@ -3,6 +3,7 @@
 use std::fmt;
 
 use firstbyte_location::{Location, Version};
+use firstbyte_store::RequestCounts;
 
 use crate::error::Failure;
 
@@ -184,6 +185,12 @@ pub struct Summary {
     pub first_byte_seconds: Option<f64>,
     /// Requests sent.
     pub requests: u64,
+    /// The same by kind.
+    pub requests_by_kind: RequestCounts,
+    /// Bytes of bodies received from stores.
+    pub received: u64,
+    /// Bytes of bodies sent to stores.
+    pub sent: u64,
     /// Of those, sent again after a failure.
     pub retries: u64,
     /// Of those, sent in place of one that stayed silent.
@@ -240,6 +247,9 @@ impl Summary {
             seconds: before.seconds + self.seconds,
             first_byte_seconds: before.first_byte_seconds.or(self.first_byte_seconds),
             requests: before.requests + self.requests,
+            requests_by_kind: before.requests_by_kind.plus(&self.requests_by_kind),
+            received: before.received + self.received,
+            sent: before.sent + self.sent,
             retries: before.retries + self.retries,
             hedged: before.hedged + self.hedged,
             resumed_bytes: before.resumed_bytes + self.resumed_bytes,

@@ -4,7 +4,7 @@
 use super::Inputs;
 use super::choice::{Choice, Life};
 use super::moved::{CHUNK, Moved};
-use crate::model::{Billed, Catalogue, Flow};
+use crate::model::{Billed, Catalogue, Flow, HERE};
 use crate::prices::spot;
 use crate::units::GIB;
 use crate::usage::{HOURS_PER_MONTH, Item, Unit, Usage, Waiting};
@@ -66,6 +66,7 @@ fn compute(workload: &Workload, catalogue: &Catalogue, seconds: f64) -> Vec<Item
             Item::per_job("lambda/x86", memory / GIB * seconds, Unit::GiBSeconds),
             Item::per_job("lambda/requests", 1.0, Unit::Requests),
         ],
+        Place::Machine(name) if name == HERE => Vec::new(),
         Place::Machine(name) => match (name.strip_prefix("fargate:"), catalogue.machines.get(name)) {
             (Some(_), Some(machine)) => vec![
                 Item::per_job("fargate/vcpu", machine.vcpus * seconds / 3_600.0, Unit::VcpuHours),
@@ -82,6 +83,9 @@ fn compute(workload: &Workload, catalogue: &Catalogue, seconds: f64) -> Vec<Item
 /// Machines that run all month because the data is on their disks.
 fn machines_all_month(workload: &Workload) -> Vec<Item> {
     let Place::Machine(name) = &workload.compute.place else { return Vec::new() };
+    if name == HERE {
+        return Vec::new();
+    }
     let hours = HOURS_PER_MONTH * workload.jobs.at_once;
     vec![Item::per_month(&format!("ec2/{name}"), hours, Unit::Hours)]
 }

@@ -26,7 +26,7 @@ pub use suggest::Suggestion;
 pub use text::{flips as flip_lines, full_text, refused, text};
 pub use verdict::Verdict;
 
-use crate::model::Catalogue;
+use crate::model::{Catalogue, HERE};
 use crate::nearest;
 use crate::prices::{self, Day};
 use crate::workload::{Place, Workload};
@@ -188,6 +188,10 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
     let place = match &workload.compute.place {
         Place::Lambda(_) => "the function".to_owned(),
         Place::Machine(name) if catalogue.machines.contains_key(name) => name.clone(),
+        Place::Machine(name) if name == HERE => {
+            let hint = "; add --models FILE, a file that `firstbyte probe LOCATION --out FILE` has written";
+            return Err(Error::Unknown { what: INSTANCE, name: name.clone(), hint: hint.to_owned() });
+        }
         Place::Machine(name) => {
             let hint = nearest::hint(name, catalogue.machines.keys().map(String::as_str));
             return Err(Error::Unknown { what: INSTANCE, name: name.clone(), hint });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::check::{self, Check};
-use super::{Client, Function, Machine, Rules, Service, Source};
+use super::{Client, Function, HERE, Machine, Rules, Service, Source};
 use crate::file_error::FileError;
 use crate::units::Rate;
 
@@ -125,8 +125,15 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Adds a service, or replaces the one of the same name.
+    /// Adds a service, or replaces the one of the same name, with the machine that it was measured
+    /// from. Of several, the one with the fastest network counts: it has carried that much.
     pub fn put(&mut self, model: Service) {
+        if let Some(here) = &model.here {
+            let known = self.machines.get(HERE).is_some_and(|known| known.network >= here.network);
+            if !known {
+                self.machines.insert(HERE.to_owned(), here.clone());
+            }
+        }
         match self.services.iter_mut().find(|known| known.name == model.name) {
             Some(known) => *known = model,
             None => self.services.push(model),
@@ -198,18 +205,7 @@ fn parts(text: &str) -> Result<Parts, FileError> {
     let parts: Parts = check::parse(text)?;
     let check = Check { text, sources: &parts.sources };
     for (name, machine) in &parts.machines {
-        let field = format!("machines.{name}");
-        check.source(&field, &machine.source)?;
-        for value in [machine.vcpus, machine.memory.0, machine.network.0] {
-            check.above_zero(&field, value)?;
-        }
-        if machine.burst.is_some_and(|burst| burst < machine.network) {
-            return Err(FileError::at(text, &field, "the burst is below the rate"));
-        }
-        if let Some(store) = &machine.store {
-            check.source(&field, &store.source)?;
-            check.above_zero(&field, store.size.0.min(store.read.0))?;
-        }
+        check.machine(&format!("machines.{name}"), machine)?;
     }
     for (name, function) in &parts.functions {
         let field = format!("functions.{name}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::{FORMAT, Figure, Flow, Latency, Service, Source};
+use super::{FORMAT, Figure, Flow, Latency, Machine, Service, Source};
 use crate::file_error::FileError;
 use crate::usage::find_key;
 
@@ -64,6 +64,9 @@ pub(super) fn service(text: &str, model: &Service) -> Result<(), FileError> {
     {
         return Err(check.error("capacity.least", "larger than `most`"));
     }
+    if let Some(here) = &model.here {
+        check.machine("here", here)?;
+    }
     match model.bills.iter().find(|bill| find_key(&bill.price).is_none()) {
         Some(bill) => Err(check.error("bills.price", &format!("no price `{}`", bill.price))),
         None => Ok(()),
@@ -101,6 +104,19 @@ impl Check<'_> {
         let p95 = latency.p95.unwrap_or(latency.p50);
         let ordered = latency.p50 <= p95 && p95 <= latency.p99.unwrap_or(p95);
         if ordered { Ok(()) } else { Err(self.error(field, "quantiles fall: write p50 <= p95 <= p99")) }
+    }
+
+    pub(super) fn machine(&self, field: &str, machine: &Machine) -> Result<(), FileError> {
+        self.source(field, &machine.source)?;
+        for value in [machine.vcpus, machine.memory.0, machine.network.0] {
+            self.above_zero(field, value)?;
+        }
+        if machine.burst.is_some_and(|burst| burst < machine.network) {
+            return Err(self.error(field, "the burst is below the rate"));
+        }
+        let Some(store) = &machine.store else { return Ok(()) };
+        self.source(field, &store.source)?;
+        self.above_zero(field, store.size.0.min(store.read.0))
     }
 
     pub(super) fn flow(&self, field: &str, value: Option<&Flow>) -> Result<(), FileError> {

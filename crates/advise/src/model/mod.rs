@@ -21,6 +21,9 @@ use crate::units::{Bytes, Rate, Seconds};
 /// The version of the format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
+/// Name of the machine that a model was measured from. It is the user's own, and bills nothing.
+pub const HERE: &str = "here";
+
 /// The 95th percentile of a normal distribution, in standard deviations.
 const P95: f64 = 1.645;
 
@@ -327,6 +330,9 @@ pub struct Service {
     /// [`crate::ranges`].
     #[serde(default)]
     pub spread: Option<f64>,
+    /// The machine that it was measured from: the machine [`HERE`] of the catalogue.
+    #[serde(default)]
+    pub here: Option<Machine>,
 }
 
 /// A program that reads from an object store.

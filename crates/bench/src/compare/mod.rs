@@ -8,7 +8,7 @@
 
 mod obstacles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -94,6 +94,19 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
     changes.extend(unmatched(a, b, "before"));
     changes.extend(unmatched(b, a, "after"));
     changes
+}
+
+/// True if a contender of a case is in both files: else there is nothing to compare.
+#[must_use]
+pub fn have_common(a: &Results, b: &Results) -> bool {
+    let names = |results: &Results| -> BTreeSet<(String, String)> {
+        let of_case = |case: &Case| {
+            let name = case.name.clone();
+            case.contenders.iter().map(move |line| (name.clone(), line.name.clone())).collect::<Vec<_>>()
+        };
+        results.header.cases.iter().flat_map(of_case).collect()
+    };
+    !names(a).is_disjoint(&names(b))
 }
 
 /// Runs that count, by case and contender.

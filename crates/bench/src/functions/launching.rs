@@ -21,7 +21,7 @@ use super::size::FunctionSize;
 use crate::cgroup::{Group, Limits};
 use crate::error::{Error, Result};
 use crate::plan::{Ready, Service};
-use crate::targets::{proxy, slow_directory};
+use crate::slow_link::{proxy, slow_directory};
 use crate::words::Words;
 use crate::{launch, services};
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use firstbyte_location::units::parse_size;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::fio::Fio;
+use super::fio::Fio;
 use crate::job::{Error, Result};
 
 /// One job.

@@ -7,10 +7,11 @@ use crate::result::{Case, Results, Run};
 use crate::statistics::{Contender, Summary, verdicts};
 
 use super::data::{rates, typical};
+use super::rivals::sentence;
 use super::scaling::Scaling;
 use super::words::{
     SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, parameter,
-    reservations, seconds, sentence, subject, title,
+    reservations, seconds, subject, title,
 };
 
 /// Runs that are listed in order for each contender; the table of raw runs shows all of them.
@@ -114,12 +115,13 @@ fn bars(out: &mut String, case: &Case, lines: &[Contender]) {
 /// The columns of the summary table beside the contender: a title, and the content for a contender.
 type Column = (&'static str, fn(&Contender) -> Option<String>);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     ("runs", |line| Some(line.seconds.as_ref().map_or(0, |s| s.count).to_string())),
     ("min – max", |line| time(line, |s| format!("{} – {}", seconds(s.min), seconds(s.max)))),
     ("mean", |line| time(line, |s| seconds(s.mean))),
-    ("p95", |line| time(line, |s| seconds(s.p95))),
-    ("p99", |line| time(line, |s| seconds(s.p99))),
+    ("p95", |line| line.seconds.as_ref()?.tail(|s| s.p95).map(seconds)),
+    ("p99", |line| line.seconds.as_ref()?.tail(|s| s.p99).map(seconds)),
+    ("bytes a second", |line| line.bytes_per_second().map(|rate| format!("{}/s", bytes(rate)))),
     ("CPU user + system", |line| {
         let (user, system) = line.user_seconds.zip(line.system_seconds)?;
         (user + system > 0.0).then(|| format!("{} + {}", seconds(user), seconds(system)))

@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 
 use super::case_html;
 use super::data;
+use super::rivals::{fastest, headline, meaning, varies};
 use super::scaling::scalings;
 use super::tables;
-use super::words::{
-    SCROLL, cases, escape, fastest, headline, meaning, noise, project, subject, title, varies,
-};
+use super::words::{SCROLL, cases, escape, noise, project, subject, title};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -185,7 +184,7 @@ fn row(index: usize, results: &Results, case: &Case) -> String {
     let others = lines.iter().filter(|line| line.name != subject(case));
     let other = others.filter_map(|line| median(&line.name)).reduce(f64::min);
     let ratio = median(subject(case)).zip(other).map(|(own, other)| format!("{:.2}x", own / other));
-    let fastest = if varies(case) { "see its charts".to_owned() } else { fastest(&lines).join(" or ") };
+    let fastest = if varies(case) { "see its charts".to_owned() } else { fastest(case, &lines).join(" or ") };
     let verdicts = verdicts(results, case);
     let met = verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
     let unmeasured = verdicts.iter().filter(|verdict| verdict.met.is_none()).count();

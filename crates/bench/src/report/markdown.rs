@@ -5,9 +5,10 @@ use std::fmt::Write;
 use crate::result::{Case, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
+use super::rivals::headline;
 use super::tables;
 use super::words::{
-    basis, bytes, cache_state, count, goal, headline, kept_out, machine, metric, noise, reservations, title,
+    basis, bytes, cache_state, count, goal, kept_out, machine, metric, noise, reservations, title,
 };
 
 /// Longer command lines are left out: they are programs of their own.
@@ -100,15 +101,15 @@ fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) 
             .map_or_else(|| "-".into(), |(u, k)| format!("{:.2}", u + k));
         let peak = line.peak_memory_bytes.filter(|peak| *peak > 0.0);
         let peak = peak.map_or_else(|| "-".into(), |peak| format!("{:.0}", peak / 1e6));
+        let p95 = s.tail(|s| s.p95).map_or_else(|| "-".into(), |p95| format!("{p95:.3}"));
         let _ = writeln!(
             out,
-            "| {name} | {:.3} ({:.3} - {:.3}) | {:.3} - {:.3} | {:.3} | {cpu} | {peak} | {} | {} |",
+            "| {name} | {:.3} ({:.3} - {:.3}) | {:.3} - {:.3} | {p95} | {cpu} | {peak} | {} | {} |",
             s.median,
             s.interval.low,
             s.interval.high,
             s.min,
             s.max,
-            s.p95,
             s.count,
             remarks.join("; ")
         );

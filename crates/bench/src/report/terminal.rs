@@ -5,8 +5,9 @@ use std::fmt::Write;
 use crate::result::{Case, Results};
 use crate::statistics::{Contender, contenders, verdicts};
 
+use super::rivals::{compared_in_words, sentence};
 use super::tables::{Grid, LEGEND, grids};
-use super::words::{basis, goal, machine, noise, reservations, seconds, sentence, title};
+use super::words::{basis, goal, machine, noise, reservations, seconds, title};
 
 /// The narrowest width that is laid out for.
 const NARROWEST: usize = 24;
@@ -16,6 +17,9 @@ const NARROWEST: usize = 24;
 pub fn terminal(results: &[Results], width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut out = String::new();
+    if let Some(text) = compared_in_words(results) {
+        wrap(&mut out, &text, width);
+    }
     for results in results {
         let header = &results.header;
         wrap(&mut out, &format!("firstbyte {}, {}", header.firstbyte, machine(&header.machine)), width);

@@ -1,9 +1,7 @@
 //! Writes figures and verdicts as text. Every form of the report uses the same texts.
 
-use std::collections::BTreeMap;
-
-use crate::result::{Basis, Case, ContenderLine, Machine, Outcome, Results, Run};
-use crate::statistics::{Contender, Verdict, contenders, disturbance, verdicts};
+use crate::result::{Basis, Case, Machine, Outcome, Results, Run};
+use crate::statistics::{Contender, Verdict, disturbance};
 
 /// A number with three significant digits.
 pub(super) fn number(value: f64) -> String {
@@ -165,125 +163,6 @@ pub(super) fn subject(case: &Case) -> &str {
     }
 }
 
-/// The main findings of all results, a sentence each, the most important first.
-pub(super) fn headline(results: &[Results]) -> Vec<String> {
-    let (mut fastest, mut compared, mut single) = (0, 0, String::new());
-    let mut wins: BTreeMap<String, usize> = BTreeMap::new();
-    for (results, case) in cases(results) {
-        let lines = contenders(results, case);
-        if let Some(sentence) = sentence(case, &lines) {
-            compared += 1;
-            let first = self::fastest(&lines);
-            fastest += usize::from(first == [subject(case)]);
-            if let [only] = first[..] {
-                *wins.entry(only.to_owned()).or_default() += 1;
-            }
-            single = sentence;
-        }
-    }
-    let mut parts = vec![match compared {
-        0 => format!(
-            "{} cases of {} runs.",
-            cases(results).count(),
-            results.iter().map(|r| r.runs.len()).sum::<usize>()
-        ),
-        1 => single,
-        _ => match wins.iter().max_by_key(|(_, count)| **count) {
-            // Where the subject never is, the reader wants to know what is.
-            Some((name, count)) if fastest == 0 => {
-                format!("{name} is fastest in {count} of {compared} comparisons.")
-            }
-            _ => format!("{} is fastest in {fastest} of {compared} comparisons.", common_subject(results)),
-        },
-    }];
-    let met: Vec<bool> =
-        cases(results).flat_map(|(r, c)| verdicts(r, c)).filter_map(|verdict| verdict.met).collect();
-    if !met.is_empty() {
-        let count = met.iter().filter(|met| **met).count();
-        parts.push(format!("{count} of {} goals are met.", met.len()));
-    }
-    let runs = || results.iter().flat_map(|results| &results.runs);
-    if runs().any(|run| run.basis == Basis::Emulated) {
-        parts.push("Figures marked emulated were measured through a stand-in.".into());
-    }
-    if runs().any(|run| run.basis == Basis::Modelled) {
-        parts.push("Figures marked modelled were computed.".into());
-    }
-    let failed = runs().filter(|run| run.round > 0 && run.outcome != Outcome::Ok).count();
-    if failed > 0 {
-        parts.push(format!("{failed} {} failed.", if failed == 1 { "run" } else { "runs" }));
-    }
-    parts
-}
-
-/// True if the contenders of `case` do different amounts of work, or with different means: then
-/// none is the fastest.
-pub(super) fn varies(case: &Case) -> bool {
-    case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
-}
-
-/// A sentence that names the fastest contender of a case and its margin; `None` with fewer than two
-/// contenders, or if their parameters differ.
-pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
-    if varies(case) {
-        return None;
-    }
-    let mut timed: Vec<(&Contender, f64)> =
-        lines.iter().filter_map(|line| Some((line, line.seconds.as_ref()?.median))).collect();
-    timed.sort_by(|one, two| one.1.total_cmp(&two.1));
-    let [(first, least), (second, next), ..] = timed[..] else { return None };
-    let mut text = format!(
-        "{} is fastest: {}, {:.2}x the time of {}.",
-        first.name,
-        seconds(least),
-        least / next,
-        second.name
-    );
-    if overlap(first, second) {
-        text = format!(
-            "{} ({}) and {} ({}) are not distinguishable: their intervals overlap.",
-            first.name,
-            seconds(least),
-            second.name,
-            seconds(next)
-        );
-    }
-    let own = lines.iter().find(|line| line.name == subject(case));
-    if let Some((name, ratio)) = own.filter(|own| own.name != first.name).and_then(|own| {
-        let base = own.seconds.as_ref()?.median;
-        Some((&own.name, base / least))
-    }) {
-        text.push_str(&format!(" {name} takes {ratio:.2}x the time of {}.", first.name));
-    }
-    Some(text)
-}
-
-/// True if the interval of `faster` reaches into that of `slower`.
-fn overlap(faster: &Contender, slower: &Contender) -> bool {
-    let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
-    intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
-}
-
-/// The names of the fastest contender and of those that are not distinguishable from it.
-pub(super) fn fastest(lines: &[Contender]) -> Vec<&str> {
-    let Some(first) = best(lines) else { return Vec::new() };
-    let near = lines.iter().filter(|line| line.name == first.name || overlap(first, line));
-    near.map(|line| line.name.as_str()).collect()
-}
-
-/// The contender with the least median time.
-fn best(lines: &[Contender]) -> Option<&Contender> {
-    let timed = lines.iter().filter_map(|line| Some((line, line.seconds.as_ref()?.median)));
-    timed.min_by(|one, two| one.1.total_cmp(&two.1)).map(|(line, _)| line)
-}
-
-fn common_subject(results: &[Results]) -> String {
-    let compared = cases(results).filter(|(_, case)| case.contenders.len() > 1 && !varies(case));
-    let mut names: Vec<&str> = compared.map(|(_, case)| subject(case)).collect();
-    names.dedup();
-    if let [name] = names[..] { name.to_owned() } else { "The subject".to_owned() }
-}
-
 /// All cases of all files.
 pub(super) fn cases(results: &[Results]) -> impl Iterator<Item = (&Results, &Case)> {
     results.iter().flat_map(|results| results.header.cases.iter().map(move |case| (results, case)))
@@ -323,57 +202,6 @@ pub(super) fn explain(stand_in: &str) -> &'static str {
     } else {
         "A service on this machine in place of the one that is meant."
     }
-}
-
-/// What the results say to a reader who chooses a program: one sentence.
-pub(super) fn meaning(results: &[Results]) -> String {
-    let compared: Vec<(&str, f64)> = cases(results)
-        .filter_map(|(results, case)| Some((subject(case), against_others(results, case)?)))
-        .collect();
-    let Some((first, _)) = compared.first() else {
-        return "For you: these runs say how long the work takes on this machine; no other program was measured \
-                beside it."
-            .into();
-    };
-    let name = match compared.iter().all(|(name, _)| name.starts_with("firstbyte")) {
-        true => "firstbyte",
-        false if compared.iter().all(|(name, _)| name == first) => *first,
-        false => "the first of each comparison",
-    };
-    let least = compared.iter().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min);
-    let most = compared.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
-    let (span, count) = match compared.len() {
-        1 => (format!("{least:.2}x"), String::new()),
-        count => (format!("{least:.2}x to {most:.2}x"), format!(", in {count} comparisons")),
-    };
-    let emulated = results.iter().flat_map(|results| &results.runs).any(|run| run.basis == Basis::Emulated);
-    let scope =
-        if emulated { "on this machine, with stand-ins for what is far away" } else { "on this machine" };
-    format!(
-        "For you: {name} needs {span} the time of the fastest other program that was measured {scope}{count}; with another \
-         machine or network the ratio can differ."
-    )
-}
-
-/// The median time of the subject over that of the fastest other program, where these compare.
-/// Other ways of firstbyte's own are no other program.
-fn against_others(results: &Results, case: &Case) -> Option<f64> {
-    if varies(case) {
-        return None;
-    }
-    let lines = contenders(results, case);
-    let median = |line: &Contender| line.seconds.as_ref().map(|time| time.median);
-    let own = lines.iter().find(|line| line.name == subject(case)).and_then(median)?;
-    let is_other = |line: &ContenderLine| {
-        let command = &line.command;
-        let is_program = !command.is_empty() && !command.starts_with("the model of ");
-        line.name != subject(case) && is_program && !command.contains("firstbyte")
-    };
-    let others: Vec<&str> =
-        case.contenders.iter().filter(|line| is_other(line)).map(|line| line.name.as_str()).collect();
-    let other = lines.iter().filter(|line| others.contains(&line.name.as_str())).filter_map(median);
-    let other = other.reduce(f64::min)?;
-    Some(own / other)
 }
 
 /// The reason for which a run is not in the summary; `None` if it is, or is a warm-up.

@@ -54,6 +54,15 @@ pub struct Contender {
     pub outliers: Vec<usize>,
 }
 
+impl Contender {
+    /// Median bytes over the median time, where its runs say how many bytes they moved.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let (bytes, seconds) = self.bytes.zip(self.seconds.as_ref().map(|time| time.median))?;
+        (bytes > 0.0 && seconds > 0.0).then(|| bytes / seconds)
+    }
+}
+
 /// A figure of a run by its name: one of [`Run::figure`], or `fairness`, `least_share` and
 /// `most_share` of its parallel jobs. `None` if it is missing or not finite.
 #[must_use]

@@ -35,6 +35,17 @@ pub struct Summary {
     pub outliers: Vec<usize>,
 }
 
+/// Samples from which on a 95th or 99th percentile says more than the greatest sample.
+const TAIL: usize = 20;
+
+impl Summary {
+    /// A percentile near the end; `None` of too few samples.
+    #[must_use]
+    pub fn tail(&self, percentile: impl Fn(&Self) -> f64) -> Option<f64> {
+        (self.count >= TAIL).then(|| percentile(self))
+    }
+}
+
 /// Summarises `samples`, which are in the order of the runs. Returns `None` if no sample is finite.
 #[must_use]
 pub fn summarise(samples: &[f64]) -> Option<Summary> {

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::function::{self, Linked};
 use super::{Found, Request, Shape, Target};
 use crate::plan::{Billed, Cache, Case, Contender, Count, Place};
+use crate::slow_link::LINK;
 use crate::words::literal;
+use crate::workloads::part_bytes;
 
 /// Bytes of an object that a run reads unless asked for more: about a second over a network.
 const SIZE: u64 = 256 << 20;
@@ -281,11 +283,13 @@ impl Work {
             }
             "open" | "cold-start" => {
                 self.parameters.insert("read".into(), json!(request.read));
+                let given = (!request.read.is_empty()).then(|| serde_json::from_value(json!(request.read)));
+                let share = given.transpose().map_err(|error| format!("--read {}: {error}", request.read))?;
                 if size > most {
                     self.parameters.insert("until".into(), json!("part"));
                     self.notes.push(format!("The object is larger than {most} bytes, so only a part of it is read; --size raises the limit."));
                 }
-                size.min(most)
+                if size > most { part_bytes(share, size) } else { size }
             }
             _ => {
                 if size > most {
@@ -360,7 +364,7 @@ impl Work {
             cpus: request.cpus,
             function: request.function.clone(),
             waves: request.waves,
-            link: request.function.as_ref().map(|_| function::LINK.to_owned()),
+            link: request.function.as_ref().map(|_| LINK.to_owned()),
             cache: Cache {
                 state: way.state,
                 files: self.files.clone(),
@@ -416,6 +420,17 @@ mod tests {
         assert_eq!(billed("lazy open").bytes, (200 * (4_096 + 131_072)).to_string());
         assert_eq!(billed("lazy open").gets, "400");
         assert!(billed("mount, hydrated").once && !billed("mount").once);
+    }
+
+    #[test]
+    fn of_a_large_object_a_part_is_read_and_expected() {
+        let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
+        let request = Request { read: "1%".into(), ..Request::default() };
+        let large = case(&target, "open", &request, &[1]).unwrap();
+        let bytes = large.contenders[1].bytes.as_deref().and_then(|bytes| bytes.parse::<u64>().ok());
+        assert_eq!(bytes, Some(51 << 20));
+        let wrong = Request { read: "much".into(), ..Request::default() };
+        assert!(case(&target, "open", &wrong, &[1]).unwrap_err().starts_with("--read much"));
     }
 
     #[test]

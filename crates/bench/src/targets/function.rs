@@ -6,11 +6,9 @@
 //! proxy's.
 
 use super::{Request, Target};
-use crate::plan::{Ready, Service};
+use crate::plan::Service;
+use crate::slow_link::{LINK, proxy, slow_directory};
 use crate::words::literal;
-
-/// Name of the service.
-pub(crate) const LINK: &str = "function";
 
 /// A target as the jobs of a function reach it. All texts are words of a plan.
 pub(super) struct Linked {
@@ -67,30 +65,6 @@ fn directory(location: &str, request: &Request) -> Linked {
     let service = slow_directory(&literal(&root.display().to_string()), &["--preset", "function"]);
     let location = format!("{{{LINK}.dir}}/mnt{}", literal(&below));
     Linked { service, location, options: request.options.clone() }
-}
-
-/// The network of a function before the server `to`.
-pub(crate) fn proxy(to: &str) -> Service {
-    service(&["{firstbyte}", "--json", "link", "--to", to, "--preset", "function"], Ready::Address)
-}
-
-/// A slow file system, with these options of `link`, that shows the directory `root` as `mnt`.
-pub(crate) fn slow_directory(root: &str, options: &[&str]) -> Service {
-    // A link shows a directory at one that exists.
-    let make = "mkdir mnt && exec \"$@\"";
-    let command = ["sh", "-c", make, "sh", "{firstbyte}", "--json", "link", "--mount", "mnt", "--to", root];
-    service(&[&command[..], options].concat(), Ready::Line)
-}
-
-fn service(command: &[&str], ready: Ready) -> Service {
-    Service {
-        name: LINK.into(),
-        command: command.iter().map(|word| (*word).to_owned()).collect(),
-        ready,
-        stand_in: Some("link function: 0.6 Gbit/s and 20 ms for each job".into()),
-        for_each_job: true,
-        ..Service::default()
-    }
 }
 
 /// `SCHEME://HOST` or `HOST`, and the path behind it.

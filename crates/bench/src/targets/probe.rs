@@ -2,6 +2,7 @@
 //! first files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use firstbyte::Client;
 use firstbyte::location::{Kind, Location};
@@ -70,6 +71,11 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
     };
     let parsed = Location::parse(location.as_ref()).map_err(|error| failed(error.to_string()))?;
     let local = matches!(parsed, Location::Local(_));
+    // Jobs have directories of their own, so a relative path would be another one there.
+    let location = match parsed.as_local() {
+        Some(path) => &absolute(path),
+        None => location,
+    };
     let object = client.store().stat(&parsed);
     if let Ok(stat) = &object
         && stat.kind != Kind::Directory
@@ -93,6 +99,11 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
         }
         (Err(error), Ok(_)) => Err(failed(error.to_string())),
     }
+}
+
+/// A local path as a text that is the same from every directory.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {

@@ -1,8 +1,8 @@
 //! The workload `fio`: the program fio on the one file of the job.
 
 use crate::access::Session;
-use crate::fio::{Pattern, Run};
-use crate::job::{Error, Job, Metrics, Result, Size, Watch};
+use crate::fio::Run;
+use crate::job::{Error, Job, Metrics, Pattern, Result, Size, Watch};
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let path = session.object_path()?;

@@ -58,7 +58,7 @@ fn stages(
     if job.until < Stage::Part {
         return Ok(());
     }
-    let part = read_part(&object, job.read.unwrap_or(PART).of(object.size()))?;
+    let part = read_part(&object, job.read)?;
     *bytes += part;
     metrics.insert("part_bytes".into(), part as f64);
     watch.note(metrics, "part_seconds");
@@ -74,10 +74,21 @@ fn stages(
     Ok(())
 }
 
-/// Reads `part` bytes in pieces spread evenly over the object, and returns how many that were.
-fn read_part(object: &Object, part: u64) -> Result<u64> {
-    let pieces = (part / PIECE).max(1);
-    let length = part.min(PIECE);
+/// Number and length of the pieces that are read of an object as its part.
+fn pieces(share: Option<Share>, size: u64) -> (u64, u64) {
+    let part = share.unwrap_or(PART).of(size);
+    ((part / PIECE).max(1), part.min(PIECE))
+}
+
+/// Bytes that a run reads of an object that it reads in part.
+pub(super) fn part_bytes(share: Option<Share>, size: u64) -> u64 {
+    let (pieces, length) = pieces(share, size);
+    pieces * length
+}
+
+/// Reads a part in pieces spread evenly over the object, and returns how many bytes that were.
+fn read_part(object: &Object, share: Option<Share>) -> Result<u64> {
+    let (pieces, length) = pieces(share, object.size());
     let mut buffer = vec![0; length as usize];
     for number in 0..pieces {
         let offset = number * (object.size() / pieces);
@@ -89,6 +100,13 @@ fn read_part(object: &Object, part: u64) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_read_in_whole_pieces() {
+        assert_eq!(part_bytes(None, 1 << 30), 10 << 20);
+        assert_eq!(part_bytes(Some(Share::Bytes(500)), 1 << 30), 500);
+        assert_eq!(part_bytes(Some(Share::Percent(100.0)), 1_000), 1_000);
+    }
 
     #[test]
     fn what_fits_a_limit_depends_on_whether_all_has_to_be_copied_first() {

@@ -40,7 +40,12 @@ pub struct Report {
     kept: Option<PathBuf>,
     /// The store that counts the requests of the verb, also of what failed.
     store: Option<Store>,
+    /// Fills in its dollars and its prediction.
+    settle: Option<Settle>,
 }
+
+/// Completes a receipt by what a store has counted.
+type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
 #[derive(Default)]
@@ -66,12 +71,23 @@ impl Report {
             unread: false,
             kept: None,
             store: None,
+            settle: None,
         }
     }
 
     /// The report of a verb that makes all its requests by this store.
     pub fn counting(self, store: &Store) -> Self {
         Self { store: Some(store.clone()), ..self }
+    }
+
+    /// From now on the verb makes its requests by this store.
+    pub fn counted_by(&mut self, store: &Store) {
+        self.store = Some(store.clone());
+    }
+
+    /// Completes the receipt by `settle` at the end: dollars, a prediction.
+    pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + Send + 'static) {
+        self.settle = Some(Box::new(settle));
     }
 
     /// Has the receipt written to a file as well, in one step at the end.
@@ -177,11 +193,13 @@ impl Report {
         if let Some(error) = &self.ended {
             self.receipt.failed.push(error.item(self.receipt.source.clone()));
         }
-        if let Some(counters) = self.store.as_ref().map(Store::counters) {
-            self.receipt.requests = counters.requests;
-            self.receipt.retries = counters.retries;
-        }
         self.receipt.finish(self.started);
+        if let Some(store) = &self.store {
+            self.receipt.count(&store.counters());
+            if let Some(settle) = &self.settle {
+                settle(&mut self.receipt, store);
+            }
+        }
         inside_run::hand_over(&self.receipt);
         if let Some(path) = &self.kept {
             keep(path, &json::line(&self.receipt))?;

@@ -120,9 +120,12 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         keep: args.keep(),
         ..args.policy.settings(globals, stop.clone())
     };
-    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
+    let account = args.policy.account(&args.operands, globals)?;
+    let store = args.policy.movement().store_within(globals, account.spending())?;
+    let engine = Engine::new(store, settings);
     let report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
+    report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {

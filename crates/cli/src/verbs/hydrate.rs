@@ -12,9 +12,10 @@ use firstbyte::receipt::Failed;
 use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
-use firstbyte_store::Store;
+use firstbyte_store::{Options, Store};
 use firstbyte_transfer::{Observer, Stop};
 
+use super::account::AccountArgs;
 use super::cached::{CacheArgs, Place};
 use super::sharding::Sharding;
 use crate::globals::Globals;
@@ -58,6 +59,8 @@ pub struct HydrateArgs {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
     sharding: Sharding,
     #[command(flatten)]
     cache: CacheArgs,
@@ -73,7 +76,13 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::usage("with --manifest, hydrate takes no LOC and no --replay")
             .advise("the manifest has the objects"));
     }
+    if shard.is_some() || args.replay.is_some() {
+        args.account.refuse_budget("--manifest and --replay")?;
+    }
     let places = Place::parse_all(&args.operands)?;
+    if places.iter().any(|place| place.mounted.is_some()) {
+        args.account.refuse_budget("a path under a mount")?;
+    }
     let stop = stop_on_signal(None)?;
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = Report::new("hydrate", sources, None);
@@ -104,7 +113,12 @@ fn here(
     if places.is_empty() && args.replay.is_none() && shard.is_none() {
         return Ok(());
     }
-    let store = globals.store()?.scoped(stop.cancel());
+    let named: Vec<Location> = places.iter().map(|place| place.operand.root.clone()).collect();
+    let account = args.account.open(&named, globals)?;
+    let options = Options { spending: account.spending(), ..globals.options().store };
+    let store = Store::new(options)?.scoped(stop.cancel());
+    report.counted_by(&store);
+    report.settled_by(move |receipt, store| account.settle(receipt, store));
     let hydrator = Hydrator::new(store.clone(), args.cache.settings(globals))?;
     let replayed = args.replay.as_deref().map(replayed).transpose()?;
     let (recursive, lister) = (args.recursive, store.clone());
@@ -123,9 +137,6 @@ fn here(
         Ok(job.wait(TICK).into())
     };
     follow(globals, report, stop, reached)?;
-    let counters = store.counters();
-    report.receipt().requests += counters.requests;
-    report.receipt().retries += counters.retries;
     if stop.is_stopped() {
         report.receipt().shard = shard.map(ShardRun::receipt);
         return Err(interrupted());

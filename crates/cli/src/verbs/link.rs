@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte_link::{
-    Burst, Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, MountSnapshot, Preset, Rate, SlowFs,
-    SlowFsConfig, parse_duration,
+    Burst, Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, MountSnapshot, Preset, Rate, Replay,
+    SlowFs, SlowFsConfig, parse_duration,
 };
 use firstbyte_location::shown;
 use firstbyte_store::LOOK;
 use serde_json::{Value, json};
 
+use super::account;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -25,6 +26,7 @@ use crate::signals::{self, Ending};
 #[command(after_help = "\
 Examples:
   firstbyte link --listen 127.0.0.1:9100 --to 127.0.0.1:9000 --preset function
+  firstbyte link --to localhost:9000 --model bucket.toml    # written by `firstbyte probe`
   firstbyte link --to localhost:9000 --rtt 30ms --per-connection 40MB --rate 400MB
   firstbyte link --to localhost:9000 --cut 1% --corrupt 1% --stall 2%:5s --seed 7
   firstbyte link --mount /mnt/a --mount /mnt/b --to data --rtt 2ms --rate 100MB --burst 1GB:600MB/s
@@ -41,8 +43,13 @@ pub struct LinkArgs {
     /// Server to connect to, or with --mount the directory to show
     #[arg(long, value_name = "HOST:PORT|PATH")]
     to: OsString,
-    /// Use the round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40
-    /// MB/s a connection, 400 MB/s in all), none
+    /// Replay a model: a file that `probe` wrote, or the name of one of `advise models`. The other
+    /// options replace its numbers
+    #[arg(long, value_name = "FILE|NAME", conflicts_with = "preset")]
+    model: Option<PathBuf>,
+    /// Use the round trip and the rates of a place: function (0.6 Gbit/s sustained, 20 ms),
+    /// function-burst (the same after 292 MB at 1.35 GB/s), region (30 ms, 40 MB/s a connection,
+    /// 400 MB/s in all), none
     #[arg(long, value_name = "PLACE")]
     preset: Option<Preset>,
     /// Round-trip time, or with --mount the delay of each request
@@ -84,12 +91,14 @@ impl LinkArgs {
             let to = shown(&self.to).to_string();
             return Err(Error::usage(format!("--to {to}: not an address")).advise("write HOST:PORT"));
         };
-        let place = LinkConfig::new(resolve(listen)?, to).with_preset(self.preset.unwrap_or(Preset::None));
+        let place = LinkConfig::new(resolve(listen)?, to).with_model(self.replay(&[])?);
         Ok(LinkConfig {
             rtt: self.rtt.unwrap_or(place.rtt),
             rate: self.rate.or(place.rate),
-            burst: self.burst,
+            // A rate of one's own has no burst but one's own.
+            burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
             per_connection: self.per_connection.or(place.per_connection),
+            wait: place.wait.filter(|_| self.rtt.is_none()),
             faults: Faults {
                 delay: self.delay.unwrap_or_default(),
                 stall: self.stall.unwrap_or_default(),
@@ -100,6 +109,19 @@ impl LinkArgs {
             seed: self.seed.unwrap_or_default(),
             ..place
         })
+    }
+
+    /// The numbers of the model or the preset. Says what is left out of a model; `more` only if it
+    /// has a spread.
+    fn replay(&self, more: &[&str]) -> Result<Replay> {
+        let Some(path) = &self.model else { return Ok(self.preset.unwrap_or(Preset::None).replay()) };
+        let replay = Replay::of(&account::model(path)?).map_err(refuse)?;
+        let more = more.iter().filter(|_| replay.wait.is_some()).map(|what| (*what).to_owned());
+        let left_out: Vec<String> = replay.left_out.iter().cloned().chain(more).collect();
+        if !left_out.is_empty() {
+            console::say(format_args!("{}: not replayed: {}", path.display(), left_out.join(", ")));
+        }
+        Ok(replay)
     }
 
     fn slow_fs(&self) -> Result<SlowFsConfig> {
@@ -119,13 +141,12 @@ impl LinkArgs {
             return Err(Error::usage(format!("{option} does not apply to --mount"))
                 .advise("faults are those of a connection: leave it out, or use --listen"));
         }
-        // A preset is that of a network, and none of its rates depends on where it listens.
-        let place = LinkConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), "")
-            .with_preset(self.preset.unwrap_or(Preset::None));
+        let place = self.replay(&["the spread of latency.first_byte"])?;
         Ok(SlowFsConfig {
-            rtt: self.rtt.unwrap_or(place.rtt),
+            // A file system delays all requests alike: by the median.
+            rtt: self.rtt.unwrap_or_else(|| place.wait.map_or(place.rtt, |wait| wait.median())),
             rate: self.rate.or(place.rate),
-            burst: self.burst,
+            burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
             per_client: self.per_connection.or(place.per_connection),
             ..SlowFsConfig::new(&self.to, &self.mount)
         })
@@ -237,7 +258,9 @@ fn end(report: &Value, globals: &Globals) -> Result<Exit> {
 fn refuse(error: firstbyte_link::Error) -> Error {
     use firstbyte_link::Error as Link;
     match error {
-        Link::Burst { .. } | Link::Setting { .. } | Link::Unit(_) => Error::usage(error.to_string()),
+        Link::Burst { .. } | Link::Model { .. } | Link::Setting { .. } | Link::Unit(_) => {
+            Error::usage(error.to_string())
+        }
         error => Error::failed(error.to_string()),
     }
 }

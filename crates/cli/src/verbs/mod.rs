@@ -1,9 +1,12 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
 //! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
-//! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a cache.
+//! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a
+//! cache, `billing` those of prices, `account` those of dollars and predictions.
 
+mod account;
 pub mod advise;
 pub mod bench;
+mod billing;
 mod cached;
 pub mod cat;
 pub mod check;
@@ -22,10 +25,12 @@ pub mod ls;
 pub mod manual;
 pub mod mb;
 pub mod mount;
+mod mount_counts;
 pub mod mv;
 pub mod plan;
 mod policy;
 pub mod presign;
+pub mod probe;
 pub mod rb;
 pub mod receipts;
 pub mod release;

@@ -19,6 +19,7 @@ use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use super::account::AccountArgs;
 use super::cached::CacheArgs;
 use crate::globals::Globals;
 use crate::render::console;
@@ -100,6 +101,8 @@ pub struct MountArgs {
     /// mounted]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    account: AccountArgs,
     #[command(flatten)]
     cache: CacheArgs,
 }
@@ -187,9 +190,11 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     allow_many_descriptors();
     faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
+    let account = args.account.open(std::slice::from_ref(&location), globals)?;
     let store = Store::new(firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
         outages: Outages::FailFast,
+        spending: account.spending(),
         ..globals.options().store
     })?;
     let place = args.place()?;
@@ -204,6 +209,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         record: args.record.clone(),
         metrics: args.metrics()?,
         control: Some(place.control.clone()),
+        prices: account.prices(),
     };
     // Held over the mounting, so that a signal comes before it or finds what it has to unmount.
     let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();

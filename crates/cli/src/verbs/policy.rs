@@ -10,9 +10,10 @@ use clap::{Args, ValueEnum};
 use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
 use firstbyte_location::{Location, shown, units};
-use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
+use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, Store, header_value};
 use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
 
+use super::account::{Account, AccountArgs};
 use super::filter::FilterArgs;
 use super::sharding::Sharding;
 use crate::globals::Globals;
@@ -44,6 +45,8 @@ pub struct Policy {
     /// names below DST. `-` is standard input; # begins a comment
     #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
     files_from: Option<OsString>,
+    #[command(flatten)]
+    account: AccountArgs,
     #[command(flatten)]
     sharding: Sharding,
 }
@@ -257,6 +260,11 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
 impl Movement {
     /// The store that these options describe.
     pub fn store(&self, globals: &Globals) -> Result<Store> {
+        self.store_within(globals, None)
+    }
+
+    /// The store of these options, which spends no more than this.
+    pub fn store_within(&self, globals: &Globals, spending: Option<Spending>) -> Result<Store> {
         let encryption = match (self.sse, &self.sse_kms_key_id) {
             (None, None) => None,
             (Some(Encryption::Aes256), None) => Some(ServerSideEncryption::S3),
@@ -277,6 +285,7 @@ impl Movement {
             storage_class: self.storage_class.clone(),
             acl: self.acl.clone(),
             tags: tags.into_iter().collect(),
+            spending,
             ..globals.options().store
         })?)
     }
@@ -405,6 +414,18 @@ impl Policy {
             (.., true) => Compare::Existence,
             _ => self.compare.into(),
         }
+    }
+
+    /// Refuses a budget for objects of a manifest.
+    pub fn refuse_budget(&self) -> Result<()> {
+        self.account.refuse_budget("--manifest")
+    }
+
+    /// The account of a run between these operands; `-` is a stream.
+    pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
+        let named = operands.iter().filter(|text| *text != "-");
+        let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+        self.account.open(&locations, globals)
     }
 
     /// This worker's share, and where its receipt goes.

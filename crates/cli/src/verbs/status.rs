@@ -4,15 +4,17 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use firstbyte::size::human;
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
 use firstbyte_location::shown;
+use firstbyte_mount::mount_table::Mounts;
 use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
+use super::mount_counts;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -44,6 +46,9 @@ pub struct StatusArgs {
     cache: CacheArgs,
 }
 
+/// The time that a mount has to tell its figures.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Sums over what was shown.
 #[derive(Default)]
 struct Totals {
@@ -61,6 +66,21 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     // Rows leave many at a time.
     let mut out = std::io::BufWriter::new(Output);
+    for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
+        let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
+        else {
+            continue;
+        };
+        let line = match globals.json {
+            true => {
+                let mut row = json!({ "verb": "mount", "destination": place.mounted });
+                mount_counts::add(&mut row, &counts);
+                row.to_string()
+            }
+            false => format!("its mount: {}", mount_counts::line(&counts)),
+        };
+        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
+    }
     let mut totals = Totals::default();
     let mut show = |row: Row, out: &mut dyn Write| -> Result<()> {
         totals.objects += 1;
@@ -103,6 +123,12 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     }
     out.flush().map_err(|error| Error::io("standard output", &error))?;
     Ok(Exit::Done)
+}
+
+/// True for the directory of a mount itself, whose figures are those of the mount.
+fn is_mount_point(path: &Path) -> bool {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    Mounts::current().is_ok_and(|mounts| mounts.at(&real).is_some())
 }
 
 /// The bytes that the cache takes, for the last line.

@@ -70,7 +70,8 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     }
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
-    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
+    let account = args.policy.account(&args.operands, globals)?;
+    let engine = Engine::new(args.policy.movement().store_within(globals, account.spending())?, settings);
     let report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());
     let extras = match (args.delete, args.allow_empty) {
@@ -78,6 +79,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
         (true, false) => Extras::Delete(Empty::Refuse),
         (true, true) => Extras::Delete(Empty::Allow),
     };
+    report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);

@@ -9,12 +9,17 @@ use firstbyte_mount::{Control, Ending, Left};
 use serde_json::json;
 
 use super::mount::Place;
+use super::mount_counts;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
 /// The time to wait for the daemon to end. It only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The time to wait for its figures: a daemon that is stopped has none, and is unmounted all the
+/// same.
+const BRIEFLY: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
 #[derive(Args)]
@@ -45,6 +50,13 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     // the daemon may be stopped, or wait for ever.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
+    let (daemon, counts) = match daemon {
+        Some(mut daemon) => {
+            let counts = mount_counts::ask(&mut daemon, BRIEFLY);
+            (Some(daemon), counts)
+        }
+        None => (None, None),
+    };
     let left = firstbyte_mount::unmount(&args.directory, ending)?;
     if let Some(daemon) = daemon.filter(|_| left == Left::Nothing)
         && !daemon.wait_for_end(PATIENCE)
@@ -55,9 +67,15 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
             PATIENCE.as_secs()
         )));
     }
+    let seconds = started.elapsed().as_secs_f64();
     if globals.json {
-        let seconds = started.elapsed().as_secs_f64();
-        console::print(json!({ "verb": "unmount", "source": args.directory, "seconds": seconds }))?;
+        let mut receipt = json!({ "verb": "unmount", "source": args.directory, "seconds": seconds });
+        if let Some(counts) = &counts {
+            mount_counts::add(&mut receipt, counts);
+        }
+        console::print(receipt)?;
+    } else if let Some(counts) = counts.filter(|_| !globals.quiet) {
+        console::print(mount_counts::line(&counts))?;
     }
     Ok(Exit::Done)
 }

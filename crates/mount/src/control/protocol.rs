@@ -1,6 +1,7 @@
 //! The messages on the control socket: one JSON object on a line each, shared by the daemon and its
 //! clients.
 
+use firstbyte_store::RequestCounts;
 use serde::{Deserialize, Serialize};
 
 /// What a client asks.
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Request {
     /// Asks what is mounted, and by which process. Answered by [`Response::About`].
     About,
+    /// Asks what the mount has sent and received. Answered by [`Response::Counts`].
+    Counts,
     /// Begins to bring files into the cache. Answered by [`Response::Begun`] at once.
     Hydrate(HydrateRequest),
     /// Asks for the progress of a job. Answered by [`Response::Progress`].
@@ -60,10 +63,26 @@ pub enum Response {
         /// Its number.
         job: u64,
     },
+    /// What the mount has sent and received.
+    Counts(MountCounts),
     /// The progress of a job.
     Progress(JobProgress),
     /// Done; nothing to report. Last, because an object with any fields would match it.
     Done {},
+}
+
+/// What a mount has sent and received since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MountCounts {
+    /// Requests by kind.
+    pub requests_by_kind: RequestCounts,
+    /// Requests sent again after a failure.
+    pub retries: u64,
+    /// Bytes received over the network.
+    pub received_bytes: u64,
+    /// Dollars of both by list prices, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
 }
 
 /// The progress of a job.
@@ -110,6 +129,7 @@ mod tests {
             HydrateRequest { location: "s3://b/k".into(), recursive: true, pin: false, limit_rate: Some(7) };
         let requests = [
             Request::About,
+            Request::Counts,
             Request::Hydrate(hydrate),
             Request::Progress { job: 1 },
             Request::Cancel { job: 1 },
@@ -123,6 +143,7 @@ mod tests {
             Response::Error { error: "no".into() },
             Response::About { source: "s3://b".into(), pid: 1 },
             Response::Begun { job: 1 },
+            Response::Counts(MountCounts { retries: 1, usd: Some(0.5), ..MountCounts::default() }),
             Response::Progress(JobProgress { files: 2, failures: 1, failed, ..JobProgress::default() }),
             Response::Done {},
         ];

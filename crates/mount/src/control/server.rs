@@ -10,7 +10,7 @@ use std::thread;
 
 use super::address::Address;
 use super::jobs::Jobs;
-use super::protocol::{Request, Response};
+use super::protocol::{MountCounts, Request, Response};
 use crate::filesystem::FileSystem;
 use crate::{Error, Result};
 
@@ -84,9 +84,20 @@ fn answer(connection: &UnixStream, core: &Weak<FileSystem>, jobs: &Jobs) {
     }
 }
 
+fn counts(core: &FileSystem) -> MountCounts {
+    let counters = core.source.store().counters();
+    MountCounts {
+        requests_by_kind: counters.requests_by_kind,
+        retries: counters.retries,
+        received_bytes: counters.received,
+        usd: core.prices.map(|prices| prices.usd(&counters)),
+    }
+}
+
 fn respond(core: &FileSystem, jobs: &Jobs, request: Request) -> Response {
     match request {
         Request::About => Response::About { source: core.source.root().to_string(), pid: std::process::id() },
+        Request::Counts => Response::Counts(counts(core)),
         Request::Hydrate(request) => jobs.begin(core, request),
         Request::Progress { job } => jobs.progress(job),
         Request::Cancel { job } => jobs.cancel(job),

@@ -117,6 +117,7 @@ fn number(error: &Error) -> Errno {
         Error::Data(Data::Store(error)) => match **error {
             Store::NotFound { .. } => Errno::ENOENT,
             Store::Denied { .. } | Store::Credentials { .. } | Store::Archived { .. } => Errno::EACCES,
+            Store::Budget { .. } => Errno::EDQUOT,
             _ => Errno::EIO,
         },
         _ => Errno::EIO,

@@ -4,6 +4,7 @@ use firstbyte_location::{Entry, Kind, Service, etag};
 
 use super::xml::{self, Item, Named};
 use super::{Azure, path, protocol};
+use crate::requests::RequestKind;
 use crate::rest::{Call, Page, Query, RestStore as _, directory_entry};
 use crate::wire::Method;
 use crate::{Cancel, PAGE, Result, dates};
@@ -14,6 +15,7 @@ impl Azure {
         let is_service = query.bucket.bucket.is_empty();
         let path = if is_service { "/".to_owned() } else { path(&query.bucket) };
         let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        call.kind = RequestKind::List;
         call.query.push(("comp", "list".to_owned()));
         if !is_service {
             call.query.push(("restype", "container".to_owned()));

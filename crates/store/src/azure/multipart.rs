@@ -10,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use firstbyte_location::{Location, ObjectLocation};
 
 use super::{Azure, check_name, path, protocol, write, xml};
+use crate::requests::RequestKind;
 use crate::rest::{Call, RestStore as _};
 use crate::s3::xml::escape;
 use crate::wire::Method;
@@ -48,6 +49,7 @@ impl Azure {
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Get, object, path(object), &cancel);
+        call.kind = RequestKind::List;
         call.query.push(("comp", "blocklist".to_owned()));
         call.query.push(("blocklisttype", "uncommitted".to_owned()));
         let body = match self.call(&call) {

@@ -45,6 +45,7 @@ impl Error {
             Self::Unresponsive { .. } => {
                 "check the network; requests continue when the endpoint responds again"
             }
+            Self::Budget { .. } => "run it again with a higher --budget: what has arrived is kept",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::Io { source, .. } => return io_advice(source.kind()),
             _ => return None,

@@ -197,6 +197,7 @@ impl Error {
             Self::Unsupported { .. } | Self::RangeIgnored { .. } => FailureKind::Unsupported,
             Self::Header { .. } | Self::InvalidName { .. } | Self::Options { .. } => FailureKind::BadInput,
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Budget { .. } => FailureKind::Full,
             Self::Cancelled => FailureKind::Interrupted,
         }
     }

@@ -4,6 +4,7 @@ use firstbyte_location::{Entry, Kind, Service};
 use serde::Deserialize;
 
 use super::{Google, JSON, credentials, json_path};
+use crate::requests::RequestKind;
 use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
 use crate::wire::Method;
 use crate::{Cancel, PAGE, Result, dates};
@@ -44,6 +45,7 @@ impl Google {
         let cancel = Cancel::new();
         let path = format!("{}/o", json_path(&query.bucket));
         let mut call = Call::new(Method::Get, &query.bucket, path, &cancel);
+        call.kind = RequestKind::List;
         let fields = "items(name,size,updated,storageClass),prefixes,nextPageToken";
         call.query.push(("fields", fields.to_owned()));
         call.query.push(("prefix", query.prefix()));
@@ -78,6 +80,7 @@ impl Google {
     pub(super) fn bucket_page(&self, query: &Query, token: Option<&str>) -> Result<Page> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Get, &query.bucket, JSON.to_owned(), &cancel);
+        call.kind = RequestKind::List;
         if !self.identity.place(&self.client.options)?.is_emulator {
             call.query.push(("project", credentials::project()?));
         }

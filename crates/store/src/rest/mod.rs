@@ -15,6 +15,7 @@ use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_pacing::Throttle;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::requests::RequestKind;
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
@@ -43,6 +44,7 @@ pub(crate) struct Call<'a> {
     /// What is called about, for messages.
     pub(crate) object: &'a ObjectLocation,
     pub(crate) method: Method,
+    pub(crate) kind: RequestKind,
     /// Encoded, from the root of the service.
     pub(crate) path: String,
     /// Not encoded.
@@ -56,7 +58,8 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(method: Method, object: &'a ObjectLocation, path: String, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
-        Self { object, method, path, query, headers, payload, cancel, throttle: Throttle::default() }
+        let (kind, throttle) = (method.kind(), Throttle::default());
+        Self { object, method, kind, path, query, headers, payload, cancel, throttle }
     }
 
     pub(crate) fn header(&mut self, name: &str, value: impl Into<String>) {
@@ -129,6 +132,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 operation: None,
                 origin: &origin,
                 method: call.method,
+                kind: call.kind,
                 target,
                 headers,
                 payload: call.payload,

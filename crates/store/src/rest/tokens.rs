@@ -7,6 +7,7 @@ use firstbyte_pacing::Throttle;
 use serde::Deserialize;
 
 use super::{Call, encoded};
+use crate::requests::RequestKind;
 use crate::wire::{Client, Method, Origin, Request};
 use crate::{Cancel, Error, Payload, Result};
 
@@ -86,6 +87,7 @@ pub(crate) fn ask_for_token(
         operation: None,
         origin,
         method: if body.is_some() { Method::Post } else { Method::Get },
+        kind: RequestKind::Other,
         target: call.target(),
         headers,
         payload: Payload::Bytes(body.unwrap_or_default().as_bytes()),

@@ -268,6 +268,7 @@ impl S3 {
             operation: Some(&call.operation),
             origin: &address.origin,
             method: call.operation.method(),
+            kind: call.operation.kind(),
             target: address.target(&call.object.key, &call.query),
             headers: call.headers.clone(),
             payload: call.payload,

@@ -3,6 +3,7 @@
 //! Every call names one, so this list is complete. `tests/deploy` holds it against the policies of
 //! `deploy/` and the table in `docs/deploy.md`.
 
+use crate::requests::RequestKind;
 use crate::wire::Method;
 
 /// An operation, by its name in AWS's API.
@@ -48,6 +49,20 @@ impl Operation {
             | Self::UploadPartCopy => Method::Put,
             Self::CompleteMultipartUpload | Self::CreateMultipartUpload | Self::DeleteObjects => Method::Post,
             Self::AbortMultipartUpload | Self::DeleteBucket | Self::DeleteObject => Method::Delete,
+        }
+    }
+
+    /// The kind that it is billed as.
+    pub(super) fn kind(self) -> RequestKind {
+        match self {
+            Self::ListBuckets
+            | Self::ListMultipartUploads
+            | Self::ListObjectVersions
+            | Self::ListObjectsV2
+            | Self::ListParts => RequestKind::List,
+            Self::CreateSession => RequestKind::Other,
+            Self::DeleteObjects => RequestKind::Delete,
+            other => other.method().kind(),
         }
     }
 

@@ -19,6 +19,7 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use firstbyte_pacing::Throttle;
 
+use crate::requests::RequestKind;
 use crate::wire::{Client, Head, Method, Origin, Request};
 use crate::{Cancel, Error, Payload, Result};
 
@@ -109,6 +110,7 @@ impl Connector {
             operation: None,
             origin: &origin,
             method,
+            kind: RequestKind::Other,
             target: target_of(request.uri()),
             headers: headers
                 .filter(|(name, _)| own(name))

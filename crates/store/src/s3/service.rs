@@ -9,6 +9,7 @@ use firstbyte_location::redacted;
 use firstbyte_pacing::Throttle;
 
 use super::{S3, sign};
+use crate::requests::RequestKind;
 use crate::wire::{Method, Origin, Request};
 use crate::{Cancel, Error, Payload, Result};
 
@@ -96,6 +97,7 @@ impl S3 {
                 ServiceMethod::Put => Method::Put,
                 ServiceMethod::Post => Method::Post,
             },
+            kind: RequestKind::Other,
             target: call.path.to_owned(),
             headers: vec![("content-type".to_owned(), "application/json".to_owned())],
             payload: Payload::Bytes(call.body),

@@ -175,6 +175,7 @@ pub(super) fn sign_url(
 mod tests {
     use super::*;
     use crate::Cancel;
+    use crate::requests::RequestKind;
     use std::time::UNIX_EPOCH;
 
     fn signed(target: &str) -> Vec<(String, String)> {
@@ -185,6 +186,7 @@ mod tests {
             operation: None,
             origin: &origin,
             method: Method::Get,
+            kind: RequestKind::Get,
             target: target.to_owned(),
             headers: [("range", "bytes=0-1"), ("cache-control", "max-age=1")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -14,6 +14,7 @@ use super::outage::Endpoint;
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
 use super::{Head, splice};
+use crate::spending::{Payment, Purse};
 use crate::{Cancel, Error, RECORD, Result, Sink, Trace};
 
 /// The rule that determines the end of a body.
@@ -32,6 +33,9 @@ pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) deadline: Duration,
+    /// What pays for the bytes.
+    pub(super) purse: Arc<Purse>,
+    pub(super) payment: Payment,
 }
 
 /// A body being read. If it is dropped at its end, the connection returns to the pool; if before,
@@ -169,6 +173,10 @@ impl Incoming {
     /// Counts `count` bytes read; 0 is the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.receive(count as u64);
+        if let Err(error) = self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
+            self.connection = None;
+            return Err(error);
+        }
         if let Some(event) = &mut self.event {
             event.read(count);
         }

@@ -34,6 +34,8 @@ use firstbyte_location::to_usize;
 use crate::clock::Clocks;
 use crate::conditions::OwnTags;
 use crate::order::Unsorted;
+use crate::requests::RequestCounters;
+use crate::spending::{Payment, Purse};
 use crate::{Cancel, Error, Options, Result, Trace};
 
 pub(crate) use incoming::Incoming;
@@ -54,7 +56,7 @@ const SLOW_WORK: u64 = 8 << 20;
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) requests: AtomicU64,
+    pub(crate) requests: RequestCounters,
     pub(crate) retries: AtomicU64,
     pub(crate) sent: AtomicU64,
 }
@@ -66,6 +68,7 @@ pub(crate) struct Client {
     /// Retries of a control request.
     pub(crate) retries: u32,
     pub(crate) counters: Arc<Counters>,
+    purse: Arc<Purse>,
     /// The buckets whose listings are not in the order of names.
     pub(crate) unsorted: Arc<Unsorted>,
     pub(crate) clocks: Arc<Clocks>,
@@ -86,6 +89,7 @@ impl Client {
         Self {
             retries: options.retries,
             counters: Arc::new(Counters::default()),
+            purse: Arc::new(Purse::new(options.spending)),
             unsorted: Arc::default(),
             clocks: Arc::default(),
             own_tags: Arc::default(),
@@ -306,10 +310,12 @@ impl Exchange<'_> {
         wait: Duration,
     ) -> std::result::Result<(Head, Incoming), Failed> {
         let (client, request, began) = (self.client, self.request, Instant::now());
+        let payload = request.payload.length();
+        let payment = client.purse.pay_request(request.kind, request.range(), payload, request.place)?;
         if !request.cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
         }
-        client.counters.requests.fetch_add(1, Ordering::Relaxed);
+        client.counters.requests.add(request.kind);
         let used = connection.used;
         let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
@@ -336,7 +342,8 @@ impl Exchange<'_> {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
                 // The rest of the payload was not sent, so the connection cannot be reused.
-                let incoming = Incoming::new(connection, &head, (request, began), self.back_to(None));
+                let incoming =
+                    Incoming::new(connection, &head, (request, began), self.back_to(None, payment));
                 return Ok((head, incoming));
             }
             (Err(SendError::Socket(error) | SendError::Payload(error)), _)
@@ -357,7 +364,8 @@ impl Exchange<'_> {
         };
         connection.used = true;
         let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
-        let incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool));
+        let incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, payment));
+        client.purse.refund(payment, incoming.length());
         Ok((head, incoming))
     }
 
@@ -398,8 +406,8 @@ impl Exchange<'_> {
     }
 
     /// The treatment of a connection after the response.
-    fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>) -> incoming::Return {
-        let deadline = self.client.options.read_deadline;
-        incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline }
+    fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>, payment: Payment) -> incoming::Return {
+        let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
+        incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }
     }
 }

@@ -14,6 +14,7 @@ use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::UsableProxy;
 use super::{Connection, Counters, Origin};
+use crate::requests::RequestKind;
 use crate::{Cancel, Error, Payload, RECORD, Result};
 
 /// HTTP methods.
@@ -36,6 +37,16 @@ impl Method {
             Self::Delete => "DELETE",
         }
     }
+
+    /// The kind of a request that has only its method to go by.
+    pub(crate) fn kind(self) -> RequestKind {
+        match self {
+            Self::Get => RequestKind::Get,
+            Self::Head => RequestKind::Head,
+            Self::Put | Self::Post => RequestKind::Put,
+            Self::Delete => RequestKind::Delete,
+        }
+    }
 }
 
 /// One request, which can be sent repeatedly.
@@ -46,6 +57,7 @@ pub(crate) struct Request<'a> {
     pub(crate) operation: Option<&'a dyn std::fmt::Debug>,
     pub(crate) origin: &'a Origin,
     pub(crate) method: Method,
+    pub(crate) kind: RequestKind,
     /// Path and query, encoded.
     pub(crate) target: String,
     /// Headers except `Host` and `Content-Length`, which are added here.
@@ -59,6 +71,14 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The range that it asks for, if it names both ends.
+    pub(crate) fn range(&self) -> Option<ByteRange> {
+        let (_, value) = self.headers.iter().find(|(name, _)| name == "range")?;
+        let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+        let (first, last) = (first.parse().ok()?, last.parse::<u64>().ok()?);
+        (first <= last).then(|| ByteRange::new(first, last.saturating_add(1)))
+    }
+
     /// Refuses illegal characters in headers, so that no input can add a line to a request.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |name: &str, why: &'static str| {

@@ -4,6 +4,7 @@
 //! This module and its children read and write the files and find the current day. The models and
 //! prices are pure.
 
+mod grade;
 mod import;
 mod init;
 mod known;
@@ -32,6 +33,7 @@ enum Action {
     Init(init::InitArgs),
     Models(models::ModelsArgs),
     Prices(prices::PricesArgs),
+    Grade(grade::GradeArgs),
 }
 
 /// Runs it.
@@ -41,5 +43,6 @@ pub fn run(args: &AdviseArgs, globals: &Globals) -> Result<Exit> {
         Action::Init(args) => init::run(args),
         Action::Models(args) => models::run(args, globals),
         Action::Prices(args) => prices::run(args, globals),
+        Action::Grade(args) => grade::run(args, globals),
     }
 }

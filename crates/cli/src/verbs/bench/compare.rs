@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_bench::compare::{Outcome, compare};
+use firstbyte_bench::compare::{Outcome, compare, have_common};
 use firstbyte_bench::{report, results};
 
 use crate::globals::Globals;
@@ -39,9 +39,12 @@ fn parse_percent(text: &str) -> std::result::Result<f64, String> {
 pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
     let (before, after) = (results::read(&args.before)?, results::read(&args.after)?);
     let changes = compare(&before, &after, args.threshold);
-    if changes.is_empty() {
-        let message =
-            format!("{} and {} have no case in common", args.before.display(), args.after.display());
+    if !have_common(&before, &after) {
+        let message = format!(
+            "{} and {} have no contender of a case in common",
+            args.before.display(),
+            args.after.display()
+        );
         return Err(Error::failed(message).advise("compare two runs of one plan"));
     }
     if globals.json {

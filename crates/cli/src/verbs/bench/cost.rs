@@ -1,17 +1,17 @@
 //! `bench run`: what a measurement costs, shown by `--dry-run` and bounded by `--budget`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use firstbyte::environment;
 use firstbyte_advise::model::Catalogue;
-use firstbyte_advise::units::{self, shown_bytes};
-use firstbyte_bench::bill::Transfer;
-use firstbyte_bench::cost::{Costs, Declared, Line, Tariff};
+use firstbyte_advise::units::shown_bytes;
+use firstbyte_bench::cost::{Costs, Line, Tariff};
 use serde_json::json;
 
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Result};
 use crate::verbs::advise;
+use crate::verbs::billing::{BillArgs, parse_money};
 
 /// What the user knows of costs.
 #[derive(Args)]
@@ -20,43 +20,8 @@ pub struct CostArgs {
     /// if a price is not known
     #[arg(long, value_name = "MONEY", value_parser = parse_money)]
     pub budget: Option<f64>,
-    /// Location of this machine relative to the data's region. It decides the price of transferred
-    /// bytes
-    #[arg(long, value_name = "WAY", value_enum)]
-    transfer: Option<Way>,
-    /// Service that bills network paths and endpoints outside AWS: a name from `advise models`, or
-    /// `none`
-    #[arg(long, value_name = "SERVICE", value_parser = parse_declared)]
-    bill_as: Option<Declared>,
-}
-
-/// A way of the bytes.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Way {
-    /// In the same region and zone
-    None,
-    /// In another availability zone of the region
-    Zone,
-    /// In another region
-    Region,
-    /// Outside of AWS
-    Internet,
-}
-
-fn parse_money(text: &str) -> std::result::Result<f64, String> {
-    units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
-}
-
-fn parse_declared(text: &str) -> std::result::Result<Declared, String> {
-    let services = Catalogue::current().services;
-    if text == "none" {
-        return Ok(Declared::Nothing);
-    }
-    if services.iter().any(|model| model.name == text) {
-        return Ok(Declared::Service(text.to_owned()));
-    }
-    let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
-    Err(format!("write none, or one of {}", known.join(", ")))
+    #[command(flatten)]
+    bill: BillArgs,
 }
 
 impl CostArgs {
@@ -72,14 +37,9 @@ impl CostArgs {
             prices,
             day: advise::today()?,
             region,
-            transfer: self.transfer.map(|way| match way {
-                Way::None => Transfer::None,
-                Way::Zone => Transfer::Zone,
-                Way::Region => Transfer::Region,
-                Way::Internet => Transfer::Internet,
-            }),
+            transfer: self.bill.transfer(),
             endpoint,
-            declared: self.bill_as.clone(),
+            declared: self.bill.declared().cloned(),
         })
     }
 

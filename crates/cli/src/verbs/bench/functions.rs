@@ -60,8 +60,8 @@ pub struct FunctionsArgs {
     /// Where callers connect, on this machine
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001")]
     listen: String,
-    /// A server that each environment reaches by a link of its own: 0.6 Gbit/s, 20 ms. It is the
-    /// function's AWS_ENDPOINT_URL
+    /// A server that each environment reaches by a link of its own: 0.6 Gbit/s sustained, 20 ms. It
+    /// is the function's AWS_ENDPOINT_URL
     #[arg(long, value_name = "HOST:PORT")]
     link_to: Option<String>,
     /// A directory that each environment sees as /mnt/data, by a slow file system of its own (root)

@@ -85,8 +85,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub cpus: Option<f64>,
     /// Run each job as in a serverless function of this memory: with its share of a processor, and
-    /// behind a network of its own (0.6 Gbit/s, 20 ms). With --on, the memory that the function
-    /// gets
+    /// behind a network of its own (0.6 Gbit/s sustained, 20 ms). With --on, the memory that the
+    /// function gets
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_limit", "cpus", "plan", "suite"])]
     function: Option<String>,
     /// Run the functions in groups, one group after another, if the machine cannot hold all at once
@@ -250,7 +250,11 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         waves: args.waves,
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         command: args.command.clone(),
-        source: args.source.clone(),
+        // Jobs have directories of their own.
+        source: args
+            .source
+            .as_deref()
+            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
     };
     Ok(targets::plan(&targets, &request)?)
 }
@@ -292,13 +296,7 @@ fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
     // A missing or empty target is an error before anything runs.
     let targets = probe(args, globals)?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
-    let location = |target: &Target| match target.local {
-        // Contenders have directories of their own.
-        true => std::path::absolute(&target.location)
-            .map_or_else(|_| target.location.clone(), |path| path.display().to_string()),
-        false => target.location.clone(),
-    };
-    let locations = targets.iter().map(|target| location(target).trim_end_matches('/').to_owned());
+    let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
     let locations: Vec<String> = locations.collect();
     let plan = match args.on.as_ref().filter(|on| **on != On::Slurm) {
         Some(on) => {

@@ -50,8 +50,8 @@ Examples:
   firstbyte demo --results demo.jsonl           # every run, for `firstbyte bench report` and `firstbyte advise`
 Needs free space for three times --size in the temporary directory (TMPDIR); removes what it wrote.")]
 pub struct DemoArgs {
-    /// Network to emulate: function (0.6 Gbit/s, 20 ms), region (30 ms, 40 MB/s a connection, 400
-    /// MB/s in all), none
+    /// Network to emulate: function (0.6 Gbit/s sustained, 20 ms), function-burst, region (30 ms,
+    /// 40 MB/s a connection, 400 MB/s in all), none
     #[arg(long, value_name = "PLACE", default_value = "function")]
     link: Preset,
     /// Size of the large object

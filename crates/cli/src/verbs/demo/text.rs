@@ -68,7 +68,8 @@ impl Screen {
 pub(crate) fn network(link: Preset) -> &'static str {
     match link {
         Preset::None => "none (raw loopback)",
-        Preset::Function => "function (0.6 Gbit/s, 20 ms)",
+        Preset::Function => "function (0.6 Gbit/s sustained, 20 ms)",
+        Preset::FunctionBurst => "function-burst (0.6 Gbit/s after 292 MB at 1.35 GB/s, 20 ms)",
         Preset::Region => "region (30 ms, 40 MB/s a connection, 400 MB/s in all)",
     }
 }

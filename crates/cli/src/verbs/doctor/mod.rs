@@ -6,11 +6,15 @@
 pub(crate) mod disk;
 mod expected;
 mod fuse;
+mod location;
 mod machine;
 mod network;
 
+use std::ffi::OsString;
+
 use clap::Args;
 use firstbyte::environment;
+use firstbyte_location::Location;
 use serde::Serialize;
 use serde_json::json;
 
@@ -24,11 +28,15 @@ use crate::render::error::{Exit, Result};
 #[command(after_help = "\
 Examples:
   firstbyte doctor
+  firstbyte doctor s3://bucket/data/    # rights, region and clock of this place, in one line each
   firstbyte doctor --endpoint-url https://s3.example.org --json
   firstbyte doctor --expect-fs /mnt/db=lustre --expect-fs /scratch=ext4 && run-the-job
 Looks only; a warning is no failure, so the exit code is 0 with warnings too. It is 1 where
---expect-fs finds something else.")]
+--expect-fs finds something else, or LOCATION cannot be listed or read.")]
 pub struct DoctorArgs {
+    /// Check only that this location works: rights, region and clock
+    #[arg(value_name = "LOCATION", conflicts_with = "expect_fs")]
+    location: Option<OsString>,
     /// Check only that DIR is not empty and on a file system of this type; may be repeated
     #[arg(long, value_name = "DIR=TYPE")]
     expect_fs: Vec<Expected>,
@@ -61,6 +69,10 @@ impl Finding {
         Self { what, status: Status::Ok, found: found.into(), advice: None }
     }
 
+    pub(crate) fn fail(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { what, status: Status::Fail, found: found.into(), advice: Some(advice) }
+    }
+
     pub(crate) fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
         Self { what, status: Status::Warn, found: found.into(), advice: Some(advice) }
     }
@@ -68,9 +80,10 @@ impl Finding {
 
 /// Runs it.
 pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
-    let findings = match args.expect_fs.as_slice() {
-        [] => everything(globals),
-        expected => expected.iter().map(Expected::look).collect(),
+    let findings = match (&args.location, args.expect_fs.as_slice()) {
+        (Some(location), _) => location::look(&Location::parse(location)?, globals)?,
+        (None, []) => everything(globals),
+        (None, expected) => expected.iter().map(Expected::look).collect(),
     };
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
     if globals.json {

@@ -18,12 +18,12 @@ use super::Finding;
 use crate::globals::Globals;
 
 /// The time after which an endpoint that does not answer counts as silent.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// The deadline of all checks of the endpoint, including the credential chain's own waits.
 const ALL_PATIENCE: Duration = Duration::from_secs(8);
 /// S3 refuses signatures whose time is off by 15 minutes; well before that something is wrong with
 /// the clock.
-const SKEW: i64 = 60;
+pub(super) const SKEW: i64 = 60;
 
 /// The name of a finding.
 const ENDPOINT: &str = "S3 endpoint";

@@ -1,0 +1,233 @@
+//! The bill of traffic with a service, without that of storing: the cost of a measurement, of a
+//! copy, of a mount.
+//!
+//! The caller counts requests and bytes, before or after they are sent. Here they become a
+//! [`Usage`] by the bills of the service's model, so an unknown price is missing, and never free.
+//! Called by `bench` for its estimates, and by `probe` and the receipts for what was sent.
+
+use crate::model::{Billed, Kind, Service};
+use crate::prices::{self, Cost, Day};
+use crate::units::GIB;
+use crate::usage::{Item, Unit, Usage};
+
+/// Requests and bytes of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Requests for data and metadata.
+    pub gets: f64,
+    /// Requests for pages of names.
+    pub lists: f64,
+    /// Requests that write.
+    pub puts: f64,
+    /// Bytes received.
+    pub bytes: f64,
+    /// Bytes sent.
+    pub sent: f64,
+}
+
+impl Traffic {
+    /// All of `times` as many.
+    #[must_use]
+    pub fn times(self, times: f64) -> Self {
+        Self {
+            gets: self.gets * times,
+            lists: self.lists * times,
+            puts: self.puts * times,
+            bytes: self.bytes * times,
+            sent: self.sent * times,
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            gets: self.gets + other.gets,
+            lists: self.lists + other.lists,
+            puts: self.puts + other.puts,
+            bytes: self.bytes + other.bytes,
+            sent: self.sent + other.sent,
+        }
+    }
+}
+
+/// Where the reader is, seen from the service: what its bytes cost on their way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transfer {
+    /// In the same region, where the way costs nothing.
+    None,
+    /// In another availability zone.
+    Zone,
+    /// In another region.
+    Region,
+    /// Outside of AWS.
+    Internet,
+}
+
+impl Transfer {
+    /// Key of its price; `None` where it costs nothing.
+    fn price(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Zone => Some("transfer/zone"),
+            Self::Region => Some("transfer/region"),
+            Self::Internet => Some("transfer/internet"),
+        }
+    }
+}
+
+/// Dollars of one request and of one byte by list prices, for adding up while requests are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnitPrices {
+    get: f64,
+    /// Listings cost as much as writes.
+    put: f64,
+    received_byte: f64,
+    sent_byte: f64,
+}
+
+impl UnitPrices {
+    /// The prices of `service` in `region` on `day`, for a reader at `transfer`.
+    ///
+    /// # Errors
+    /// The first price that is not known, in words.
+    pub fn new(
+        service: &Service,
+        transfer: Transfer,
+        prices: &prices::Catalogue,
+        region: &str,
+        day: Day,
+    ) -> Result<Self, String> {
+        let one = |traffic: Traffic| {
+            let Cost { per_job, missing, .. } =
+                prices.cost(&usage(service, &traffic, Some(transfer)), region, day);
+            match missing.first() {
+                Some(missing) => Err(format!("the price {} in {region}: {}", missing.price, missing.reason)),
+                None => Ok(per_job),
+            }
+        };
+        let none = Traffic::default();
+        Ok(Self {
+            get: one(Traffic { gets: 1.0, ..none })?,
+            put: one(Traffic { puts: 1.0, ..none })?,
+            received_byte: one(Traffic { bytes: GIB, ..none })? / GIB,
+            sent_byte: one(Traffic { sent: GIB, ..none })? / GIB,
+        })
+    }
+
+    /// Dollars of `traffic`.
+    #[must_use]
+    pub fn usd(&self, traffic: &Traffic) -> f64 {
+        self.get * traffic.gets
+            + self.put * (traffic.lists + traffic.puts)
+            + self.received_byte * traffic.bytes
+            + self.sent_byte * traffic.sent
+    }
+}
+
+/// The billed part of `traffic` with `service`. An unknown way of the bytes (`None`) is left out:
+/// the caller has to say so. Bytes that are sent to a service cost nothing on their way.
+#[must_use]
+pub fn usage(service: &Service, traffic: &Traffic, transfer: Option<Transfer>) -> Usage {
+    let gib = traffic.bytes / GIB;
+    let mut items = Vec::new();
+    for bill in &service.bills {
+        match bill.of {
+            Billed::Read | Billed::ReadSmall => items.push(Item::per_job(&bill.price, gib, Unit::GiB)),
+            Billed::Loaded => items.push(Item::per_job(&bill.price, traffic.sent / GIB, Unit::GiB)),
+            Billed::Requests | Billed::DirectRequests => {
+                items.push(Item::per_job(&bill.price, traffic.gets, Unit::Requests));
+                // Names are listed at the price of a PUT.
+                if let (Kind::Object, Some(name)) = (service.kind, bill.price.strip_suffix("/get")) {
+                    let puts = traffic.lists + traffic.puts;
+                    items.push(Item::per_job(&format!("{name}/put"), puts, Unit::Requests));
+                }
+            }
+            // Billed whether or not anything is read.
+            Billed::Stored
+            | Billed::StoredPerClient
+            | Billed::StoredDuringJob
+            | Billed::StoredSmall
+            | Billed::HydrationRequests
+            | Billed::Capacity
+            | Billed::ProvisionedRate
+            | Billed::VolumeRate
+            | Billed::VolumeOperations => {}
+        }
+    }
+    if let Some(price) = transfer.and_then(Transfer::price) {
+        items.push(Item::per_job(price, gib, Unit::GiB));
+    }
+    items.retain(|item| item.quantity > 0.0);
+    Usage { items, waiting: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Catalogue;
+
+    fn cost(service: &str, reads: &Traffic, transfer: Option<Transfer>) -> prices::Cost {
+        let all = Catalogue::current();
+        let usage = usage(all.service(service).unwrap(), reads, transfer);
+        prices::Catalogue::current().cost(&usage, "us-east-1", "2026-11-23".parse().unwrap())
+    }
+
+    const READS: Traffic = Traffic { gets: 1e6, lists: 1e3, puts: 0.0, bytes: 100.0 * GIB, sent: 0.0 };
+
+    #[test]
+    fn requests_reads_and_the_way_are_billed_and_storing_is_not() {
+        let close = |cost: &prices::Cost, usd: f64| {
+            assert!((cost.per_job - usd).abs() < 1e-9 && cost.per_month == 0.0, "{cost:?} is not {usd}");
+            assert!(cost.is_complete(), "{cost:?}");
+        };
+        close(&cost("s3-standard", &READS, None), 0.4 + 0.005);
+        close(&cost("s3-standard", &READS, Some(Transfer::None)), 0.4 + 0.005);
+        close(&cost("s3-standard", &READS, Some(Transfer::Internet)), 0.4 + 0.005 + 9.0);
+        close(&cost("s3-express", &READS, None), 0.03 + 0.001_13 + 0.06);
+        close(&cost("efs-elastic", &READS, Some(Transfer::Zone)), 3.0 + 1.0);
+        close(&cost("fsx-scratch-2", &READS, None), 0.0);
+        close(&cost("s3-standard", &Traffic::default(), Some(Transfer::Internet)), 0.0);
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_is_missing() {
+        let usage = usage(Catalogue::current().service("s3-standard").unwrap(), &READS, None);
+        let seoul =
+            prices::Catalogue::current().cost(&usage, "ap-northeast-2", "2026-11-23".parse().unwrap());
+        assert_eq!(seoul.missing.len(), 2);
+    }
+
+    #[test]
+    fn unit_prices_add_up_to_the_bill_of_the_same_traffic() {
+        let (all, prices) = (Catalogue::current(), prices::Catalogue::current());
+        let traffic = Traffic { puts: 7e3, sent: 3.0 * GIB, ..READS };
+        for service in ["s3-standard", "s3-express"] {
+            let unit = UnitPrices::new(
+                all.service(service).unwrap(),
+                Transfer::Internet,
+                &prices,
+                "us-east-1",
+                "2026-11-23".parse().unwrap(),
+            );
+            let bill = cost(service, &traffic, Some(Transfer::Internet)).per_job;
+            assert!((unit.unwrap().usd(&traffic) / bill - 1.0).abs() < 1e-9, "{service}");
+        }
+        let seoul = UnitPrices::new(
+            all.service("s3-standard").unwrap(),
+            Transfer::None,
+            &prices,
+            "ap-northeast-2",
+            "2026-11-23".parse().unwrap(),
+        );
+        assert!(seoul.unwrap_err().contains("s3-standard/get"));
+    }
+
+    #[test]
+    fn twice_as_much_costs_twice_as_much() {
+        let one = cost("s3-express", &READS, Some(Transfer::Region)).per_job;
+        let two = cost("s3-express", &READS.plus(READS), Some(Transfer::Region)).per_job;
+        assert!((two - 2.0 * one).abs() < 1e-9);
+        assert_eq!(READS.plus(READS), READS.times(2.0));
+    }
+}

@@ -1,0 +1,231 @@
+//! Who is compared with whom, and in which words: the subject of a case with programs of others.
+//!
+//! Other ways of firstbyte's own (lazy, hydrated) are shown beside it and never ranked against it:
+//! they do other work or begin with other caches.
+
+use crate::result::{Basis, Case, ContenderLine, Outcome, Results};
+use crate::statistics::{Contender, contenders, verdicts};
+
+use super::words::{cases, seconds, subject, title};
+
+/// Comparisons that the headline names with each rival.
+const NAMED: usize = 4;
+
+/// True if the contenders of `case` do different amounts of work, or with different means: then
+/// none is the fastest.
+pub(super) fn varies(case: &Case) -> bool {
+    case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
+}
+
+/// True for a program of others.
+fn is_other(case: &Case, line: &ContenderLine) -> bool {
+    let command = &line.command;
+    let is_program = !command.is_empty() && !command.starts_with("the model of ");
+    line.name != subject(case) && is_program && !command.contains("firstbyte")
+}
+
+/// The subject and the programs of others, which can be ranked.
+fn ranked<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a Contender> {
+    let is_ranked = |name: &str| {
+        name == subject(case) || case.contenders.iter().any(|line| line.name == name && is_other(case, line))
+    };
+    if varies(case) { Vec::new() } else { lines.iter().filter(|line| is_ranked(&line.name)).collect() }
+}
+
+fn median(line: &Contender) -> Option<f64> {
+    line.seconds.as_ref().map(|time| time.median)
+}
+
+/// True if the interval of `faster` reaches into that of `slower`.
+fn overlap(faster: &Contender, slower: &Contender) -> bool {
+    let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
+    intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
+}
+
+/// The ranked contenders that were timed, the fastest first.
+fn by_time<'a>(case: &Case, lines: &'a [Contender]) -> Vec<(&'a Contender, f64)> {
+    let mut timed: Vec<_> =
+        ranked(case, lines).into_iter().filter_map(|line| Some((line, median(line)?))).collect();
+    timed.sort_by(|one, two| one.1.total_cmp(&two.1));
+    timed
+}
+
+/// The names of the fastest contender and of those that are not distinguishable from it; none
+/// where nothing is compared.
+pub(super) fn fastest<'a>(case: &Case, lines: &'a [Contender]) -> Vec<&'a str> {
+    match by_time(case, lines).as_slice() {
+        timed @ [(first, _), _, ..] => {
+            let near = timed.iter().filter(|(line, _)| line.name == first.name || overlap(first, line));
+            near.map(|(line, _)| line.name.as_str()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A sentence that names the fastest contender of a case and its margin; `None` where the subject
+/// has no rival.
+pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
+    let timed = by_time(case, lines);
+    let [(first, least), (second, next), ..] = timed[..] else { return None };
+    let mut text = if overlap(first, second) {
+        format!(
+            "{} ({}) and {} ({}) are not distinguishable: their intervals overlap.",
+            first.name,
+            seconds(least),
+            second.name,
+            seconds(next)
+        )
+    } else {
+        format!(
+            "{} is fastest: {}, {:.2}x the time of {}.",
+            first.name,
+            seconds(least),
+            least / next,
+            second.name
+        )
+    };
+    let own = timed.iter().find(|(line, _)| line.name == subject(case) && line.name != first.name);
+    if let Some((own, base)) = own {
+        text.push_str(&format!(" {} takes {:.2}x the time of {}.", own.name, base / least, first.name));
+    }
+    Some(text)
+}
+
+/// The subject of a case beside the fastest program of others.
+struct Comparison<'a> {
+    subject: &'a str,
+    rival: String,
+    title: &'a str,
+    /// The median time of the subject over that of the rival.
+    ratio: f64,
+}
+
+fn comparison<'a>(results: &Results, case: &'a Case) -> Option<Comparison<'a>> {
+    let lines = contenders(results, case);
+    let timed = by_time(case, &lines);
+    let own = timed.iter().find(|(line, _)| line.name == subject(case))?.1;
+    let (rival, least) = timed.iter().find(|(line, _)| line.name != subject(case))?;
+    Some(Comparison {
+        subject: subject(case),
+        rival: rival.name.clone(),
+        title: title(case),
+        ratio: own / least,
+    })
+}
+
+/// The name of the subject of all comparisons.
+fn name_of(compared: &[Comparison<'_>]) -> String {
+    let first = compared.first().map_or("", |one| one.subject);
+    match compared.iter().all(|one| one.subject.starts_with("firstbyte")) {
+        true => "firstbyte".to_owned(),
+        false if compared.iter().all(|one| one.subject == first) => first.to_owned(),
+        false => "the first of each comparison".to_owned(),
+    }
+}
+
+/// A factor with one digit behind the point, two below 1.
+fn times(factor: f64) -> String {
+    if factor < 0.95 { format!("{factor:.2}x") } else { format!("{factor:.1}x") }
+}
+
+/// `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x on 1,000 files.`
+fn as_fast_as(compared: &[Comparison<'_>]) -> String {
+    let mut rivals: Vec<&str> = Vec::new();
+    for one in compared {
+        if !rivals.contains(&one.rival.as_str()) {
+            rivals.push(&one.rival);
+        }
+    }
+    let of_rival = |rival: &&str| {
+        let all: Vec<&Comparison<'_>> = compared.iter().filter(|one| one.rival == **rival).collect();
+        let named = all.iter().take(NAMED).enumerate().map(|(at, one)| match at {
+            0 => format!("{} as fast as {rival} on {}", times(1.0 / one.ratio), one.title),
+            _ => format!("{} on {}", times(1.0 / one.ratio), one.title),
+        });
+        let named: Vec<String> = named.collect();
+        let more = all.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more}", named.join(", "))
+    };
+    let clauses: Vec<String> = rivals.iter().map(of_rival).collect();
+    format!("{} is {}.", name_of(compared), clauses.join("; "))
+}
+
+fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
+    cases(results).filter_map(|(results, case)| comparison(results, case)).collect()
+}
+
+/// How the subject compares with programs of others; `None` where none was measured.
+pub(super) fn compared_in_words(results: &[Results]) -> Option<String> {
+    let compared = compared(results);
+    (!compared.is_empty()).then(|| as_fast_as(&compared))
+}
+
+/// The main findings of all results, a sentence each, the most important first.
+pub(super) fn headline(results: &[Results]) -> Vec<String> {
+    let runs = || results.iter().flat_map(|results| &results.runs);
+    let counts = || format!("{} cases of {} runs.", cases(results).count(), runs().count());
+    let mut parts = vec![compared_in_words(results).unwrap_or_else(counts)];
+    let met: Vec<bool> =
+        cases(results).flat_map(|(r, c)| verdicts(r, c)).filter_map(|verdict| verdict.met).collect();
+    if !met.is_empty() {
+        let count = met.iter().filter(|met| **met).count();
+        parts.push(format!("{count} of {} goals are met.", met.len()));
+    }
+    if runs().any(|run| run.basis == Basis::Emulated) {
+        parts.push("Figures marked emulated were measured through a stand-in.".into());
+    }
+    if runs().any(|run| run.basis == Basis::Modelled) {
+        parts.push("Figures marked modelled were computed.".into());
+    }
+    let failed = runs().filter(|run| run.round > 0 && run.outcome != Outcome::Ok).count();
+    if failed > 0 {
+        parts.push(format!("{failed} {} failed.", if failed == 1 { "run" } else { "runs" }));
+    }
+    parts
+}
+
+/// What the results say to a reader who chooses a program: one sentence.
+pub(super) fn meaning(results: &[Results]) -> String {
+    let compared = compared(results);
+    if compared.is_empty() {
+        return "For you: these runs say how long the work takes on this machine; no other program was measured \
+                beside it."
+            .into();
+    }
+    let least = compared.iter().map(|one| one.ratio).fold(f64::INFINITY, f64::min);
+    let most = compared.iter().map(|one| one.ratio).fold(0.0, f64::max);
+    let (span, count) = match compared.len() {
+        1 => (format!("{least:.2}x"), String::new()),
+        count => (format!("{least:.2}x to {most:.2}x"), format!(", in {count} comparisons")),
+    };
+    let emulated = results.iter().flat_map(|results| &results.runs).any(|run| run.basis == Basis::Emulated);
+    let scope =
+        if emulated { "on this machine, with stand-ins for what is far away" } else { "on this machine" };
+    format!(
+        "For you: {} needs {span} the time of the fastest other program that was measured {scope}{count}; with another \
+         machine or network the ratio can differ.",
+        name_of(&compared)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one<'a>(rival: &str, title: &'a str, ratio: f64) -> Comparison<'a> {
+        Comparison { subject: "firstbyte cp", rival: rival.into(), title, ratio }
+    }
+
+    #[test]
+    fn the_headline_says_how_many_times_as_fast_and_on_what() {
+        let compared =
+            [one("aws", "256 MiB", 0.83), one("aws", "1,000 files", 0.244), one("s5cmd", "a list", 1.25)];
+        assert_eq!(
+            as_fast_as(&compared),
+            "firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x on 1,000 files; 0.80x as fast as s5cmd on a list."
+        );
+        let many: Vec<Comparison<'_>> = (0..6).map(|_| one("aws", "it", 0.5)).collect();
+        assert!(as_fast_as(&many).ends_with("2.0x on it and 2 more."), "{}", as_fast_as(&many));
+    }
+}

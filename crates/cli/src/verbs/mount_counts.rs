@@ -1,0 +1,60 @@
+//! The figures of a mount: what its daemon has sent and received. `status` and `unmount` show them.
+
+use std::time::Duration;
+
+use firstbyte::size::human;
+use firstbyte_advise::units::significant;
+use firstbyte_mount::{Control, MountCounts, Request, Response};
+use serde_json::{Value, json};
+
+/// Asks a daemon, and waits for at most `patience`. `None` if it does not answer, or is of an older
+/// version.
+pub fn ask(daemon: &mut Control, patience: Duration) -> Option<MountCounts> {
+    match daemon.ask_within(&Request::Counts, patience).ok()? {
+        Response::Counts(counts) => Some(counts),
+        _ => None,
+    }
+}
+
+/// Adds the fields of a receipt.
+pub fn add(receipt: &mut Value, counts: &MountCounts) {
+    let Value::Object(fields) = receipt else { return };
+    let Value::Object(own) = json!(counts) else { return };
+    fields.insert("requests".to_owned(), json!(counts.requests_by_kind.total()));
+    fields.extend(own);
+}
+
+/// The figures for people.
+pub fn line(counts: &MountCounts) -> String {
+    let requests = &counts.requests_by_kind;
+    let kinds = [("get", requests.get), ("head", requests.head), ("list", requests.list)];
+    let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let usd = match counts.usd {
+        None => String::new(),
+        Some(0.0) => ", 0 USD".to_owned(),
+        Some(usd) => format!(", {} USD", significant(usd)),
+    };
+    format!(
+        "{} requests ({}), {} received{usd}",
+        requests.total(),
+        kinds.join(", "),
+        human(counts.received_bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_one_line_or_fields_of_a_receipt() {
+        let mut counts = MountCounts { received_bytes: 2 << 20, ..MountCounts::default() };
+        (counts.requests_by_kind.get, counts.requests_by_kind.list) = (16, 1);
+        assert_eq!(line(&counts), "17 requests (16 get, 0 head, 1 list), 2.0 MiB received");
+        counts.usd = Some(0.000_011_4);
+        assert!(line(&counts).ends_with("received, 0.0000114 USD"), "{}", line(&counts));
+        let mut receipt = json!({ "verb": "unmount" });
+        add(&mut receipt, &counts);
+        assert_eq!((&receipt["requests"], &receipt["requests_by_kind"]["get"]), (&json!(17), &json!(16)));
+    }
+}

@@ -1,0 +1,187 @@
+//! `probe`: measures what a location can do, within seconds and cents, and writes it as a model.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte_advise::billing::{Transfer, UnitPrices};
+use firstbyte_advise::model::{Bill, Catalogue, Cloud};
+use firstbyte_location::{Location, units};
+use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
+use firstbyte_store::{Outages, Store};
+use rustix::system::uname;
+use serde_json::{Value, json};
+
+use super::advise;
+use super::billing::{BillArgs, Billing, parse_money};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+
+/// Dollars of a probe by default.
+const USD: f64 = 0.05;
+
+/// A request that is silent for longer is a finding of its own.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Width of the names of lines.
+const WIDTH: usize = 11;
+
+/// Measure what limits a location, and write it as a model
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte probe s3://bucket/data/
+  firstbyte probe /mnt/efs --time 20s --out efs.toml
+  firstbyte advise run --data 50GB --at here --models efs.toml
+  firstbyte link --to localhost:9000 --model bucket.toml    # the same place, as a stand-in
+Reads only, unless --write is given. `firstbyte doctor LOCATION` shows its first line alone.")]
+pub struct ProbeArgs {
+    /// Directory, prefix, bucket or object to measure
+    #[arg(value_name = "LOCATION")]
+    location: OsString,
+    /// Write the model to this file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Name of the model [default: the last part of LOCATION]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Longest time
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
+    time: Duration,
+    /// Highest cost by list prices [default: 0.05USD]. Bytes count as sent to the internet, unless
+    /// --transfer says otherwise
+    #[arg(long, value_name = "MONEY", value_parser = parse_money)]
+    budget: Option<f64>,
+    #[command(flatten)]
+    bill: BillArgs,
+    /// Write objects of its own to LOCATION, and delete them: the right to write, the time of a
+    /// write
+    #[arg(long)]
+    write: bool,
+    /// Directory on the local disk to measure, where copies would go
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    disk: PathBuf,
+}
+
+/// Runs it.
+pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
+    let location = Location::parse(&args.location)?;
+    let mut options = globals.options().store;
+    options.read_deadline = options.read_deadline.min(PATIENCE);
+    options.connect_deadline = options.connect_deadline.min(PATIENCE);
+    options.outages = Outages::FailFast;
+    let store = Store::new(options)?;
+    let transfer = args.bill.transfer().unwrap_or(Transfer::Internet);
+    let (service, prices) = prices(args, args.bill.billing(&location, &store, globals, transfer)?)?;
+    let name = args.name.clone().unwrap_or_else(|| model_name(&location));
+    check_name(&name)?;
+    let options = Options {
+        budget: Budget { time: args.time, usd: args.budget.unwrap_or(USD), prices },
+        rights: if args.write { Rights::ReadWrite } else { Rights::ReadOnly },
+        disk: args.disk.clone(),
+    };
+    let report = firstbyte_probe::probe(&store, &location, &options).map_err(|error| failed(&error))?;
+    let model = report.model(&identity(name, &location, service.as_deref())?).to_toml();
+    if let Some(path) = &args.out {
+        std::fs::write(path, &model).map_err(|error| Error::io(path.display(), &error))?;
+    }
+    show(&report, args.out.as_deref(), globals)?;
+    Ok(Exit::Done)
+}
+
+/// The service that bills, and the prices that count. A budget that was asked for needs prices.
+fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, UnitPrices)> {
+    match billing {
+        Billing::Free => Ok((None, UnitPrices::default())),
+        Billing::Priced(service, prices) => Ok((Some(service), prices)),
+        Billing::Unknown(_) if args.budget.is_none() => Ok((None, UnitPrices::default())),
+        Billing::Unknown(what) => Err(Error::usage(format!("--budget: it is not known {what}"))
+            .advise("leave --budget out to measure without prices")),
+    }
+}
+
+fn failed(error: &firstbyte_probe::Error) -> Error {
+    let line = Error { kind: error.kind(), ..Error::failed(error.to_string()) };
+    match (error, error.advice()) {
+        (firstbyte_probe::Error::Budget { .. }, Some(advice)) => {
+            Error { exit: Exit::Usage, ..line }.advise(advice)
+        }
+        (_, Some(advice)) => line.advise(advice),
+        (_, None) => line,
+    }
+}
+
+/// The last part of a location, as the name of a model.
+fn model_name(location: &Location) -> String {
+    let last = location.last_component().unwrap_or_default();
+    let text = String::from_utf8_lossy(&last).to_ascii_lowercase();
+    let word: String =
+        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    let word = word.trim_matches('-');
+    if word.is_empty() { "probed".to_owned() } else { word.to_owned() }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if !name.is_empty() && name.chars().all(legal) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("--name {name}: not the name of a model"))
+        .advise("write letters, digits and dashes"))
+}
+
+fn identity(name: String, location: &Location, service: Option<&str>) -> Result<Identity> {
+    let aws = service.is_some_and(|service| service.starts_with("s3-"));
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    Ok(Identity {
+        name,
+        cloud: if aws && location.as_local().is_none() { Cloud::Aws } else { Cloud::Any },
+        bills: service.map(bills).unwrap_or_default(),
+        machine: uname().nodename().to_string_lossy().into_owned(),
+        day: advise::today()?,
+        processors: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
+        memory: kib.unwrap_or(1.0) * 1024.0,
+    })
+}
+
+fn bills(service: &str) -> Vec<Bill> {
+    Catalogue::current().service(service).map(|model| model.bills.clone()).unwrap_or_default()
+}
+
+fn show(report: &Report, out: Option<&Path>, globals: &Globals) -> Result<()> {
+    if globals.json {
+        let mut value = json!(report);
+        if let Value::Object(fields) = &mut value {
+            fields.insert("verb".into(), "probe".into());
+        }
+        return console::print(value);
+    }
+    let lines = report.lines().map(|(name, text)| format!("{name:WIDTH$}  {text}\n"));
+    console::print_bytes(lines.concat().as_bytes())?;
+    if let Some(path) = out.filter(|_| !globals.quiet) {
+        console::say(format_args!(
+            "the model is in {0}; next: firstbyte advise run --at here --models {0} --data SIZE",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_named_by_the_end_of_its_location() {
+        let name = |text: &str| model_name(&Location::parse(text.as_ref()).unwrap());
+        assert_eq!(name("s3://my.bucket/Data set/"), "data-set");
+        assert_eq!(name("s3://bucket"), "bucket");
+        assert_eq!(name("/"), "probed");
+        assert!(check_name("a b").is_err() && check_name("").is_err() && check_name("a-1").is_ok());
+    }
+}

@@ -1,0 +1,152 @@
+//! `probe` and `doctor LOCATION` as users run them, and what follows from the model: `advise`,
+//! `link`, predictions in receipts and their grades.
+
+use crate::support;
+
+use std::fs;
+
+use firstbyte_testkit::{bytes, lacks_root};
+use serde_json::Value;
+use support::World;
+use support::servers::S3;
+
+/// A world with a bucket of some small objects and a large one.
+fn bucket() -> (S3, World) {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for number in 0..30 {
+        world.write(&format!("data/{number}"), &bytes(number, 5_000));
+    }
+    world.write("data/large", &bytes(99, 20 << 20));
+    world.run(&["-q", "cp", "-r", "data/", "s3://bucket/data"]).ok();
+    (s3, world)
+}
+
+fn lines(stdout: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_probe_prints_ten_lines_and_writes_a_model_that_advise_and_link_take() {
+    let (s3, world) = bucket();
+    let ran =
+        world.run(&["probe", "s3://bucket/data/", "--time", "3s", "--out", "m.toml", "--name", "mine"]).ok();
+    let lines = lines(&ran.stdout);
+    assert_eq!(lines.len(), 10, "{lines:?}");
+    for name in ["access", "first byte", "connections", "listing", "limit"] {
+        assert!(lines.iter().any(|line| line.starts_with(name)), "{name} is not in {lines:?}");
+    }
+    assert!(ran.stderr.contains("--at here --models m.toml"), "{}", ran.stderr);
+    assert!(lines[0].contains("list yes, read yes, write not tried"), "{lines:?}");
+
+    let advice = ["--json", "advise", "run", "--data", "1GB", "--at", "here", "--models", "m.toml"];
+    let advice = world.run(&advice).ok().receipt();
+    assert!(advice.to_string().contains("mine-download"), "{advice}");
+    let without = world.run(&["advise", "run", "--data", "1GB", "--at", "here"]);
+    without.fails(2, &["here", "--models FILE", "probe"]);
+
+    let model =
+        firstbyte_advise::model::Service::parse(&fs::read_to_string(world.path("m.toml")).unwrap()).unwrap();
+    assert!(model.rates.connection.is_some() && model.here.is_some());
+    let replay = firstbyte_link::Replay::of(&model).unwrap();
+    assert_eq!(replay.per_connection.unwrap().get(), model.rates.connection.unwrap().rate.0.round() as u64);
+    drop(s3);
+}
+
+#[test]
+fn receipts_have_predictions_of_a_model_and_are_graded() {
+    let (_s3, world) = bucket();
+    world.run(&["probe", "s3://bucket/data/", "--time", "2s", "--out", "m.toml"]).ok();
+    let mut receipts = String::new();
+    for (source, more) in [("s3://bucket/data/large", &[][..]), ("s3://bucket/data/", &["-r"])] {
+        let mut words = vec!["--json", "cp", source, "copy/", "--model", "m.toml"];
+        words.extend(more);
+        let receipt = world.run(&words).ok().receipt();
+        let predicted = receipt["predicted_seconds"].as_f64().unwrap();
+        let range = receipt["predicted_range"].as_array().unwrap();
+        assert!(
+            range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(),
+            "{receipt}"
+        );
+        // Nothing bills a server on this machine.
+        assert!(receipt.get("usd").is_none() && receipt["requests_by_kind"]["get"].as_u64().unwrap() > 0);
+        receipts.push_str(&format!("{receipt}\n"));
+    }
+    world.write("r.jsonl", receipts.as_bytes());
+    let graded = lines(&world.run(&["advise", "grade", "r.jsonl"]).ok().stdout);
+    assert_eq!(graded.len(), 3);
+    assert!(graded[2].starts_with("2 predictions: median error "), "{graded:?}");
+    let json = world.run(&["--json", "advise", "grade", "r.jsonl"]).ok().receipt();
+    assert_eq!(json["grade"]["count"], 2);
+
+    let plain = world.run(&["--json", "cp", "s3://bucket/data/1", "one"]).ok().receipt();
+    assert!(plain.get("predicted_seconds").is_none(), "{plain}");
+    world.write("plain.jsonl", plain.to_string().as_bytes());
+    world
+        .run(&["advise", "grade", "plain.jsonl"])
+        .fails(1, &["plain.jsonl:1", "predicted_seconds", "--model"]);
+    world.write("no.jsonl", b"{}\n");
+    world.run(&["advise", "grade", "no.jsonl"]).fails(1, &["no.jsonl:1", "not a receipt"]);
+}
+
+#[test]
+fn a_probe_that_cannot_measure_is_one_line() {
+    let (_s3, world) = bucket();
+    world
+        .run(&["probe", "s3://bucket/none/"])
+        .fails(1, &["s3://bucket/none/", "no object with content", "--write"]);
+    world.run(&["probe", "s3://missing/"]).fails(1, &["s3://missing", "not found"]);
+    world.run(&["probe", "nowhere"]).fails(1, &["nowhere", "No such file"]);
+    world.run(&["probe", "s3://bucket/data/", "--name", "a b"]).fails(2, &["--name", "dashes"]);
+    world
+        .run(&["probe", "s3://bucket/data/", "--bill-as", "s3-standard", "--budget", "0USD", "--time", "1s"])
+        .fails(2, &["budget", "raise"]);
+    world.run(&["probe", "s3://bucket/data/large", "--time", "1s", "--disk", "nowhere"]).ok();
+}
+
+#[test]
+fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
+    let (s3, mut world) = bucket();
+    // As a name of another host it is not known what bills it.
+    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
+    world
+        .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])
+        .fails(2, &["--budget", "--bill-as"]);
+    world.run(&["probe", "s3://bucket/data/", "--budget", "1USD"]).fails(2, &["--budget", "--bill-as"]);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
+    world
+        .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD"])
+        .fails(2, &["--budget", "nothing is billed"]);
+    let words = ["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--bill-as", "s3-standard"];
+    world.run(&words).fails(2, &["--budget", "--transfer"]);
+    world.run(&["cp", "s3://bucket/data/1", "x", "--budget", "1"]).fails_usage("--budget");
+}
+
+#[test]
+fn a_closed_directory_says_so() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    world.write("closed/file", b"x");
+    fs::set_permissions(world.path("closed"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let ran = world.unprivileged(&["probe", "closed", "--time", "1s"]).output().unwrap();
+    support::Ran::from(ran).fails(1, &["closed", "cannot be listed", "Permission denied"]);
+}
+
+#[test]
+fn doctor_checks_one_location() {
+    let (_s3, world) = bucket();
+    let found = |words: &[&str]| world.run(words).ok().receipt();
+    let report = found(&["--json", "doctor", "s3://bucket/data/"]);
+    let finding = |name: &str| -> Value {
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["what"] == name).unwrap().clone()
+    };
+    for name in ["list", "read", "endpoint", "region", "clock"] {
+        assert_eq!(finding(name)["status"], "ok", "{report}");
+    }
+    let ran = world.run(&["doctor", "s3://missing/"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("FAIL  list"), "{ran:?}");
+    world.run(&["doctor", "data", "--expect-fs", "data=ext4"]).fails_usage("--expect-fs");
+}

@@ -1,0 +1,146 @@
+//! Dollars of receipts against the server's own count, and budgets that end a verb in time.
+
+use crate::support;
+
+use firstbyte_link::{Link, LinkConfig, Running};
+use firstbyte_testkit::bytes;
+use serde_json::Value;
+use support::World;
+use support::servers::S3;
+
+/// List prices of S3 Standard in us-east-1.
+const GET: f64 = 4e-7;
+const PUT: f64 = 5e-6;
+const BYTE: f64 = 0.09 / 1_073_741_824.0;
+
+/// What bills the test's server.
+const BILL: [&str; 4] = ["--bill-as", "s3-standard", "--transfer", "internet"];
+
+/// A world whose S3 service is behind a link, which counts requests.
+fn counted() -> (S3, Running, World) {
+    let s3 = S3::minio();
+    let link = Link::start(LinkConfig::new(([127, 0, 0, 1], 0).into(), s3.address())).unwrap();
+    let mut world = World::with_s3(&s3);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    (s3, link, world)
+}
+
+fn kind(receipt: &Value, name: &str) -> f64 {
+    receipt["requests_by_kind"][name].as_f64().unwrap()
+}
+
+/// Checks the dollars of a receipt by its requests and bytes.
+#[track_caller]
+fn check(receipt: &Value, requests: u64) {
+    let kinds = ["get", "head", "list", "put", "delete", "other"];
+    let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
+    assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
+    // One that was sent again may have been lost with a connection that was closed.
+    let lost = all as u64 - requests;
+    assert!(lost <= receipt["retries"].as_u64().unwrap(), "{requests} reached the server: {receipt}");
+    let usd = (kind(receipt, "get") + kind(receipt, "head")) * GET
+        + (kind(receipt, "list") + kind(receipt, "put")) * PUT
+        + receipt["received_bytes"].as_f64().unwrap() * BYTE;
+    assert!((receipt["usd"].as_f64().unwrap() - usd).abs() < 1e-12, "{usd} is not in {receipt}");
+}
+
+#[test]
+fn dollars_are_the_server_s_count_at_list_prices() {
+    let (_s3, link, world) = counted();
+    for number in 0..20 {
+        world.write(&format!("data/{number}"), &bytes(number, 40_000));
+    }
+    world.write("data/large", &bytes(77, 30 << 20));
+    let run = |words: &[&str]| {
+        let before = link.counters().requests;
+        let words = [&["--json"], words, &BILL].concat();
+        let receipt = world.run(&words).ok().receipt();
+        (receipt, link.counters().requests - before)
+    };
+    let (up, sent) = run(&["sync", "data", "s3://bucket/data"]);
+    check(&up, sent);
+    assert!(kind(&up, "put") >= 21.0 && kind(&up, "list") >= 1.0, "{up}");
+    let (down, sent) = run(&["cp", "-r", "s3://bucket/data/", "copy"]);
+    check(&down, sent);
+    assert!(kind(&down, "get") >= 21.0 && down["received_bytes"].as_u64().unwrap() >= 30 << 20, "{down}");
+    let (again, sent) = run(&["sync", "s3://bucket/data", "copy"]);
+    check(&again, sent);
+    assert_eq!(kind(&again, "get"), 0.0);
+    let (cached, sent) = run(&["hydrate", "-r", "s3://bucket/data/", "--cache", "cache"]);
+    check(&cached, sent);
+}
+
+#[test]
+fn a_budget_ends_a_copy_before_it_is_passed_and_the_next_run_continues() {
+    let (_s3, link, world) = counted();
+    world.write("large", &bytes(5, 60 << 20));
+    world.run(&["-q", "cp", "large", "s3://bucket/large"]).ok();
+    let before = link.counters().bytes_to_client;
+    // 0.003 dollars are some 34 MiB to the internet.
+    let words = [&["--json", "cp", "s3://bucket/large", "back", "--budget", "0.003USD"][..], &BILL].concat();
+    let ran = world.run(&words);
+    let receipt = ran.receipt();
+    ran.fails(1, &["s3://bucket/large", "budget of 0.003 USD", "--budget"]);
+    assert!(receipt["usd"].as_f64().unwrap() <= 0.003, "{receipt}");
+    assert_eq!(receipt["failed"][0]["kind"], "full", "{receipt}");
+    // What crossed, with heads and what lay in buffers.
+    assert!(link.counters().bytes_to_client - before < 40 << 20);
+    assert!(!world.path("back").exists());
+    let resumed = world.run(&["--json", "cp", "s3://bucket/large", "back"]).ok().receipt();
+    assert!(resumed["resumed_bytes"].as_u64().unwrap() > 0, "{resumed}");
+    assert!(world.read("back") == world.read("large"));
+}
+
+#[test]
+fn a_budget_ends_a_tree_and_an_upload_as_well() {
+    let (_s3, _link, world) = counted();
+    for number in 0..40 {
+        world.write(&format!("data/{number:02}"), &bytes(number, 10_000));
+    }
+    // Ten writes cost 0.00005 dollars.
+    let words =
+        [&["--json", "sync", "data", "s3://bucket/data", "--budget", "0.00006USD"][..], &BILL].concat();
+    let ran = world.run(&words);
+    let receipt = ran.receipt();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("budget of 0.00006 USD"), "{}", ran.stderr);
+    assert!(receipt["usd"].as_f64().unwrap() <= 0.000_06 + 1e-12, "{receipt}");
+    let there = receipt["objects"].as_u64().unwrap();
+    assert!(there <= 12, "{receipt}");
+    let rest = world.run(&["--json", "sync", "data", "s3://bucket/data"]).ok().receipt();
+    // What was under way at the end has arrived without being counted.
+    let (copied, skipped) = (rest["objects"].as_u64().unwrap(), rest["skipped"].as_u64().unwrap());
+    assert!(copied + skipped == 40 && skipped >= there && skipped <= 12, "{there} {rest}");
+}
+
+#[test]
+fn a_budget_ends_hydration_and_what_is_here_stays() {
+    let (_s3, _link, world) = counted();
+    world.write("large", &bytes(6, 40 << 20));
+    world.run(&["-q", "cp", "large", "s3://bucket/large"]).ok();
+    let hydrate = ["--json", "hydrate", "s3://bucket/large", "--cache", "cache"];
+    let ran = world.run(&[&hydrate[..], &["--budget", "0.002USD"], &BILL].concat());
+    assert!(ran.code != Some(0) && ran.stderr.contains("budget of 0.002 USD"), "{ran:?}");
+    let receipt = ran.receipt();
+    assert!(receipt["usd"].as_f64().unwrap() <= 0.002, "{receipt}");
+    let rest = world.run(&hydrate).ok().receipt();
+    assert!(rest["resumed_bytes"].as_u64().unwrap() > 0, "{rest}");
+}
+
+#[test]
+fn a_mount_counts_its_dollars_and_a_budget_is_a_quota_of_its_reads() {
+    let (_s3, link, world) = counted();
+    world.write("large", &bytes(8, 40 << 20));
+    world.run(&["-q", "cp", "large", "s3://bucket/large"]).ok();
+    std::fs::create_dir(world.path("mnt")).unwrap();
+    let before = link.counters().requests;
+    let mount = ["mount", "s3://bucket", "mnt", "--cache", "cache", "--budget", "0.002USD"];
+    world.run(&[&mount[..], &BILL].concat()).ok();
+    let read = std::fs::read(world.path("mnt/large"));
+    assert_eq!(read.unwrap_err().raw_os_error(), Some(rustix::io::Errno::DQUOT.raw_os_error()));
+    let status = world.run(&["status", "mnt"]).ok();
+    assert!(String::from_utf8_lossy(&status.stdout).contains("its mount: "), "{status:?}");
+    let receipt = world.run(&["--json", "unmount", "mnt"]).ok().receipt();
+    check(&receipt, link.counters().requests - before);
+    assert!(receipt["usd"].as_f64().unwrap() <= 0.002, "{receipt}");
+}

@@ -1,0 +1,210 @@
+//! The numbers of a model that a link replays, and the presets, which are models.
+//!
+//! A link knows the first byte, one connection and all together, with a burst. Every other figure
+//! of a model is named in [`Replay::left_out`]. Called by both forms of a link.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use firstbyte_advise::model::{Each, Flow, Service};
+
+use crate::wait::Wait;
+use crate::{Burst, Error, Rate};
+
+/// The numbers of a link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// Name of the place, for people.
+    pub title: String,
+    /// Round trip: the wait of nearly every answer.
+    pub rtt: Duration,
+    /// The distribution of the wait, if it is more than the round trip.
+    pub wait: Option<Wait>,
+    /// All connections together.
+    pub rate: Option<Rate>,
+    /// A higher rate for a while.
+    pub burst: Option<Burst>,
+    /// One connection.
+    pub per_connection: Option<Rate>,
+    /// Figures of the model that no link replays, by their fields.
+    pub left_out: Vec<String>,
+}
+
+impl Replay {
+    /// The numbers of `model`.
+    ///
+    /// # Errors
+    /// [`Error::Model`]: it has none that a link replays.
+    pub fn of(model: &Service) -> Result<Self, Error> {
+        let (latency, rates) = (&model.latency, &model.rates);
+        let wait = latency.first_byte.as_ref().and_then(Wait::of);
+        let median = latency.first_byte.as_ref().map_or(0.0, |first| first.p50.0);
+        let rtt = wait.map_or(Duration::from_secs_f64(median), |wait| wait.floor());
+        let mut left_out = others(model);
+        let mut fixed = |name: &str, flow: &Option<Flow>| {
+            let flow = flow.as_ref()?;
+            if flow.each == Each::Service {
+                return Some(flow.clone());
+            }
+            left_out.push(format!("{name} (it grows with the capacity)"));
+            None
+        };
+        let connection = fixed("rates.connection", &rates.connection);
+        let (total, client) = (fixed("rates.total", &rates.total), fixed("rates.client", &rates.client));
+        if let (Some(_), Some(client)) = (&total, &client) {
+            left_out.push(format!("rates.client ({} B/s)", client.rate.0));
+        }
+        let (rate, burst) = total.or(client).as_ref().map_or((None, None), limits);
+        let per_connection = connection.map(|flow| of(flow.rate.0));
+        if rtt.is_zero() && rate.is_none() && per_connection.is_none() {
+            return Err(Error::Model { model: model.name.clone() });
+        }
+        Ok(Self { title: model.title.clone(), rtt, wait, rate, burst, per_connection, left_out })
+    }
+}
+
+fn of(bytes_per_second: f64) -> Rate {
+    Rate::bytes_per_second(bytes_per_second.round() as u64)
+}
+
+/// The rate of a flow and its burst. One without a bucket never ends, and is the rate.
+fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
+    match (flow.burst.filter(|burst| *burst > flow.rate), flow.bucket) {
+        (Some(burst), Some(bucket)) => {
+            let burst = Burst { bytes: bucket.0.round() as u64, rate: of(burst.0) };
+            (Some(of(flow.rate.0)), Some(burst))
+        }
+        (Some(burst), None) => (Some(of(burst.0)), None),
+        (None, _) => (Some(of(flow.rate.0)), None),
+    }
+}
+
+/// The figures that a link does not know.
+fn others(model: &Service) -> Vec<String> {
+    let (latency, rates, operations) = (&model.latency, &model.rates, &model.operations);
+    let known = [
+        ("latency.ready", latency.ready.is_some()),
+        ("latency.direct", latency.direct.is_some()),
+        ("latency.open", latency.open.is_some()),
+        ("latency.list", latency.list.is_some()),
+        ("latency.stat", latency.stat.is_some()),
+        ("latency.create", latency.create.is_some()),
+        ("rates.disk", rates.disk.is_some()),
+        ("rates.hydration", rates.hydration.is_some()),
+        ("rates.hydration_file", rates.hydration_file.is_some()),
+        ("operations.client", operations.client.is_some()),
+        ("operations.total", operations.total.is_some()),
+    ];
+    known.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Links that emulate a typical environment. Their numbers are the models in `models/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// As fast as this machine: no delay, no limit.
+    None,
+    /// A serverless function's network in sustained use: 0.6 Gbit/s in total, 20 ms.
+    #[default]
+    Function,
+    /// The network of a fresh function: the same after a burst of some 300 MB.
+    FunctionBurst,
+    /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
+    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, which is slower
+    /// than a real store.
+    Region,
+}
+
+impl Preset {
+    /// Every preset, by its name.
+    const NAMES: [(&'static str, Self); 4] = [
+        ("none", Self::None),
+        ("function", Self::Function),
+        ("function-burst", Self::FunctionBurst),
+        ("region", Self::Region),
+    ];
+
+    /// Its numbers.
+    ///
+    /// # Panics
+    /// Never: a test reads the embedded models.
+    #[must_use]
+    pub fn replay(self) -> Replay {
+        let text = match self {
+            Self::None => return Replay::default(),
+            Self::Function => include_str!("../models/function.toml"),
+            Self::FunctionBurst => include_str!("../models/function-burst.toml"),
+            Self::Region => include_str!("../models/region.toml"),
+        };
+        let model = Service::parse(text).expect("embedded models are valid");
+        Replay::of(&model).expect("embedded models can be replayed")
+    }
+}
+
+impl FromStr for Preset {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, preset)| *preset).ok_or_else(|| Error::Setting {
+            value: text.to_owned(),
+            why: "not a preset; the presets are function, function-burst, region and none",
+        })
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = Self::NAMES.iter().find(|(_, preset)| preset == self);
+        f.write_str(found.map_or("none", |(name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstbyte_advise::model::Catalogue;
+
+    use super::*;
+
+    #[test]
+    fn presets_keep_their_numbers() {
+        let function = Preset::Function.replay();
+        assert_eq!(function.rtt, Duration::from_millis(20));
+        assert_eq!((function.rate, function.burst), (Some(Rate::bytes_per_second(75_000_000)), None));
+        assert!(function.title.contains("sustained"));
+        let region = Preset::Region.replay();
+        assert_eq!(region.rtt, Duration::from_millis(30));
+        assert_eq!(region.rate, Some(Rate::bytes_per_second(400_000_000)));
+        assert_eq!(region.per_connection, Some(Rate::bytes_per_second(40_000_000)));
+        assert_eq!(Preset::None.replay(), Replay::default());
+        for (name, preset) in Preset::NAMES {
+            assert_eq!((name.parse::<Preset>().unwrap(), preset.to_string().as_str()), (preset, name));
+        }
+        assert!("lambda".parse::<Preset>().is_err());
+    }
+
+    /// The published series: 369 MB in the first second, 1,065 MB in ten.
+    #[test]
+    fn a_fresh_function_sends_the_published_bytes() {
+        let Replay { rate: Some(rate), burst: Some(burst), .. } = Preset::FunctionBurst.replay() else {
+            panic!("no burst")
+        };
+        let sent = |seconds: f64| burst.bytes as f64 + rate.get() as f64 * seconds;
+        assert!((sent(1.0) / 369e6 - 1.0).abs() < 0.01, "{}", sent(1.0));
+        assert!((sent(10.0) / 1_065e6 - 1.0).abs() < 0.01, "{}", sent(10.0));
+    }
+
+    #[test]
+    fn what_a_link_does_not_know_is_named_and_nothing_at_all_is_an_error() {
+        let all = Catalogue::current();
+        let standard = Replay::of(all.service("s3-standard").unwrap()).unwrap();
+        assert!(standard.wait.is_some() && standard.rate.is_none() && standard.per_connection.is_some());
+        assert!(standard.left_out.contains(&"operations.total".to_owned()), "{:?}", standard.left_out);
+        let lustre = Replay::of(all.service("fsx-scratch-2").unwrap()).unwrap();
+        assert!(lustre.left_out.iter().any(|what| what.contains("capacity")), "{:?}", lustre.left_out);
+        let mut empty = all.service("s3-standard").unwrap().clone();
+        (empty.latency, empty.rates) = Default::default();
+        let error = Replay::of(&empty).unwrap_err().to_string();
+        assert!(error.contains("s3-standard") && error.contains("latency.first_byte"), "{error}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Rights, region and clock: whether a location works for this user at all. `doctor LOCATION` shows
+//! this part alone.
+
+use std::time::Instant;
+
+use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_store::{FailureKind, ListOptions, Payload, PutOptions, Store};
+use serde::Serialize;
+
+use crate::place::{Sample, Samples};
+use crate::quantiles::Quantiles;
+use crate::{Error, Result};
+
+/// Empty objects that are written to time a write.
+const WRITES: usize = 5;
+
+/// Bytes of the object that is written where there is none to read.
+const SAMPLE: usize = 64 << 20;
+
+/// Whether a probe may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rights {
+    /// Nothing is written to the location.
+    #[default]
+    ReadOnly,
+    /// Objects of its own are written, and deleted again.
+    ReadWrite,
+}
+
+/// A right of this user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Right {
+    /// It was tried.
+    Granted,
+    /// It was refused, with the reason in one line.
+    Refused(String),
+    /// It was not tried, and why.
+    #[default]
+    NotTried,
+}
+
+impl Right {
+    fn of<T>(result: &Result<T>) -> Self {
+        match result {
+            Ok(_) => Self::Granted,
+            Err(error) => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// The first part of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Access {
+    /// The location, as it was given.
+    pub location: String,
+    /// It is one object or file, and nothing below it.
+    pub single: bool,
+    /// Names can be listed.
+    pub list: Right,
+    /// The kind of failure of the listing.
+    pub list_failed: Option<FailureKind>,
+    /// Content can be read.
+    pub read: Right,
+    /// Objects can be written and deleted.
+    pub write: Right,
+    /// Seconds until an empty object is written.
+    pub create: Option<Quantiles>,
+    /// The address of the service, of remote locations.
+    pub endpoint: Option<String>,
+    /// The region that is configured.
+    pub region: Option<String>,
+    /// Seconds that the clock of the service is ahead of this machine's.
+    pub clock_ahead: Option<i64>,
+    /// Nothing is there that could be read.
+    pub empty: bool,
+}
+
+/// Looks at a location. Refusals are findings, not errors.
+pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
+    let mut access = Access { location: location.to_string(), ..Access::default() };
+    if let Location::Object(object) = location
+        && object.service.is_s3()
+        && let Ok(endpoint) = store.endpoint_of(object.service)
+    {
+        (access.endpoint, access.region) = (Some(endpoint.url), endpoint.region);
+    }
+    let size = single(store, location);
+    access.single = size.is_some();
+    let first = match size {
+        Some(size) => Ok(Some(Sample { location: location.clone(), size })),
+        None => first_below(store, location),
+    };
+    // An object store has no empty prefixes: that it finds none says that it may be listed.
+    let first = match (first, location) {
+        (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(None),
+        (first, _) => first,
+    };
+    if !access.single {
+        access.list = Right::of(&first);
+        access.list_failed = first.as_ref().err().map(Error::kind);
+    }
+    if let (Location::Object(_), Right::Granted) = (location, &access.list) {
+        access.clock_ahead = Some(store.clock_ahead(location));
+    }
+    match first {
+        Ok(Some(sample)) => access.read = Right::of(&read(store, &sample)),
+        Ok(None) => access.empty = true,
+        Err(_) => {}
+    }
+    if rights == Rights::ReadWrite {
+        let written = writes(store, location, access.single);
+        access.write = Right::of(&written);
+        access.create = written.ok().and_then(Quantiles::of);
+    }
+    access
+}
+
+/// The size of the one object that a location is.
+pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
+    if location.is_directory_like() {
+        return None;
+    }
+    let stat = store.stat_object(location).ok().filter(|stat| stat.kind == Kind::File)?;
+    stat.size()
+}
+
+/// The first object below a location that has content.
+fn first_below(store: &Store, location: &Location) -> Result<Option<Sample>> {
+    if location.as_local().is_some() {
+        // A directory that is closed to this user is an error, and not an empty one.
+        std::fs::read_dir(location.as_local().unwrap_or(std::path::Path::new("")))
+            .map_err(|source| Error::io(location, source))?;
+    }
+    let found = match location.as_local() {
+        Some(_) => Samples::below(store, location, std::time::Duration::from_millis(500))?.all,
+        None => {
+            let options = ListOptions { recursive: true, ..ListOptions::default() };
+            let entries = store.list_page(location, &options)?.entries;
+            let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
+            files
+                .filter_map(|entry| Some(Sample { location: location.join(&entry.name), size: entry.size? }))
+                .collect()
+        }
+    };
+    Ok(found.into_iter().find(|sample| sample.size > 0))
+}
+
+fn read(store: &Store, sample: &Sample) -> Result<()> {
+    let mut body = sample.open(store, ByteRange::new(0, 1))?;
+    while body.read(&mut [0; 1])? > 0 {}
+    Ok(())
+}
+
+/// A name of the probe's own beside or below a location.
+fn own_name(location: &Location, single: bool, what: &str) -> Location {
+    let below = if single { location.parent().unwrap_or_else(|| location.clone()) } else { location.clone() };
+    below.join(format!(".firstbyte-probe-{what}-{}", std::process::id()).as_bytes())
+}
+
+/// Writes and deletes empty objects. Returns the seconds of each write.
+fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> {
+    let (name, mut times) = (own_name(location, single, "empty"), Vec::new());
+    for _ in 0..WRITES {
+        let began = Instant::now();
+        store.put(&name, Payload::Bytes(b""), &PutOptions::default())?;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    store.delete(&name)?;
+    Ok(times)
+}
+
+/// An object that the probe has written, deleted when it is dropped.
+pub(crate) struct Written {
+    store: Store,
+    pub(crate) location: Location,
+    pub(crate) size: u64,
+}
+
+impl Written {
+    /// Writes an object to read, where there is none.
+    pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
+        let name = own_name(location, false, "sample");
+        let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        store.put(&name, Payload::Bytes(&bytes), &PutOptions::default())?;
+        Ok(Self { store: store.clone(), location: name, size: SAMPLE as u64 })
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // A name that stays says whose it is; the probe has its figures.
+        let _ = self.store.unscoped().delete(&self.location);
+    }
+}
+
+impl Access {
+    /// The reason for which nothing can be measured, if so.
+    pub(crate) fn obstacle(&self) -> Option<Error> {
+        let location = self.location.clone();
+        match (&self.list, &self.read) {
+            (Right::Refused(why), _) => {
+                let kind = self.list_failed.unwrap_or(FailureKind::Denied);
+                Some(Error::NotListed { location, why: why.clone(), kind })
+            }
+            (_, Right::Refused(why)) => Some(Error::NotRead { location, why: why.clone() }),
+            _ if self.empty => Some(Error::Empty { location }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Load on a place by several workers: streams of large ranges, and many small operations.
+//!
+//! Workers stop at the end of their request, so every byte that was asked for is received: what the
+//! server counts is what the ledger counts. A refusal for speed ends the load, which then reports
+//! it: a probe does not push on.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use firstbyte_advise::billing::Traffic;
+use firstbyte_store::{FailureKind, Store};
+
+use crate::ledger::Ledger;
+use crate::place::{BUFFER, Piece, Sample, Samples};
+use crate::timeline::Timeline;
+use crate::{Error, Result};
+
+/// The pause between two looks at what a worker is to do.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The first range of a stream: a second at 1 MB/s.
+const FIRST: u64 = 1 << 20;
+
+/// Bytes of the first read of a range.
+const HEAD: usize = 4 << 10;
+
+/// The largest range.
+const LARGEST: u64 = 64 << 20;
+
+/// Seconds that a range should take: long beside its first byte, short beside a phase.
+const RANGE_SECONDS: f64 = 0.5;
+
+/// A range that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// Bytes per second from its first byte to its last.
+    pub(crate) rate: f64,
+    /// Seconds from its first byte to its last.
+    pub(crate) seconds: f64,
+}
+
+/// Workers that read ranges one after another.
+pub(crate) struct Streams<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) samples: &'a Samples,
+    pub(crate) large: Vec<&'a Sample>,
+    pub(crate) ledger: &'a Ledger<'a>,
+    pub(crate) timeline: &'a Timeline,
+    /// Workers that may begin a request.
+    active: AtomicUsize,
+    started: AtomicUsize,
+    length: AtomicU64,
+    ended: AtomicBool,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    streams: Vec<Stream>,
+    error: Option<Error>,
+}
+
+impl<'a> Streams<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        samples: &'a Samples,
+        ledger: &'a Ledger<'a>,
+        timeline: &'a Timeline,
+    ) -> Self {
+        Self {
+            store,
+            samples,
+            large: samples.large(),
+            ledger,
+            timeline,
+            active: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
+            length: AtomicU64::new(FIRST),
+            ended: AtomicBool::new(false),
+            found: Mutex::default(),
+        }
+    }
+
+    /// Lets `workers` read, and starts those that are missing.
+    pub(crate) fn raise<'s>(&'s self, workers: usize, scope: &'s Scope<'s, '_>) {
+        self.active.store(workers, Ordering::Relaxed);
+        for number in self.started.fetch_max(workers, Ordering::Relaxed)..workers {
+            scope.spawn(move || self.work(number));
+        }
+    }
+
+    /// Lets the workers end with their current ranges.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the load has ended: by the budget, or by a failure.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Waits, or until the load has ended.
+    pub(crate) fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.has_ended() && Instant::now() < until {
+            thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Ranges that were read so far.
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.clone()
+    }
+
+    /// The failure that ended the load.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).error.take()
+    }
+
+    fn work(&self, number: usize) {
+        let mut buffer = vec![0; BUFFER];
+        while !self.has_ended() {
+            if number >= self.active.load(Ordering::Relaxed) {
+                thread::sleep(LOOK);
+                continue;
+            }
+            match self.read_one(&mut buffer) {
+                Ok(true) => {}
+                Ok(false) => self.end(),
+                Err(error) => {
+                    self.found.lock().unwrap_or_else(PoisonError::into_inner).error.get_or_insert(error);
+                    self.end();
+                }
+            }
+        }
+    }
+
+    /// Reads one range. False if the budget does not allow it.
+    fn read_one(&self, buffer: &mut [u8]) -> Result<bool> {
+        let length = self.length.load(Ordering::Relaxed);
+        let Some(Piece { sample, range }) = self.samples.next(&self.large, length) else { return Ok(false) };
+        let traffic = Traffic { gets: 1.0, bytes: range.len() as f64, ..Traffic::default() };
+        let Some(_reserved) = self.ledger.reserve(traffic) else { return Ok(false) };
+        let began = Instant::now();
+        let mut body = sample.open(self.store, range)?;
+        // The first bytes alone, so that there is a rest to time however fast the place is.
+        let head = body.read(&mut buffer[..HEAD])?;
+        let first = Instant::now();
+        self.timeline.add(head);
+        let mut rest = 0;
+        loop {
+            let read = body.read(buffer)?;
+            if read == 0 {
+                break;
+            }
+            self.timeline.add(read);
+            rest += read;
+        }
+        let (bytes, since) = if rest > 0 { (rest, first) } else { (head, began) };
+        let seconds = since.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+        let stream = Stream { rate: bytes as f64 / seconds, seconds };
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
+        let fitting = (stream.rate * RANGE_SECONDS) as u64;
+        self.length.store(fitting.clamp(FIRST, (2 * length).min(LARGEST)), Ordering::Relaxed);
+        Ok(true)
+    }
+}
+
+/// Many small operations at once.
+pub(crate) struct Repeated {
+    /// Operations per second, without the first ones.
+    pub(crate) per_second: f64,
+    /// The server refused one for speed.
+    pub(crate) throttled: bool,
+    /// The budget ended them.
+    pub(crate) spent: bool,
+}
+
+/// How often, and how many at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern {
+    pub(crate) at_once: usize,
+    /// Time that does not count: connections are made.
+    pub(crate) warm: Duration,
+    pub(crate) time: Duration,
+    /// Traffic of one operation.
+    pub(crate) traffic: Traffic,
+}
+
+/// Repeats `operation`, which gets the number of the repetition.
+///
+/// # Errors
+/// A failure other than a refusal for speed.
+pub(crate) fn repeat(
+    ledger: &Ledger<'_>,
+    pattern: Pattern,
+    operation: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<Repeated> {
+    let (began, next) = (Instant::now(), AtomicUsize::new(0));
+    let (throttled, spent) = (AtomicBool::new(false), AtomicBool::new(false));
+    let until = began + pattern.warm + pattern.time;
+    let work = || -> Result<Vec<f64>> {
+        let mut done = Vec::new();
+        while Instant::now() < until && !throttled.load(Ordering::Relaxed) {
+            let Some(_reserved) = ledger.reserve(pattern.traffic) else {
+                spent.store(true, Ordering::Relaxed);
+                break;
+            };
+            match operation(next.fetch_add(1, Ordering::Relaxed)) {
+                Ok(()) => done.push(began.elapsed().as_secs_f64()),
+                Err(error) if error.kind() == FailureKind::Throttled => {
+                    throttled.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    };
+    let all = thread::scope(|scope| {
+        let workers: Vec<_> = (0..pattern.at_once).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("workers do not panic"))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let warm = pattern.warm.as_secs_f64();
+    let counted: Vec<f64> = all.into_iter().flatten().filter(|ended| *ended >= warm).collect();
+    let last = counted.iter().copied().fold(warm, f64::max);
+    Ok(Repeated {
+        per_second: if last > warm { counted.len() as f64 / (last - warm) } else { 0.0 },
+        throttled: throttled.into_inner(),
+        spent: spent.into_inner(),
+    })
+}

@@ -1,0 +1,264 @@
+//! The report as a model, and this machine as the entry `here` of it.
+//!
+//! Only what was seen becomes a figure: a rate in all only where more connections brought no more,
+//! a ceiling only where it was reached. `leaves_out` names the rest.
+
+use std::collections::BTreeMap;
+
+use firstbyte_advise::model::{
+    Bill, Cloud, FORMAT, Figure, Flow, Kind, Latencies, Latency, Machine, Operations, Rates, Reading,
+    Service, Source, Store,
+};
+use firstbyte_advise::prices::Day;
+use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
+
+use crate::quantiles::Quantiles;
+use crate::report::{Report, rate};
+
+/// Name of the one source of all figures.
+const SOURCE: &str = "probe";
+
+/// Requests of our client at once.
+const PARALLEL: f64 = 64.0;
+
+/// A network carries more than its content: the advice takes a part of a machine's rate as content.
+const HEADROOM: f64 = 1.25;
+
+/// Bytes that a stream of a file reads ahead: its measured rate has its waits in it.
+const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
+
+/// What a model says of itself and of this machine, beside its figures.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Name of the model.
+    pub name: String,
+    /// Provider.
+    pub cloud: Cloud,
+    /// Billed items.
+    pub bills: Vec<Bill>,
+    /// This machine, by its name.
+    pub machine: String,
+    /// Today.
+    pub day: Day,
+    /// Processors of this machine.
+    pub processors: f64,
+    /// Bytes of its memory.
+    pub memory: f64,
+}
+
+fn figure<T>(value: T) -> Figure<T> {
+    Figure { value, source: SOURCE.to_owned() }
+}
+
+fn latency(times: Option<Quantiles>) -> Option<Latency> {
+    let Quantiles { p50, p95, p99, .. } = times.filter(|times| times.p50 > 0.0)?;
+    Some(Latency {
+        p50: Seconds(p50),
+        p95: p95.map(Seconds),
+        p99: p99.map(Seconds),
+        source: SOURCE.to_owned(),
+    })
+}
+
+fn flow(bytes_per_second: f64) -> Flow {
+    Flow {
+        rate: Rate(bytes_per_second),
+        burst: None,
+        bucket: None,
+        reused: None,
+        least_burst: None,
+        each: Default::default(),
+        source: SOURCE.to_owned(),
+    }
+}
+
+impl Report {
+    /// The model of the location, with this machine as `here`.
+    #[must_use]
+    pub fn model(&self, identity: &Identity) -> Service {
+        let remote = self.latencies.open.is_none();
+        let place = &self.access.location;
+        Service {
+            format: FORMAT,
+            name: identity.name.clone(),
+            title: place.clone(),
+            kind: if remote { Kind::Object } else { Kind::FileSystem },
+            cloud: identity.cloud,
+            shared: remote,
+            durable: true,
+            functions: remote,
+            leaves_out: self.leaves_out(),
+            unbilled: String::new(),
+            sources: BTreeMap::from([(SOURCE.to_owned(), self.source(identity))]),
+            latency: self.model_latencies(),
+            rates: self.model_rates(remote),
+            operations: self.model_operations(),
+            reading: self.reading(remote),
+            capacity: Default::default(),
+            bills: identity.bills.clone(),
+            measured: None,
+            spread: None,
+            here: Some(self.here(identity)),
+        }
+    }
+
+    fn source(&self, identity: &Identity) -> Source {
+        let spent = &self.spent;
+        Source {
+            what: format!(
+                "firstbyte probe {}: {} requests in {}",
+                self.access.location,
+                spent.requests.total(),
+                shown_seconds(spent.seconds)
+            ),
+            place: identity.machine.clone(),
+            day: identity.day,
+        }
+    }
+
+    fn model_latencies(&self) -> Latencies {
+        let names = self.names.filter(|names| names.per_second().is_some());
+        let name =
+            names.map(|names| Quantiles { count: 1, p50: names.seconds / names.names, p95: None, p99: None });
+        Latencies {
+            first_byte: latency(self.latencies.first_byte),
+            open: latency(self.latencies.open),
+            list: latency(name),
+            create: latency(self.access.create),
+            ..Latencies::default()
+        }
+    }
+
+    fn model_rates(&self, remote: bool) -> Rates {
+        let Some(seen) = &self.rates else { return Rates::default() };
+        let total = seen.full.then(|| Flow {
+            burst: seen.burst.map(|burst| Rate(burst.rate)),
+            bucket: seen.burst.map(|burst| Bytes(burst.bucket)),
+            ..flow(seen.total)
+        });
+        let connection = Some(flow(seen.connection)).filter(|_| seen.connection > 0.0);
+        // A machine cannot tell its own limit from that of the place.
+        let (client, total) = if remote { (None, total) } else { (total, None) };
+        Rates { connection, client, total, ..Rates::default() }
+    }
+
+    fn model_operations(&self) -> Operations {
+        let ceiling = self.ceiling.filter(|ceiling| ceiling.reached && ceiling.per_second > 0.0);
+        let (refused, own) = match ceiling {
+            Some(ceiling) if ceiling.throttled => (Some(figure(ceiling.per_second)), None),
+            Some(ceiling) => (None, Some(figure(ceiling.per_second))),
+            None => (None, None),
+        };
+        Operations { client: own, total: refused, largest: None }
+    }
+
+    fn reading(&self, remote: bool) -> Reading {
+        let (parallel, read_ahead) = match remote {
+            true => (Some(figure(PARALLEL)), None),
+            false => (None, Some(figure(Bytes(READ_AHEAD)))),
+        };
+        Reading { parallel, read_ahead, ..Reading::default() }
+    }
+
+    /// What was not seen.
+    fn leaves_out(&self) -> String {
+        let mut parts = Vec::new();
+        match &self.rates {
+            None => parts.push("all rates: none was seen".to_owned()),
+            Some(rates) => {
+                if rates.burst.is_none() {
+                    let watched = shown_seconds(rates.watched);
+                    parts.push(format!("the end of a burst that lasts longer than {watched}"));
+                }
+                if !rates.full {
+                    parts.push(format!("a rate in all above {}", rate(rates.total)));
+                }
+            }
+        }
+        if self.ceiling.is_none_or(|ceiling| !ceiling.reached) {
+            parts.push("the end of the request rate".to_owned());
+        }
+        parts.join("; ")
+    }
+
+    /// This machine. Its network carries at least what was seen.
+    fn here(&self, identity: &Identity) -> Machine {
+        let seen = self.rates.as_ref();
+        let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));
+        let burst = seen.and_then(|rates| rates.burst).map(|burst| burst.rate);
+        let network = steps.chain(burst).chain(seen.map(|rates| rates.total)).fold(1.0, f64::max);
+        Machine {
+            vcpus: identity.processors,
+            memory: Bytes(identity.memory),
+            network: Rate(network * HEADROOM),
+            burst: None,
+            bucket: None,
+            volumes: None,
+            gpus: 0.0,
+            store: self.disk.as_ref().map(|disk| Store {
+                size: Bytes(disk.free as f64),
+                read: Rate(disk.read),
+                source: SOURCE.to_owned(),
+            }),
+            cloud: Cloud::Any,
+            source: SOURCE.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::rates::{Burst, Step};
+    use crate::small::Ceiling;
+
+    fn report() -> Report {
+        let first_byte = Quantiles::of((1..=100).map(|ms| f64::from(ms) / 1e3).collect());
+        let latencies = crate::Latencies { first_byte, open: None };
+        let mut report = Report::new(Access::default(), latencies, None);
+        report.rates = Some(crate::Rates {
+            connection: 40e6,
+            steps: vec![Step { connections: 1, rate: 40e6 }],
+            total: 75e6,
+            full: true,
+            burst: Some(Burst { rate: 600e6, bucket: 300e6 }),
+            watched: 9.0,
+            ..crate::Rates::default()
+        });
+        report
+    }
+
+    fn identity() -> Identity {
+        Identity {
+            name: "mine".into(),
+            cloud: Cloud::Any,
+            bills: Vec::new(),
+            machine: "here".into(),
+            day: "2026-11-27".parse().unwrap(),
+            processors: 4.0,
+            memory: 8e9,
+        }
+    }
+
+    #[test]
+    fn a_model_is_read_as_it_is_written() {
+        let model = report().model(&identity());
+        assert_eq!(Service::parse(&model.to_toml()).unwrap(), model);
+        let total = model.rates.total.unwrap();
+        assert_eq!((total.rate.0, total.burst.unwrap().0, total.bucket.unwrap().0), (75e6, 600e6, 300e6));
+        assert_eq!(model.latency.first_byte.unwrap().p50.0, 0.05);
+        assert_eq!(model.leaves_out, "the end of the request rate");
+    }
+
+    #[test]
+    fn what_was_not_seen_is_no_figure() {
+        let mut report = report();
+        report.rates.as_mut().unwrap().full = false;
+        report.rates.as_mut().unwrap().burst = None;
+        report.ceiling = Some(Ceiling { per_second: 100.0, at_once: 64, reached: false, throttled: false });
+        let model = report.model(&identity());
+        assert!(model.rates.total.is_none() && model.operations == Operations::default());
+        assert!(model.leaves_out.contains("a rate in all above 75.0 MB/s"), "{}", model.leaves_out);
+    }
+}

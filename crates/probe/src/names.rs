@@ -1,0 +1,119 @@
+//! Names a second, as one lister sees them: pages of a bucket, or a directory that is read.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use firstbyte_advise::billing::Traffic;
+use firstbyte_listing::{Batch, Depth, Detail, Options, scan};
+use firstbyte_location::Location;
+use firstbyte_store::{ListOptions, Store};
+use serde::Serialize;
+
+use crate::ledger::Ledger;
+use crate::{Error, Result};
+
+/// Pages that are asked for.
+const PAGES: usize = 5;
+
+/// Part of the time for listing.
+const PART: f64 = 0.05;
+
+/// Fewer names a page tell the time of a request, and not that of a name.
+const MANY: f64 = 100.0;
+
+/// Names of a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Names {
+    /// Names of a page, or of all directories together.
+    pub names: f64,
+    /// Median seconds of a page, or of one pass.
+    pub seconds: f64,
+    /// Each page is a request.
+    pub paged: bool,
+}
+
+impl Names {
+    /// Names per second, where there are enough of them to tell.
+    #[must_use]
+    pub fn per_second(&self) -> Option<f64> {
+        (self.names >= MANY && self.seconds > 0.0).then(|| self.names / self.seconds)
+    }
+}
+
+/// Lists `location`, which is a prefix or a directory.
+pub(crate) fn measure(store: &Store, location: &Location, ledger: &Ledger<'_>) -> Result<Option<Names>> {
+    let until = Instant::now() + ledger.part(PART);
+    match location.as_local() {
+        Some(path) => directory(path, until).map(Some),
+        None => pages(store, location, ledger, until),
+    }
+}
+
+fn pages(store: &Store, location: &Location, ledger: &Ledger<'_>, until: Instant) -> Result<Option<Names>> {
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let (mut times, mut names) = (Vec::new(), 0);
+    while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
+        let Some(_reserved) = ledger.reserve(Traffic { lists: 1.0, ..Traffic::default() }) else { break };
+        let began = Instant::now();
+        names = store.list_page(location, &options)?.entries.len();
+        times.push(began.elapsed());
+    }
+    Ok(median(times).map(|seconds| Names { names: names as f64, seconds, paged: true }))
+}
+
+fn directory(path: &Path, until: Instant) -> Result<Names> {
+    let options = Options { depth: Depth::Recursive, detail: Detail::Names, ..Options::default() };
+    let (mut times, mut names) = (Vec::new(), 0.0);
+    while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
+        let began = Instant::now();
+        let counts = scan(path, &options, || Count { names: 0, until }).map_err(Error::Listing)?;
+        names = counts.iter().map(|count| count.names as f64).sum();
+        times.push(began.elapsed());
+    }
+    let seconds = median(times).unwrap_or(0.0);
+    Ok(Names { names, seconds, paged: false })
+}
+
+/// Counts names, and breaks off after `until`.
+struct Count {
+    names: usize,
+    until: Instant,
+}
+
+impl firstbyte_listing::Visitor for Count {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        self.names += batch.len();
+        batch.take_errors();
+        if Instant::now() < self.until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Option<f64> {
+    times.sort();
+    times.get(times.len() / 2).map(Duration::as_secs_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_names_do_not_tell_a_rate() {
+        let names = |names: f64| Names { names, seconds: 0.05, paged: true }.per_second();
+        assert_eq!(names(3.0), None);
+        assert_eq!(names(1_000.0), Some(20_000.0));
+    }
+
+    #[test]
+    fn a_tree_is_counted_whole() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("below")).unwrap();
+        for number in 0..150 {
+            std::fs::write(place.path().join("below").join(number.to_string()), "x").unwrap();
+        }
+        let found = directory(place.path(), Instant::now() + Duration::from_secs(600)).unwrap();
+        assert_eq!(found.names, 151.0);
+        assert!(found.per_second().is_some());
+    }
+}

@@ -1,0 +1,211 @@
+//! Rates: of one connection, over their number, and what is left when a burst has ended.
+//!
+//! One load runs through all steps, so the bucket of a burst is accounted from its first byte on.
+
+use std::thread;
+use std::time::Duration;
+
+use firstbyte_store::Store;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::Result;
+use crate::ledger::Ledger;
+use crate::load::{Stream, Streams};
+use crate::place::Samples;
+use crate::timeline::{self, BIN, Timeline};
+
+/// Part of the time for one connection, for a step, and for watching the highest rate.
+const CONNECTION_PART: f64 = 0.05;
+const STEP_PART: f64 = 0.025;
+const WATCH_PART: f64 = 0.15;
+
+/// Part of the time that small requests, small files and the disk need afterwards.
+const AFTERWARDS: f64 = 0.35;
+
+/// The shortest step: some ranges of each connection.
+const SHORTEST_STEP: Duration = Duration::from_millis(300);
+
+/// Connections at most.
+const MOST: usize = 64;
+
+/// A step has to bring this much more than all before, or more connections bring nothing.
+const GAIN: f64 = 1.1;
+
+/// A stream shows the rate of a connection if it takes this long.
+const LONG: f64 = 0.1;
+
+/// This process uses so much of all processors: it is the limit.
+const BUSY: f64 = 0.9;
+
+/// The rate of some connections together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// Connections.
+    pub connections: usize,
+    /// Bytes per second.
+    pub rate: f64,
+}
+
+/// A burst and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Burst {
+    /// Bytes per second before.
+    pub rate: f64,
+    /// Bytes above the rate that follows.
+    pub bucket: f64,
+}
+
+/// Rates of a place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Rates {
+    /// One connection, from its first byte on.
+    pub connection: f64,
+    /// By number of connections.
+    pub steps: Vec<Step>,
+    /// All connections, after a burst has ended; the highest rate if none was seen to end.
+    pub total: f64,
+    /// More connections brought no more.
+    pub full: bool,
+    /// The burst that ended.
+    pub burst: Option<Burst>,
+    /// Seconds for which the highest number of connections was watched.
+    pub watched: f64,
+    /// Processors of this machine were busy, and may be the limit.
+    pub busy: bool,
+    /// The reason that ended the measurement early.
+    pub ended: Option<String>,
+}
+
+impl Rates {
+    /// Connections from which on more bring no more.
+    #[must_use]
+    pub fn enough(&self) -> usize {
+        let highest = self.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
+        self.steps.iter().find(|step| step.rate * GAIN >= highest).map_or(1, |step| step.connections)
+    }
+}
+
+/// Measures the rates; `None` where the budget ended before any was seen.
+pub(crate) fn measure(
+    store: &Store,
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+    timeline: &Timeline,
+    settle: Duration,
+) -> Result<Option<Rates>> {
+    let streams = Streams::new(store, samples, ledger, timeline);
+    let mut rates = Rates::default();
+    thread::scope(|scope| {
+        let from = timeline.now() + 1;
+        streams.raise(1, scope);
+        streams.wait(ledger.part(CONNECTION_PART).max(SHORTEST_STEP));
+        rates.connection = connection(&streams.streams(), timeline.mean(from, timeline.now()));
+        let mut at_once = 1;
+        let mut highest: f64 = 0.0;
+        let mut without_gain = 0;
+        while !streams.has_ended()
+            && without_gain < 2
+            && at_once <= MOST
+            && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
+        {
+            streams.raise(at_once, scope);
+            // One connection is under way already.
+            streams.wait(if at_once == 1 { Duration::ZERO } else { settle });
+            let from = timeline.now() + 1;
+            streams.wait(ledger.part(STEP_PART).max(SHORTEST_STEP));
+            let rate = timeline.mean(from, timeline.now());
+            if streams.has_ended() && timeline.now() < from + 5 {
+                break;
+            }
+            rates.steps.push(Step { connections: at_once, rate });
+            without_gain = if rate < GAIN * highest { without_gain + 1 } else { 0 };
+            highest = highest.max(rate);
+            at_once *= 2;
+        }
+        rates.full = without_gain > 0;
+        let (from, cpu) = (timeline.now() + 1, cpu_seconds());
+        streams.wait(ledger.part(WATCH_PART).min(ledger.left_before(AFTERWARDS)));
+        rates.watched = (timeline.now().saturating_sub(from)) as f64 * BIN.as_secs_f64();
+        let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        rates.busy = rates.watched > 0.0 && (cpu_seconds() - cpu) / rates.watched > BUSY * processors;
+        levels(&mut rates, &timeline.rates(0, timeline.now()), from);
+        rates.ended = ledger.left().is_zero().then(|| "the time was spent".to_owned());
+        streams.end();
+    });
+    match streams.failure() {
+        // What was measured until then still holds.
+        Some(error) if !rates.steps.is_empty() => rates.ended = Some(error.to_string()),
+        Some(error) => return Err(error),
+        None => {}
+    }
+    Ok((rates.connection > 0.0).then_some(rates))
+}
+
+/// Fills in the rate in all, and the burst before it. `watched` is the first bin in which the
+/// highest number of connections was watched.
+fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
+    let start = timeline::peak(bins);
+    let tail = bins.get(watched.max(start)..).filter(|tail| !tail.is_empty());
+    let steps = rates.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
+    rates.total = tail.map_or(steps, timeline::mean);
+    let Some(fall) = timeline::fall(&bins[start..]) else { return };
+    rates.total = fall.after;
+    rates.full = true;
+    let bucket = timeline::drained(&bins[..start + fall.at], fall.after);
+    rates.burst = Some(Burst { rate: fall.before, bucket });
+}
+
+/// The rate of a connection: the upper quartile of long ranges, since a burst may have ended
+/// meanwhile. `mean` is that of all time, where the objects are too small for long ranges.
+fn connection(streams: &[Stream], mean: f64) -> f64 {
+    let mut rates: Vec<f64> = streams.iter().filter(|one| one.seconds >= LONG).map(|one| one.rate).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() * 3 / 4).copied().unwrap_or(mean)
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(connections: usize, rate: f64) -> Step {
+        Step { connections, rate }
+    }
+
+    #[test]
+    fn enough_connections_are_the_fewest_that_reach_the_highest_rate() {
+        let steps = vec![step(1, 40e6), step(8, 320e6), step(16, 398e6), step(32, 402e6)];
+        assert_eq!(Rates { steps, ..Rates::default() }.enough(), 16);
+        assert_eq!(Rates::default().enough(), 1);
+    }
+
+    #[test]
+    fn short_ranges_do_not_tell_the_rate_of_a_connection() {
+        let stream = |rate, seconds| Stream { rate, seconds };
+        assert_eq!(connection(&[stream(5e9, 0.001)], 80e6), 80e6);
+        assert_eq!(connection(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
+    }
+
+    #[test]
+    fn a_burst_sets_the_rate_that_follows_and_its_bucket() {
+        let mut rates = Rates { steps: vec![step(1, 600e6)], ..Rates::default() };
+        let bins: Vec<f64> = [600e6; 100].into_iter().chain([100e6; 400]).collect();
+        levels(&mut rates, &bins, 150);
+        assert!((rates.total - 100e6).abs() < 1.0 && rates.full);
+        let burst = rates.burst.unwrap();
+        assert!((burst.rate - 600e6).abs() < 1.0 && (burst.bucket - 1e9).abs() < 1e3, "{burst:?}");
+    }
+
+    #[test]
+    fn without_a_fall_the_watched_rate_is_that_in_all() {
+        let mut rates = Rates { steps: vec![step(1, 40e6), step(2, 80e6)], ..Rates::default() };
+        let bins: Vec<f64> = [40e6; 100].into_iter().chain([80e6; 100]).collect();
+        levels(&mut rates, &bins, 120);
+        assert_eq!((rates.total, rates.burst, rates.full), (80e6, None, false));
+    }
+}

@@ -1,0 +1,270 @@
+//! The report of a probe, and its ten lines.
+
+use firstbyte_advise::units::{count, shown_bytes, shown_seconds, significant};
+use serde::Serialize;
+
+use crate::access::{Access, Right};
+use crate::disk::Disk;
+use crate::ledger::Spent;
+use crate::names::Names;
+use crate::quantiles::Quantiles;
+use crate::rates::Rates;
+use crate::small::{Ceiling, Latencies};
+
+/// What was measured. A part that is absent was not seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Rights, region, clock.
+    pub access: Access,
+    /// Single requests.
+    pub latencies: Latencies,
+    /// Rates by number of connections.
+    pub rates: Option<Rates>,
+    /// Small requests a second; of local files, opens.
+    pub ceiling: Option<Ceiling>,
+    /// Names a second; absent for one object.
+    pub names: Option<Names>,
+    /// Small files read whole a second; absent where there are none.
+    pub small_files: Option<Ceiling>,
+    /// The local disk.
+    pub disk: Option<Disk>,
+    /// The reason for which the local disk was not measured.
+    pub disk_failed: Option<String>,
+    /// What the probe has used.
+    pub spent: Spent,
+}
+
+/// A rate in decimal units.
+pub(crate) fn rate(bytes: f64) -> String {
+    format!("{}/s", shown_bytes(bytes))
+}
+
+fn quantiles(times: &Quantiles) -> String {
+    let mut text = format!("{} p50", shown_seconds(times.p50));
+    for (name, value) in [("p95", times.p95), ("p99", times.p99)] {
+        if let Some(value) = value {
+            text.push_str(&format!(", {} {name}", shown_seconds(value)));
+        }
+    }
+    format!("{text} ({} requests)", times.count)
+}
+
+fn right(name: &str, right: &Right) -> String {
+    match right {
+        Right::Granted => format!("{name} yes"),
+        Right::Refused(why) => format!("{name} no ({why})"),
+        Right::NotTried => format!("{name} not tried"),
+    }
+}
+
+impl Access {
+    /// The findings in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.single {
+            parts.push(right("list", &self.list));
+        }
+        parts.extend([right("read", &self.read), right("write", &self.write)]);
+        parts.extend(self.create.map(|create| format!("an empty object in {}", shown_seconds(create.p50))));
+        parts.extend(self.region.as_ref().map(|region| format!("region {region}")));
+        parts.extend(self.clock_ahead.map(|ahead| format!("clock {ahead:+} s")));
+        parts.join(", ")
+    }
+}
+
+impl Report {
+    pub(crate) fn new(access: Access, latencies: Latencies, names: Option<Names>) -> Self {
+        Self {
+            access,
+            latencies,
+            rates: None,
+            ceiling: None,
+            names,
+            small_files: None,
+            disk: None,
+            disk_failed: None,
+            spent: Spent::default(),
+        }
+    }
+
+    /// The ten lines, each with its name.
+    #[must_use]
+    pub fn lines(&self) -> [(&'static str, String); 10] {
+        let not_seen = || "not seen".to_owned();
+        let rates = self.rates.as_ref();
+        [
+            ("access", self.access.line()),
+            ("first byte", self.first_byte()),
+            ("connection", rates.map_or_else(not_seen, |rates| rate(rates.connection))),
+            ("connections", rates.map_or_else(not_seen, connections)),
+            ("burst", rates.map_or_else(not_seen, burst)),
+            (
+                if self.latencies.open.is_some() { "opens" } else { "requests" },
+                ceiling(self.ceiling.as_ref()),
+            ),
+            ("listing", self.listing()),
+            ("small files", ceiling(self.small_files.as_ref())),
+            ("local disk", self.local_disk()),
+            ("limit", format!("{}; {}", self.limit(), self.used())),
+        ]
+    }
+
+    fn first_byte(&self) -> String {
+        let first = self.latencies.first_byte.as_ref().map_or_else(|| "not seen".to_owned(), quantiles);
+        match &self.latencies.open {
+            Some(open) => format!("{first}; open and close {} p50", shown_seconds(open.p50)),
+            None => first,
+        }
+    }
+
+    fn listing(&self) -> String {
+        let Some(names) = self.names else { return "not seen: one object".to_owned() };
+        let (number, seconds) = (count(names.names), shown_seconds(names.seconds));
+        let whole = if names.paged { "a page of" } else { "all" };
+        match names.per_second() {
+            Some(each) => format!("{whole} {number} names in {seconds}, {} names a second", count(each)),
+            None => format!("{whole} {number} names in {seconds}: too few to tell a rate"),
+        }
+    }
+
+    fn local_disk(&self) -> String {
+        match (&self.disk, &self.disk_failed) {
+            (Some(disk), _) => format!(
+                "{} written durably, {} read, {} free ({})",
+                rate(disk.write),
+                rate(disk.read),
+                shown_bytes(disk.free as f64),
+                disk.place.display()
+            ),
+            (None, Some(why)) => format!("not measured: {why}"),
+            (None, None) => "not seen".to_owned(),
+        }
+    }
+
+    /// What limits large and small objects.
+    fn limit(&self) -> String {
+        let large = match &self.rates {
+            None => "large files: not seen".to_owned(),
+            Some(rates) if rates.busy => {
+                format!("large files: the processors of this machine, {} in all", rate(rates.total))
+            }
+            Some(rates) if rates.full => {
+                format!("large files: {} in all, by {} connections", rate(rates.total), rates.enough())
+            }
+            Some(rates) => {
+                let most = rates.steps.last().map_or(1, |step| step.connections);
+                format!(
+                    "large files: one connection, {}; {most} of them are not the end",
+                    rate(rates.connection)
+                )
+            }
+        };
+        let first = self.latencies.first_byte.map_or(0.0, |times| times.p50);
+        let small = match &self.ceiling {
+            Some(ceiling) if ceiling.throttled => {
+                format!("small ones: refused above {} requests a second", count(ceiling.per_second))
+            }
+            Some(ceiling) if ceiling.reached => {
+                format!("small ones: {} a second, by {} at once", count(ceiling.per_second), ceiling.at_once)
+            }
+            _ => format!("small ones: latency, {}", shown_seconds(first)),
+        };
+        format!("{large}; {small}")
+    }
+
+    fn used(&self) -> String {
+        let spent = &self.spent;
+        format!(
+            "used {}, {} requests, {}, {} USD",
+            shown_seconds(spent.seconds),
+            count(spent.requests.total() as f64),
+            shown_bytes(spent.bytes as f64),
+            if spent.usd == 0.0 { "0".to_owned() } else { significant(spent.usd) }
+        )
+    }
+}
+
+fn connections(rates: &Rates) -> String {
+    let steps: Vec<String> = rates
+        .steps
+        .iter()
+        .map(|step| format!("{} {}", step.connections, significant(step.rate / 1e6)))
+        .collect();
+    let end = match (&rates.ended, rates.full) {
+        (Some(why), _) => format!("ended: {why}"),
+        (None, true) => format!("full with {}", rates.enough()),
+        (None, false) => "more may bring more".to_owned(),
+    };
+    format!("{} MB/s; {end}", steps.join(", "))
+}
+
+fn burst(rates: &Rates) -> String {
+    match rates.burst {
+        Some(burst) => {
+            format!("{} at {}, then {}", shown_bytes(burst.bucket), rate(burst.rate), rate(rates.total))
+        }
+        None => format!("no end of one seen in {} at the highest rate", shown_seconds(rates.watched)),
+    }
+}
+
+fn ceiling(ceiling: Option<&Ceiling>) -> String {
+    let Some(ceiling) = ceiling else { return "not seen: there are none".to_owned() };
+    let Ceiling { per_second, at_once, reached, throttled } = ceiling;
+    let end = match (throttled, reached) {
+        (true, _) => "then the place refused",
+        (false, true) => "more bring no more",
+        (false, false) => "none refused, more may bring more",
+    };
+    format!("{} a second with {at_once} at once; {end}", count(*per_second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::{Burst, Step};
+
+    fn report() -> Report {
+        let access = Access { list: Right::Granted, read: Right::Granted, ..Access::default() };
+        let first_byte = Quantiles::of(vec![0.03; 64]);
+        let mut report = Report::new(access, Latencies { first_byte, open: None }, None);
+        let step = |connections, rate| Step { connections, rate };
+        report.rates = Some(Rates {
+            connection: 40e6,
+            steps: vec![step(1, 40e6), step(16, 400e6), step(32, 400e6)],
+            total: 400e6,
+            full: true,
+            watched: 9.0,
+            ..Rates::default()
+        });
+        report
+    }
+
+    #[test]
+    fn there_are_ten_lines_and_each_is_one() {
+        let lines = report().lines();
+        assert!(
+            lines.iter().all(|(name, text)| !text.is_empty() && !text.contains('\n') && name.len() <= 11)
+        );
+        let line = |name: &str| lines.iter().find(|(other, _)| *other == name).unwrap().1.clone();
+        assert_eq!(line("access"), "list yes, read yes, write not tried");
+        assert_eq!(line("first byte"), "30.0 ms p50, 30.0 ms p95 (64 requests)");
+        assert_eq!(line("connections"), "1 40.0, 16 400, 32 400 MB/s; full with 16");
+        assert_eq!(line("burst"), "no end of one seen in 9.00 s at the highest rate");
+        assert!(
+            line("limit").starts_with("large files: 400 MB/s in all, by 16 connections; small ones: latency")
+        );
+    }
+
+    #[test]
+    fn a_burst_and_a_refusal_are_said() {
+        let mut report = report();
+        let rates = report.rates.as_mut().unwrap();
+        (rates.burst, rates.total) = (Some(Burst { rate: 1.35e9, bucket: 300e6 }), 77.5e6);
+        report.ceiling = Some(Ceiling { per_second: 3_500.0, at_once: 32, reached: true, throttled: true });
+        let lines = report.lines();
+        assert_eq!(lines[4].1, "300 MB at 1.35 GB/s, then 77.5 MB/s");
+        assert!(lines[5].1.ends_with("then the place refused"), "{}", lines[5].1);
+        assert!(lines[9].1.contains("refused above"), "{}", lines[9].1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Small requests: how long one waits, how many a second a place takes, and how many small files.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_advise::billing::Traffic;
+use firstbyte_location::ByteRange;
+use firstbyte_store::Store;
+use serde::Serialize;
+
+use crate::Result;
+use crate::ledger::Ledger;
+use crate::load::{Pattern, Repeated, repeat};
+use crate::place::{Sample, Samples};
+use crate::quantiles::Quantiles;
+
+/// Bytes of a request that is timed: they arrive with the head of the answer.
+const TIMED: u64 = 1;
+
+/// Part of the time for requests one after another, and for each step of many at once.
+const ALONE_PART: f64 = 0.08;
+const STEP_PART: f64 = 0.01;
+
+/// Connections on which requests are timed, each one request after another: few enough to wait for
+/// nothing but the place, and enough that a minute gives a steady median.
+const WAITERS: usize = 8;
+
+/// Requests that are timed on each, at most; of local files, in all.
+const TIMED_MOST: usize = 200;
+
+/// Requests at once, at most: a client's usual number of connections. No place is pushed harder.
+const MOST: usize = 64;
+
+/// Part of the time that small files and the disk need after the ceiling, and the disk alone.
+const AFTER_CEILING: f64 = 0.18;
+const AFTER_FILES: f64 = 0.05;
+
+/// The shortest step.
+const SHORTEST_STEP: Duration = Duration::from_millis(250);
+
+/// A step has to bring this much more, or the ceiling is reached.
+const GAIN: f64 = 1.1;
+
+/// Operations a second of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ceiling {
+    /// Operations per second.
+    pub per_second: f64,
+    /// How many were in flight.
+    pub at_once: usize,
+    /// More at once brought no more, or were refused.
+    pub reached: bool,
+    /// The place refused some for speed.
+    pub throttled: bool,
+}
+
+/// Latencies of single operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latencies {
+    /// From a request to its first byte; of a file, the read of its first block.
+    pub first_byte: Option<Quantiles>,
+    /// Opening and closing a file.
+    pub open: Option<Quantiles>,
+}
+
+/// Times single requests, one at a time on each of a few connections.
+pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -> Result<Latencies> {
+    let Some(one) = samples.large().first().copied() else { return Ok(Latencies::default()) };
+    let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
+    if one.location.as_local().is_some() {
+        let all = samples.all.iter().filter(|sample| sample.size > 0).take(TIMED_MOST);
+        let mut opens = Vec::new();
+        for sample in all.take_while(|_| Instant::now() < until) {
+            times.push(sample.first_block()?);
+            opens.push(sample.open_only()?);
+        }
+        return Ok(Latencies { first_byte: Quantiles::of(times), open: Quantiles::of(opens) });
+    }
+    let timed = thread::scope(|scope| {
+        let waiters: Vec<_> =
+            (0..WAITERS).map(|_| scope.spawn(|| waits(store, one, ledger, until))).collect();
+        waiters.into_iter().map(|waiter| waiter.join().expect("no panic")).collect::<Result<Vec<_>>>()
+    })?;
+    Ok(Latencies { first_byte: Quantiles::of(timed.concat()), open: None })
+}
+
+/// Seconds of requests one after another, on one connection.
+fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    let mut connected = false;
+    // One is timed however slow the place is.
+    while times.len() < TIMED_MOST && (times.is_empty() || Instant::now() < until) {
+        let traffic = Traffic { gets: 1.0, bytes: TIMED as f64, ..Traffic::default() };
+        let Some(_reserved) = ledger.reserve(traffic) else { break };
+        let seconds = timed(store, one)?;
+        if connected {
+            times.push(seconds);
+        }
+        connected = true;
+    }
+    Ok(times)
+}
+
+/// Seconds from a request to its first byte.
+fn timed(store: &Store, sample: &Sample) -> Result<f64> {
+    let began = Instant::now();
+    let mut body = sample.open(store, ByteRange::new(0, TIMED.min(sample.size)))?;
+    let mut byte = [0; 1];
+    while body.read(&mut byte)? > 0 {}
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// The number of small requests a second: of bytes, or of opening local files.
+pub(crate) fn ceiling(
+    store: &Store,
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+    wait: f64,
+) -> Result<Option<Ceiling>> {
+    let all: Vec<&Sample> = samples.all.iter().filter(|sample| sample.size > 0).collect();
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let traffic = Traffic { gets: 1.0, bytes: TIMED as f64, ..Traffic::default() };
+    let operation = |number: usize| {
+        let sample = all[number % all.len()];
+        if sample.location.as_local().is_some() { sample.open_only() } else { timed(store, sample) }.map(drop)
+    };
+    climb(ledger, (wait, AFTER_CEILING), traffic, &operation)
+}
+
+/// The number of small files read whole a second.
+pub(crate) fn small_files(
+    store: &Store,
+    samples: &Samples,
+    ledger: &Ledger<'_>,
+    wait: f64,
+) -> Result<Option<Ceiling>> {
+    let small = samples.small();
+    if small.is_empty() {
+        return Ok(None);
+    }
+    let bytes = small.iter().map(|sample| sample.size).max().unwrap_or(0) as f64;
+    let traffic = Traffic { gets: 1.0, bytes, ..Traffic::default() };
+    let operation = |number: usize| {
+        let sample = small[number % small.len()];
+        let mut body = sample.open(store, ByteRange::new(0, sample.size))?;
+        let mut buffer = [0; 64 << 10];
+        while body.read(&mut buffer)? > 0 {}
+        Ok(())
+    };
+    climb(ledger, (wait, AFTER_FILES), traffic, &operation)
+}
+
+/// Doubles the number of operations at once until it brings no more, until one is refused, or until
+/// the part of the time begins that is for what follows.
+fn climb(
+    ledger: &Ledger<'_>,
+    (wait, after): (f64, f64),
+    traffic: Traffic,
+    operation: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<Option<Ceiling>> {
+    let warm = Duration::from_secs_f64((2.5 * wait).min(2.0));
+    let (mut best, mut at_once): (Option<Ceiling>, usize) = (None, 1);
+    while at_once <= MOST && (at_once == 1 || !ledger.left_before(after).is_zero()) {
+        let time = ledger.part(STEP_PART).max(SHORTEST_STEP).max(Duration::from_secs_f64(5.0 * wait));
+        let found = repeat(ledger, Pattern { at_once, warm, time, traffic }, operation)?;
+        let Repeated { per_second, throttled, spent, .. } = found;
+        let highest = best.map_or(0.0, |best| best.per_second);
+        if per_second > highest {
+            best = Some(Ceiling { per_second, at_once, reached: false, throttled });
+        }
+        let reached = throttled || per_second < GAIN * highest;
+        if let Some(best) = best.as_mut().filter(|_| reached) {
+            (best.reached, best.throttled) = (true, throttled);
+        }
+        if reached || spent {
+            break;
+        }
+        at_once *= 2;
+    }
+    Ok(best)
+}

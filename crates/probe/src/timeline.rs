@@ -1,0 +1,157 @@
+//! Bytes received over time, in bins, and the levels in them: a rate that falls once is a bucket
+//! of burst bytes that is empty.
+//!
+//! Written by the workers of a [`crate::load::Load`]; the coordinator reads bins that have passed.
+//! The analysis is pure.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Length of a bin: several pieces of the slowest link, and a tenth of the shortest burst that is
+/// looked for.
+pub(crate) const BIN: Duration = Duration::from_millis(20);
+
+/// Bins of the shortest level.
+const SHORTEST: usize = 5;
+
+/// A fall by less than this is noise.
+const FALL: f64 = 1.25;
+
+/// The part of the variation that two levels have to explain.
+const EXPLAINED: f64 = 0.7;
+
+/// Bytes by bin since the probe began.
+pub(crate) struct Timeline {
+    began: Instant,
+    bins: Vec<AtomicU64>,
+}
+
+impl Timeline {
+    /// A timeline of this length. Later bytes are not recorded.
+    pub(crate) fn new(length: Duration) -> Self {
+        let count = length.as_millis() / BIN.as_millis() + 1;
+        let bins = (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self { began: Instant::now(), bins }
+    }
+
+    /// The current bin.
+    pub(crate) fn now(&self) -> usize {
+        usize::try_from(self.began.elapsed().as_millis() / BIN.as_millis()).unwrap_or(usize::MAX)
+    }
+
+    /// Records bytes that have just arrived.
+    pub(crate) fn add(&self, bytes: usize) {
+        if let Some(bin) = self.bins.get(self.now()) {
+            bin.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes per second in each bin from `from` up to and without `to`.
+    pub(crate) fn rates(&self, from: usize, to: usize) -> Vec<f64> {
+        let to = to.min(self.bins.len());
+        let bins = self.bins.get(from.min(to)..to).unwrap_or_default();
+        bins.iter().map(|bin| bin.load(Ordering::Relaxed) as f64 / BIN.as_secs_f64()).collect()
+    }
+
+    /// All recorded bytes.
+    pub(crate) fn total(&self) -> u64 {
+        self.bins.iter().map(|bin| bin.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Mean rate in these bins.
+    pub(crate) fn mean(&self, from: usize, to: usize) -> f64 {
+        mean(&self.rates(from, to))
+    }
+}
+
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// A rate that fell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fall {
+    /// Before.
+    pub(crate) before: f64,
+    /// After.
+    pub(crate) after: f64,
+    /// The first bin after it.
+    pub(crate) at: usize,
+}
+
+/// The fall in `rates`: the two levels that fit best, if they explain most of the variation.
+pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
+    let square = |values: &[f64]| {
+        let mean = mean(values);
+        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
+    };
+    let whole = square(rates);
+    let cuts = SHORTEST..rates.len().saturating_sub(SHORTEST);
+    let (left, at) = cuts
+        .map(|at| (square(&rates[..at]) + square(&rates[at..]), at))
+        .min_by(|one, other| one.0.total_cmp(&other.0))?;
+    let found = Fall { before: mean(&rates[..at]), after: mean(&rates[at..]), at };
+    (found.before > FALL * found.after && left < (1.0 - EXPLAINED) * whole).then_some(found)
+}
+
+/// The bin in which a rate reaches its highest level: the first of the means over [`SHORTEST`] bins
+/// that comes close to the highest.
+pub(crate) fn peak(rates: &[f64]) -> usize {
+    let means: Vec<f64> = rates.windows(SHORTEST).map(mean).collect();
+    let highest = means.iter().copied().fold(0.0, f64::max);
+    means.iter().position(|mean| *mean >= 0.9 * highest).unwrap_or(0)
+}
+
+/// Bytes above `base` that a bucket has given by the end of `rates`, if it was full before. It
+/// fills at `base` meanwhile, and never above full.
+pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
+    let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN.as_secs_f64()).max(0.0);
+    rates.iter().fold(0.0, drain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 MB/s in `bins` bins, with a jitter that a seed decides.
+    fn level(rate: f64, bins: usize) -> impl Iterator<Item = f64> {
+        (0..bins).map(move |bin| rate * (1.0 + 0.1 * ((bin * 7 % 10) as f64 - 4.5) / 4.5))
+    }
+
+    #[test]
+    fn a_burst_and_what_follows_are_found_with_their_bucket() {
+        let rates: Vec<f64> = level(0.0, 20).chain(level(1.35e9, 12)).chain(level(77.5e6, 200)).collect();
+        let start = peak(&rates);
+        let found = fall(&rates[start..]).unwrap();
+        assert_eq!(start + found.at, 32);
+        assert!((found.after / 77.5e6 - 1.0).abs() < 0.02, "{found:?}");
+        let bucket = drained(&rates[..32], found.after);
+        assert!((bucket / (12.0 * 0.02 * (1.35e9 - 77.5e6)) - 1.0).abs() < 0.05, "{bucket}");
+    }
+
+    #[test]
+    fn a_steady_rate_and_one_that_rises_have_no_fall() {
+        assert_eq!(fall(&level(75e6, 300).collect::<Vec<_>>()), None);
+        let rising: Vec<f64> = level(40e6, 50).chain(level(80e6, 50)).chain(level(400e6, 200)).collect();
+        assert_eq!(fall(&rising), None);
+        assert_eq!(fall(&rising[peak(&rising)..]), None);
+        assert_eq!(fall(&[]), None);
+    }
+
+    #[test]
+    fn a_bucket_fills_while_less_is_sent_and_no_further_than_full() {
+        let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
+        // 100 MB above 100 MB/s in a second, half of which has come back.
+        assert!((drained(&rates, 100e6) - 50e6).abs() < 1.0);
+        assert_eq!(drained(&[0.0; 100], 100e6), 0.0);
+    }
+
+    #[test]
+    fn bytes_are_recorded_in_the_bin_of_their_moment() {
+        let line = Timeline::new(Duration::from_secs(1));
+        line.add(1_000);
+        let now = line.now() + 1;
+        assert!((line.rates(0, now).iter().sum::<f64>() * BIN.as_secs_f64() - 1_000.0).abs() < 1e-6);
+        assert_eq!(line.rates(10_000, 20_000), Vec::<f64>::new());
+    }
+}

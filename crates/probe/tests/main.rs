@@ -1,0 +1,3 @@
+//! The probe against real files and servers: one test program.
+
+mod probe;

@@ -1,0 +1,123 @@
+//! Requests by kind, as the price lists of object stores tell them apart.
+//!
+//! Every request that is sent counts once, with its retries and hedges. Callers get the counts with
+//! [`Store::counters`](crate::Store::counters).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    Get,
+    Head,
+    List,
+    Put,
+    Delete,
+    Other,
+}
+
+/// Numbers of requests by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct RequestCounts {
+    /// Content of objects and files.
+    pub get: u64,
+    /// Metadata of objects.
+    pub head: u64,
+    /// Pages of names: objects, versions, parts, buckets.
+    pub list: u64,
+    /// Writes: objects, parts, copies within the service, the begin and end of an upload.
+    pub put: u64,
+    /// Deletions, and the ends of uploads that are given up.
+    pub delete: u64,
+    /// Everything else: sessions, calls of other services.
+    pub other: u64,
+}
+
+impl RequestCounts {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.get + self.head + self.list + self.put + self.delete + self.other
+    }
+
+    /// Requests since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.zip(before, u64::saturating_sub)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    fn zip(&self, other: &Self, by: fn(u64, u64) -> u64) -> Self {
+        Self {
+            get: by(self.get, other.get),
+            head: by(self.head, other.head),
+            list: by(self.list, other.list),
+            put: by(self.put, other.put),
+            delete: by(self.delete, other.delete),
+            other: by(self.other, other.other),
+        }
+    }
+}
+
+/// Counters of a store since its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSnapshot {
+    /// Requests sent.
+    pub requests: u64,
+    /// The same by kind.
+    pub requests_by_kind: RequestCounts,
+    /// Requests that were retries.
+    pub retries: u64,
+    /// Body bytes received over the network.
+    pub received: u64,
+    /// Body bytes sent over the network.
+    pub sent: u64,
+}
+
+/// The counts of all clones of a store.
+#[derive(Debug, Default)]
+pub(crate) struct RequestCounters([AtomicU64; 6]);
+
+impl RequestCounters {
+    pub(crate) fn add(&self, kind: RequestKind) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> RequestCounts {
+        let of = |kind: RequestKind| self.0[kind as usize].load(Ordering::Relaxed);
+        RequestCounts {
+            get: of(RequestKind::Get),
+            head: of(RequestKind::Head),
+            list: of(RequestKind::List),
+            put: of(RequestKind::Put),
+            delete: of(RequestKind::Delete),
+            other: of(RequestKind::Other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_counted_in_its_own_field() {
+        let counters = RequestCounters::default();
+        let kinds = [RequestKind::Get, RequestKind::Head, RequestKind::List, RequestKind::Put];
+        for (times, kind) in kinds.into_iter().chain([RequestKind::Delete, RequestKind::Other]).enumerate() {
+            (0..=times).for_each(|_| counters.add(kind));
+        }
+        let counts = counters.snapshot();
+        assert_eq!(counts, RequestCounts { get: 1, head: 2, list: 3, put: 4, delete: 5, other: 6 });
+        assert_eq!(counts.total(), 21);
+        assert_eq!(counts.plus(&counts).since(&counts), counts);
+    }
+}

@@ -1,0 +1,157 @@
+//! The budget of a run: every request is paid before it is sent.
+//!
+//! Invariant: what was paid never passes the limit. A range is paid whole with its request, and
+//! what its answer does not bring is refunded; other bodies are paid as they are read. The wire
+//! calls this, so no reader, writer or listing passes by it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::ByteRange;
+
+use crate::requests::RequestKind;
+use crate::{CounterSnapshot, Error, Result};
+
+/// Prices in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prices {
+    /// A request that reads content or metadata.
+    pub get: f64,
+    /// A request that writes or lists.
+    pub put: f64,
+    /// A byte received.
+    pub received: f64,
+    /// A byte sent.
+    pub sent: f64,
+}
+
+impl Prices {
+    /// Dollars of what a store has counted. Deletions cost nothing.
+    #[must_use]
+    pub fn usd(&self, counters: &CounterSnapshot) -> f64 {
+        let requests = &counters.requests_by_kind;
+        self.get * (requests.get + requests.head + requests.other) as f64
+            + self.put * (requests.list + requests.put) as f64
+            + self.received * counters.received as f64
+            + self.sent * counters.sent as f64
+    }
+}
+
+/// The most that all requests of a store may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spending {
+    /// The budget, in US dollars.
+    pub limit: f64,
+    /// The prices that count.
+    pub prices: Prices,
+}
+
+/// What was paid so far, for all clones of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Purse {
+    spending: Option<Spending>,
+    paid: Mutex<f64>,
+}
+
+/// How the body of an answer is paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payment {
+    /// This many bytes were paid with the request.
+    Ahead(u64),
+    /// Bytes are paid as they are read.
+    AsRead,
+}
+
+impl Purse {
+    pub(crate) fn new(spending: Option<Spending>) -> Self {
+        Self { spending, paid: Mutex::default() }
+    }
+
+    fn paid(&self) -> MutexGuard<'_, f64> {
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pays a request with a payload of `sent` bytes, and the range that it asks for.
+    pub(crate) fn pay_request(
+        &self,
+        kind: RequestKind,
+        range: Option<ByteRange>,
+        sent: u64,
+        place: &str,
+    ) -> Result<Payment> {
+        let range = range.filter(|_| kind == RequestKind::Get);
+        let payment = range.map_or(Payment::AsRead, |range| Payment::Ahead(range.len()));
+        let Some(spending) = &self.spending else { return Ok(payment) };
+        let price = match kind {
+            RequestKind::Get | RequestKind::Head | RequestKind::Other => spending.prices.get,
+            RequestKind::List | RequestKind::Put => spending.prices.put,
+            RequestKind::Delete => 0.0,
+        };
+        let received = range.map_or(0, ByteRange::len) as f64 * spending.prices.received;
+        let sent = sent as f64 * spending.prices.sent;
+        self.pay(spending, price + received + sent, place)?;
+        Ok(payment)
+    }
+
+    /// Pays bytes that are about to be passed on.
+    pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<()> {
+        match &self.spending {
+            Some(spending) if payment == Payment::AsRead => {
+                self.pay(spending, count as f64 * spending.prices.received, place)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refunds what an answer of `length` bytes does not bring of what was paid.
+    pub(crate) fn refund(&self, payment: Payment, length: Option<u64>) {
+        if let (Some(spending), Payment::Ahead(paid), Some(length)) = (&self.spending, payment, length) {
+            *self.paid() -= paid.saturating_sub(length) as f64 * spending.prices.received;
+        }
+    }
+
+    fn pay(&self, spending: &Spending, price: f64, place: &str) -> Result<()> {
+        let mut paid = self.paid();
+        if *paid + price > spending.limit {
+            return Err(Error::Budget { location: place.to_owned(), limit: spending.limit });
+        }
+        *paid += price;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pay(purse: &Purse, kind: RequestKind, range: Option<ByteRange>) -> Result<Payment> {
+        purse.pay_request(kind, range, 0, "s3://b/k")
+    }
+
+    #[test]
+    fn a_request_that_would_pass_the_limit_is_refused_and_one_that_fits_is_paid() {
+        let prices = Prices { get: 1.0, put: 4.0, received: 0.01, sent: 0.0 };
+        let spending = Spending { limit: 10.0, prices };
+        let purse = Purse::new(Some(spending));
+        // 1 and 500 bytes, of which 300 come.
+        let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
+        assert_eq!(payment, Payment::Ahead(500));
+        purse.refund(payment, Some(300));
+        assert!((*purse.paid() - 4.0).abs() < 1e-9);
+        pay(&purse, RequestKind::List, None).unwrap();
+        let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
+        assert_eq!(refused.to_string(), "s3://b/k: the budget of 10 USD is spent");
+        assert!(!refused.is_transient() && refused.concerns_store());
+        // Deletions cost nothing, so what was begun can be cleared up.
+        pay(&purse, RequestKind::Delete, None).unwrap();
+        purse.pay_bytes(Payment::AsRead, 200, "p").unwrap();
+        purse.pay_bytes(Payment::AsRead, 1, "p").unwrap_err();
+        purse.pay_bytes(payment, 100, "p").unwrap();
+    }
+
+    #[test]
+    fn without_a_budget_everything_is_free() {
+        let purse = Purse::default();
+        assert_eq!(pay(&purse, RequestKind::Get, None).unwrap(), Payment::AsRead);
+        purse.pay_bytes(Payment::AsRead, usize::MAX, "p").unwrap();
+    }
+}
