@@ -7,8 +7,11 @@ use firstbyte_hydrate::cache::{Cache, Limits, Released, Status};
 use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
 
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::operand::Depth;
 use crate::operand::below;
-use crate::{Client, Depth, Error, Options, Result};
+use crate::options::Options;
 
 /// Whether blocks stay when others need their room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

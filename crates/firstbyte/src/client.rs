@@ -6,7 +6,9 @@ use firstbyte_hydrate::Hydrator;
 use firstbyte_location::{Kind, Location, Version};
 use firstbyte_store::{ListOptions, Listing, Outages, Store};
 
-use crate::{Error, LazyFile, Options, Result};
+use crate::error::{Error, Result};
+use crate::file::LazyFile;
+use crate::options::Options;
 
 /// Reaches locations. Clones share connections, cache and threads; a process needs one.
 #[derive(Clone)]

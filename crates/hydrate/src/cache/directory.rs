@@ -18,8 +18,8 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use crate::error::{Error, Result};
 use crate::limits::ATTEMPTS;
-use crate::{Error, Result};
 
 /// The format written, and the newest format read.
 const FORMAT: u32 = 3;
