@@ -199,6 +199,22 @@ class Map(unittest.TestCase):
         self.assertEqual(imports.components(edges), [])
 
 
+class Door(unittest.TestCase):
+    def found(self, name: str, text: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            edge = str(Path(folder, name))
+            write(edge, {"main.rs": "mod a;", "a.rs": text})
+            return imports.past_the_client(Path(edge))
+
+    def test_an_edge_that_makes_a_store_is_found_and_one_that_asks_the_client_is_not(self):
+        [line] = self.found("cli", "use firstbyte_store::Store;\nfn f() { Store::new(o); }")
+        self.assertIn("a.rs:2: Store::new reaches past", line)
+        self.assertEqual(len(self.found("python", "fn f() { firstbyte_transfer::Engine::new(s, o); }")), 1)
+        self.assertEqual(self.found("cli", "fn f() { Client::new(o)?.transfers(s); }"), [])
+        self.assertEqual(self.found("cli", "#[cfg(test)]\nmod tests { fn f() { Store::new(o); } }"), [])
+        self.assertEqual(self.found("serve", "fn f() { Store::new(o); }"), [])
+
+
 class TestPrograms(unittest.TestCase):
     def test_a_file_of_tests_that_no_program_names_is_found(self):
         program = {"crates/a/tests/main.rs": "mod one;\n", "crates/a/tests/one.rs": ""}

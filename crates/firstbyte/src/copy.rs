@@ -116,6 +116,6 @@ impl Client {
             stop: copy.stop.clone(),
             ..self.copies.clone()
         };
-        Engine::new(self.store().clone(), settings)
+        self.transfers(settings)
     }
 }

@@ -44,7 +44,7 @@ pub struct CheckArgs {
 /// Runs it.
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
-    let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
+    let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let source = Source::parse(&args.source, Depth::Tree, Wildcards::Off, engine.store())?;
     let select = |name: &[u8]| args.filter.takes(name);
     let (source, destination, is_object) = match source {

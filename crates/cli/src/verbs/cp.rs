@@ -120,7 +120,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         keep: args.keep(),
         ..args.policy.settings(globals, stop.clone())
     };
-    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
+    let engine = args.policy.movement().client(globals)?.transfers(settings);
     let report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.keep_in(args.policy.sharding().receipt());
@@ -161,7 +161,7 @@ fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
-    let engine = Engine::new(args.policy.movement().store(globals)?, globals.settings(stop));
+    let engine = args.policy.movement().client(globals)?.transfers(globals.settings(stop));
     let mut report = Report::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use firstbyte::Client;
 use firstbyte::manifest::ShardRun;
 use firstbyte::receipt::Failed;
-use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
+use firstbyte_hydrate::{Failure, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
 use firstbyte_store::Store;
@@ -105,7 +106,8 @@ fn here(
         return Ok(());
     }
     let store = globals.store()?.scoped(stop.cancel());
-    let hydrator = Hydrator::new(store.clone(), args.cache.settings(globals))?;
+    let client = Client::over(store.clone(), args.cache.settings(globals))?;
+    let hydrator = client.hydrator();
     let replayed = args.replay.as_deref().map(replayed).transpose()?;
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));

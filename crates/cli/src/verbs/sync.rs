@@ -70,7 +70,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     }
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
-    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
+    let engine = args.policy.movement().client(globals)?.transfers(settings);
     let report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());
     let extras = match (args.delete, args.allow_empty) {

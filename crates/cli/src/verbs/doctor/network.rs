@@ -8,9 +8,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use firstbyte::Client;
 use firstbyte::environment::{self, Lookup};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Proxy, Store};
+use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Proxy};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -51,7 +52,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
     let wrong = |error: Error| {
         Finding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
     };
-    let listed = Store::new(globals.options().store).and_then(|store| Ok((store.endpoint_names()?, store)));
+    let listed = globals.store().and_then(|store| Ok((store.endpoint_names()?, store)));
     let (names, store) = match listed {
         Ok(listed) => listed,
         Err(error) => return vec![wrong(error)],
@@ -147,7 +148,7 @@ fn has_section(path: &Path, section: &str) -> bool {
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
 fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(String, String), Error> {
-    let found = Store::new(globals.options().store)?.endpoint_of(Service::S3)?;
+    let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
         EndpointSource::Named => "config.toml".to_owned(),
         EndpointSource::Options => {
@@ -169,12 +170,9 @@ fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(Strin
 /// the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let patience = PATIENCE.min(globals.read_timeout);
-    let options = Options {
-        read_deadline: patience,
-        connect_deadline: patience,
-        retries: 0,
-        ..globals.options().store
-    };
+    let options = globals.options();
+    let store = Options { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
+    let options = firstbyte::Options { store, ..options };
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for an instance's metadata service: the thread is left behind
     // if it waits too long.
@@ -184,8 +182,9 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
             bucket: String::new(),
             key: String::new(),
         });
-        let first = Store::new(options)
-            .and_then(|store| store.list(&service, &ListOptions::default())?.next().transpose());
+        let first = Client::waiting(options).and_then(|client| {
+            Ok(client.store().list(&service, &ListOptions::default())?.next().transpose()?)
+        });
         // If this fails, the caller has given up waiting.
         let _ = send.send(first);
     });
