@@ -12,6 +12,7 @@ from pathlib import Path
 import imports
 import prose
 import reading
+import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -140,7 +141,7 @@ def check_prose(files: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = imports.against_the_map() + check_circles() + reading.check()
+    found = imports.against_the_map() + check_circles() + reading.check() + ways.check()
     texts = {}
     for path in tracked():
         name = str(path.relative_to(ROOT))
