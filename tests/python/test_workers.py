@@ -1,9 +1,11 @@
 """Open files in other processes, by the lines that dask, xarray and DataLoader take: each worker has
 threads and connections of its own."""
 
+import importlib
 import multiprocessing
 import os
 import pickle
+from pathlib import Path
 
 import dask
 import fsspec
@@ -14,6 +16,7 @@ from distributed import Client, LocalCluster
 
 import firstbyte
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "python" / "examples"
 RECORD = 1000
 
 
@@ -73,10 +76,11 @@ def test_xarray_reads_an_open_file_by_processes(field):
             assert dataset["t2m"].mean("time").values == pytest.approx(array.mean(0))
 
 
-def test_xarray_reads_an_open_file_by_distributed_workers(field, cluster):
+def test_xarray_reads_an_open_file_by_distributed_workers(field, cluster, monkeypatch):
     array, location = field
-    with firstbyte.open(location) as file, xarray.open_dataset(file, engine="h5netcdf", chunks={"time": 3}) as dataset:
-        assert dataset["t2m"].max(("y", "x")).compute(scheduler=cluster).values == pytest.approx(array.max((1, 2)))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module("with_xarray")
+    assert example.mean_of_all(location, "t2m", 3, cluster) == pytest.approx(array.mean(0))
 
 
 def test_xarray_reads_by_the_file_system_by_distributed_workers(field, cluster):
