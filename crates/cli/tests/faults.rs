@@ -4,7 +4,8 @@
 use crate::support;
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -30,7 +31,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The body of an error.
 const ERROR: &[u8] = b"<Error><Code>InternalError</Code><Message>try again</Message></Error>";
 /// The answer to the beginning of an upload.
-const CREATED: &[u8] = b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
+const CREATED: &[u8] =
+    b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
 /// Requests of a write or read whose every attempt fails: the first, and nine retries.
 const ALL: usize = 10;
 
@@ -267,4 +269,27 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         assert!(ran.stderr.contains("InternalError"), "{status}: {ran:?}");
         assert_eq!(completions.load(Ordering::SeqCst), ALL, "{status}: {ran:?}");
     }
+}
+
+#[test]
+fn a_mount_counts_the_requests_that_it_sent_again() {
+    let fault = Fault {
+        name: "two failures",
+        answer: |number, at, rest| match number {
+            0 | 1 => Reply::answer("503 Slow Down", &[], b""),
+            _ => sent(at, rest, LENGTH),
+        },
+        reads: 3,
+        says: "",
+    };
+    let faulty = Faulty::start(&fault);
+    let place = Place::new(World::new());
+    let receipt = place.mount(&faulty.url(), &["--cache", "cache", "--metrics", "127.0.0.1:0"]);
+    assert!(place.read("object").unwrap() == *faulty.content);
+    let address = receipt["metrics"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    let mut connection = TcpStream::connect(&address).unwrap();
+    write!(connection, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    assert!(text.lines().any(|line| line.ends_with("store_retries_total 2")), "{text}");
 }
