@@ -63,11 +63,14 @@ const FAULTS: [Fault; 9] = [
         reads: 1,
         says: "",
     },
-    // A page that says 200, and is not the object.
+    // In the middle of the object, an error that says 200: it is not the rest.
     Fault {
         name: "error in 200",
-        answer: |_, _, _| Reply::answer("200 OK", &["content-type: application/xml"], ERROR),
-        reads: 1,
+        answer: |number, at, rest| match number {
+            0 => sent(at, rest, CUT).then_close(),
+            _ => Reply::answer("200 OK", &["content-type: application/xml"], ERROR),
+        },
+        reads: 2,
         says: "changed",
     },
     // Each answer ends as it says, with less than was asked for.
@@ -204,6 +207,8 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
         Ok(content) => found.push(format!("{} bytes", content.len())),
         Err(text) => found.push(format!("says {text}")),
     }
+    // On a busy machine a pause may look like silence, for which a request is sent again.
+    let reads = if fault.name == "slow" { reads.saturating_sub(1).max(1) } else { reads };
     if reads * 5 > fault.reads * 6 || reads * 6 < fault.reads * 5 {
         found.push(format!("{reads} reads instead of {}", fault.reads));
     }
@@ -286,8 +291,9 @@ fn a_mount_counts_the_requests_that_it_sent_again() {
     let place = Place::new(World::new());
     let receipt = place.mount(&faulty.url(), &["--cache", "cache", "--metrics", "127.0.0.1:0"]);
     assert!(place.read("object").unwrap() == *faulty.content);
-    let address = receipt["metrics"].as_str().unwrap().trim_start_matches("http://").to_owned();
-    let mut connection = TcpStream::connect(&address).unwrap();
+    let address =
+        receipt["metrics"].as_str().unwrap().trim_start_matches("http://").trim_end_matches("/metrics");
+    let mut connection = TcpStream::connect(address).unwrap();
     write!(connection, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).unwrap();

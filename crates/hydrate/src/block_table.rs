@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location, Strength, Version, to_usize};
+use firstbyte_location::{Location, Strength, Version, to_usize};
 use firstbyte_pacing::ReadSizes;
 
 pub(crate) use fetch::{Ahead, Fetch, Requests};

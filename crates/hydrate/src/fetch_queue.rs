@@ -164,7 +164,7 @@ impl FetchQueue {
     /// run them.
     fn refuse(mut queues: MutexGuard<'_, Queues>) {
         let Some(source) = queues.threadless.take() else { return };
-        let mut refused: Vec<Fetch> = queues.take_all();
+        let refused = queues.take_all();
         drop(queues);
         let error = Error::Thread { source };
         refused.into_iter().for_each(|fetch| receive::refuse(fetch, &error));

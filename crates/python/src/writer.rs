@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_store::Precondition;
-use firstbyte_transfer::{Engine, Result, Settings, Silent, Stop, Summary};
+use firstbyte_transfer::{Result, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

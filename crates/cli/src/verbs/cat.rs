@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::Args;
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::Store;
-use firstbyte_transfer::Engine;
 
 use super::described;
 use crate::globals::Globals;

@@ -6,7 +6,7 @@ use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte_location::Location;
-use firstbyte_transfer::{Check, Content, Engine};
+use firstbyte_transfer::{Check, Content};
 
 use super::filter::FilterArgs;
 use crate::globals::Globals;

@@ -2,7 +2,6 @@
 
 use firstbyte::manifest::{ShardRun, ShardTarget};
 use firstbyte_location::shown;
-use firstbyte_transfer::Engine;
 
 use super::policy::Policy;
 use crate::globals::Globals;

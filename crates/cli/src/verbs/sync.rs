@@ -7,7 +7,7 @@ use clap::Args;
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
 use firstbyte::manifest::ShardTarget;
 use firstbyte_location::Location;
-use firstbyte_transfer::{Empty, Engine, Extras, Levels, Names, Tree};
+use firstbyte_transfer::{Empty, Extras, Levels, Names, Tree};
 
 use super::policy::Policy;
 use super::shard_copy;

@@ -152,9 +152,12 @@ impl Run {
             }
             Step::GiveUp(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
+                let open = |run: &Self| run.reads.iter().filter(|read| read.is_open()).count();
+                let before = open(self);
                 if self.table.give_up(self.id(place), Some(&error)) {
                     self.fetches[place] = None;
                 }
+                assert_eq!(before, open(self), "a read that still waits was given up: {:?}", self.done);
             }
         }
     }

@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte::Client;
+use firstbyte::{Client, Error};
 use firstbyte::environment::{self, Lookup};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Proxy};
+use firstbyte_store::{EndpointSource, Error as StoreError, ListOptions, Options, Proxy};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -64,7 +64,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
                 let region = found.region.map(|region| format!(", region {region}")).unwrap_or_default();
                 Finding::ok(WHAT, format!("{service}:// is {}{region}", redacted(&found.url)))
             }
-            Err(error) => wrong(error),
+            Err(error) => wrong(error.into()),
         }
     };
     names.into_iter().map(finding).collect()
@@ -147,7 +147,7 @@ fn has_section(path: &Path, section: &str) -> bool {
 }
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
-fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(String, String), Error> {
+fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> firstbyte::Result<(String, String)> {
     let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
         EndpointSource::Named => "config.toml".to_owned(),
@@ -195,16 +195,18 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let warn = |why: &str, advice| Finding::warn(ENDPOINT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
         Ok(Ok(_)) => Finding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
-        Ok(Err(Error::Credentials { .. })) => {
+        Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
         }
         Ok(Err(
-            error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Disconnected { .. }),
+            error @ Error::Store(
+                StoreError::Unreachable { .. } | StoreError::TimedOut { .. } | StoreError::Disconnected { .. },
+            ),
         )) => warn(
             &error.to_string(),
             "check the address, --endpoint-url, the proxy variables and the firewall",
         ),
-        Ok(Err(Error::Denied { detail, .. })) => Finding::ok(
+        Ok(Err(Error::Store(StoreError::Denied { detail, .. }))) => Finding::ok(
             ENDPOINT,
             format!(
                 "{url}: answers; listing all buckets is denied ({detail}), single ones may still be readable"
