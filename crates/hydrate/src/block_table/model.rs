@@ -48,6 +48,8 @@ enum Step {
     Start(usize),
     /// A fetch brings its next block.
     Bring(usize),
+    /// A fetch brings a block that another one has taken over meanwhile.
+    BringTaken(usize),
     /// A fetch fails.
     Fail(usize),
     /// It is cut, and nothing waits for it any more.
@@ -107,9 +109,10 @@ impl Run {
             steps.push(Step::Abandon);
         }
         for (place, fetch) in self.fetches.iter().enumerate() {
-            if fetch.is_some() {
+            if let Some(fetch) = fetch {
                 steps.extend([Step::Start(place), Step::Bring(place), Step::Fail(place)]);
                 steps.push(Step::GiveUp(place));
+                steps.extend(self.taken(fetch).map(|_| Step::BringTaken(place)));
             }
         }
         steps.retain(|step| !matches!(step, Step::Start(_)) || !self.done.contains(step));
@@ -145,6 +148,10 @@ impl Run {
                 self.table.set_lease(id);
             }
             Step::Bring(place) => self.bring(place),
+            Step::BringTaken(place) => {
+                let block = self.fetches[place].as_ref().and_then(|fetch| self.taken(fetch));
+                self.bring_block(place, block.unwrap());
+            }
             Step::Fail(place) => {
                 let error = Error::deadline(&self.table.location, Duration::ZERO);
                 self.table.failed(self.id(place), &error);
@@ -197,7 +204,19 @@ impl Run {
             self.fetches[place] = None;
             return;
         }
-        let block = blocks.start;
+        self.bring_block(place, blocks.start);
+    }
+
+    /// The first block of a fetch that another fetch brings by now.
+    fn taken(&self, fetch: &Fetch) -> Option<u64> {
+        let is_taken =
+            |block: &u64| self.table.is_in_flight(*block) && !self.table.is_owned_by(fetch.id, *block);
+        fetch.blocks.clone().find(is_taken)
+    }
+
+    fn bring_block(&mut self, place: usize, block: u64) {
+        let fetch = self.fetches[place].as_ref().unwrap();
+        let id = fetch.id;
         let bytes = fetch.requested(&(block..block + 1));
         let content = vec![CONTENT; to_usize(bytes.len())];
         if bytes.len() < self.table.blocks.bytes(&(block..block + 1)).len() {
