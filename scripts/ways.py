@@ -1,8 +1,8 @@
 """The ways of a request that ARCHITECTURE.md lists, file by file.
 
 Each file of a list exists, and names another file of its crate in the list or is named by one, as
-`reading.py` reads imports: so a file that has left the way is noticed. On the way down no file stands
-twice, and there are no more files than LIMITS says.
+`reading.py` reads imports: so a file that has left the way is noticed. On the way down no file
+stands twice, and there are no more files than LIMITS says.
 
     python3 scripts/ways.py
 """

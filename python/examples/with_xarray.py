@@ -18,7 +18,7 @@ def mean_of_first(location: str, variable: str) -> float:
 
 
 def mean_of_all(location: str, variable: str, steps: int, client) -> numpy.ndarray:
-    """The mean over all time steps, by the workers of `dask.distributed` in other processes: each is
+    """The mean over all time steps, by workers of `dask.distributed` in other processes: each is
     given the open file, and fetches its `steps` at a time."""
     with firstbyte.open(location) as file:
         with xarray.open_dataset(file, engine="h5netcdf", chunks={"time": steps}) as dataset:

@@ -1,5 +1,5 @@
-"""Open files in other processes, by the lines that dask, xarray and DataLoader take: each worker has
-threads and connections of its own."""
+"""Open files in other processes, by the lines that dask, xarray and DataLoader take: each worker
+has threads and connections of its own."""
 
 import importlib
 import multiprocessing

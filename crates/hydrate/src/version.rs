@@ -1,7 +1,7 @@
 //! One open version: its table of blocks, and the engine whose queue fetches them.
 //!
-//! Every read is a request for blocks ([`SharedVersion::request`]), with two adapters: a thread that
-//! waits (`blocking`), and a callback. The table says what to fetch, and the queue fetches it.
+//! Every read is a request for blocks ([`SharedVersion::request`]), with two adapters: a thread
+//! that waits (`blocking`), and a callback. The table says what to fetch, and the queue fetches it.
 
 mod blocking;
 mod engine;

@@ -1,8 +1,8 @@
 //! An exhaustive model of the table of fetches: every order, up to a number of steps, in which
 //! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
 //!
-//! The table changes under one lock, so that the steps of threads are those between two locks. Each
-//! order is run from the start, on the real table, whose requests are kept and start only by a step.
+//! The table changes under one lock, so that the steps of threads are those between two locks.
+//! Each order is run from the start, on the real table, whose requests are kept and start only by a step.
 //! After it, the fetches left are brought to their end. Then no read is open, no block is claimed,
 //! no read is waiting in the table, and memory of an abandoned read is as it was.
 

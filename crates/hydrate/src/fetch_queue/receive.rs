@@ -2,8 +2,7 @@
 //!
 //! It needs memory for one block at most, whatever the length of the request. Blocks received
 //! before a failure stay, and so do the first bytes of the next one; only the rest is requested
-//! again. Called by the threads of the [`FetchQueue`]; reports to the
-//! table of blocks below.
+//! again. Called by the threads of the [`FetchQueue`]; reports to the table of blocks below.
 
 use std::cell::Cell;
 use std::ops::Range;
