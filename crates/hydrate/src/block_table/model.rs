@@ -2,9 +2,9 @@
 //! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
 //!
 //! The table changes under one lock, so that the steps of threads are those between two locks.
-//! Each order is run from the start, on the real table, whose requests are kept and start only by a step.
-//! After it, the fetches left are brought to their end. Then no read is open, no block is claimed,
-//! no read is waiting in the table, and memory of an abandoned read is as it was.
+//! Each order is run from the start, on the real table, whose requests are kept and start only by a
+//! step. After it, the fetches left are brought to their end. Then no read is open, no block is
+//! claimed, no read is waiting in the table, and memory of an abandoned read is as it was.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
