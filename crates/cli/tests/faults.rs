@@ -266,7 +266,7 @@ fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_s
         for (name, value) in [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")] {
             world.set(name, value);
         }
-        world.set("AWS_ENDPOINT_URL", &server.url());
+        world.set("AWS_ENDPOINT_URL", server.url());
         world.set("AWS_REGION", "us-east-1");
         world.write("object", &bytes(SEED, 20 << 20));
         let ran = world.run(&["cp", "object", "s3://bucket/object"]);
