@@ -73,8 +73,8 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
         let mut text = String::new();
         let file = directory.file(name, Opening::Read);
         match file.and_then(|file| file.take(64).read_to_string(&mut text)) {
-            // Lost in a power cut before it reached the disk.
-            Ok(0) => {
+            // Lost in a power cut before it reached the disk, or cut short: its number is missing.
+            Ok(_) if TITLE.starts_with(&text) => {
                 write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?
             }
             Ok(_) if check(directory.path(), &path, &text)? < FORMAT => {

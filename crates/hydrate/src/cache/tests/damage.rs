@@ -226,13 +226,15 @@ fn a_directory_of_a_newer_or_unknown_format_is_refused() {
 }
 
 #[test]
-fn an_empty_format_file_is_written_again() {
+fn a_format_file_that_is_empty_or_cut_short_is_written_again() {
     let dir = scratch();
     fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
     let format = dir.path().join("format");
-    fs::write(&format, "").unwrap();
-    assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
-    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
+    for cut in ["", "fir", "firstbyte cache "] {
+        fs::write(&format, cut).unwrap();
+        assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
+        assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 3\n");
+    }
 }
 
 #[test]
