@@ -50,20 +50,7 @@ pub enum Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Start => "start",
-            Self::Names => "names",
-            Self::Latency => "latency",
-            Self::Connection => "connection",
-            Self::ClientNetwork => "client network",
-            Self::ClientLimit => "limit per client",
-            Self::StorageNetwork => "storage network",
-            Self::Disk => "disk",
-            Self::Hydration => "hydration",
-            Self::Requests => "request rate",
-            Self::Cpu => "CPU",
-            Self::LocalDisk => "local disk",
-        })
+        self.serialize(f)
     }
 }
 
@@ -188,6 +175,8 @@ pub struct Page {
     pub restored: f64,
     /// Seconds of copying from the page cache, one thread after the other.
     pub cached: f64,
+    /// Seconds of reading a copy again from the machine's own disk, after it was made.
+    pub local: f64,
     /// Seconds of computing.
     pub compute: f64,
     /// Whether reading ends before computing begins.
@@ -224,9 +213,10 @@ impl Page {
         let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
         let all = pools.chain([self.lanes.seconds()]);
         let largest = all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Latency));
-        let serial = [(self.restored, Limit::Hydration), (self.cached, Limit::Cpu)];
+        let serial =
+            [(self.restored, Limit::Hydration), (self.cached, Limit::Cpu), (self.local, Limit::LocalDisk)];
         let longest = serial.into_iter().fold(largest, |most, one| if one.0 > most.0 { one } else { most });
-        (largest.0 + self.restored + self.cached, longest.1)
+        (largest.0 + self.restored + self.cached + self.local, longest.1)
     }
 
     /// The job.

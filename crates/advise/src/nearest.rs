@@ -19,7 +19,11 @@ pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) 
 
 /// Closest names as the end of a message; empty if none is close.
 pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let nearest = nearest(name, names);
+    offered(&nearest(name, names))
+}
+
+/// These names as the end of a message.
+pub(crate) fn offered(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }
 

@@ -283,6 +283,13 @@ fn a_reader_that_leaves_loses_nothing() {
 }
 
 #[test]
+fn a_tree_moves_between_any_two_places() {
+    if !lacks_root() {
+        moves::between_all_pairs();
+    }
+}
+
+#[test]
 fn killed_at_random_instants_it_loses_nothing_and_deletes_nothing_beyond() {
     if lacks_root() {
         return;

@@ -270,3 +270,25 @@ fn what_does_not_fit_is_refused_in_one_line() {
     merged(&world, &["r0"]).fails(1, &["r0: a receipt of the manifest"]);
     world.run(&["hydrate", "--shard", "0/3", "s3://bucket/run"]).fails(2, &["--manifest"]);
 }
+
+#[test]
+fn a_plan_says_what_no_copy_takes() {
+    let world = World::new();
+    world.write("tree/a", b"1");
+    world.write("tree/.b.firstbyte-part", b"1");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        world.path("tree/pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let ran = world.run(&["--json", "plan", "tree", "--out", "m"]).ok();
+    assert_eq!((&ran.receipt()["objects"], &ran.receipt()["left_out"]), (&1.into(), &2.into()));
+    let ran = world.run(&["plan", "tree", "--out", "m"]).ok();
+    let line = "left out: pipes, sockets and devices (1); unfinished copies, named .*.firstbyte-part (1)";
+    assert!(ran.stderr.contains(line), "{}", ran.stderr);
+    let copied = world.run(&["--json", "cp", "-r", "tree", "copy"]).ok();
+    assert_eq!(copied.receipt()["left_out"], 2, "as a copy of the tree says");
+}

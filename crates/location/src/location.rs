@@ -233,17 +233,20 @@ impl Location {
         }
     }
 
-    /// The directory or prefix of an object, to which its name can be joined.
+    /// The directory or prefix that holds an object, a directory or a prefix, to which its name can
+    /// be joined. Always shorter; `None` for a bucket, a host and `/`.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         match self {
             Self::Local(path) => Some(Self::Local(path.parent()?.to_owned())),
             Self::Object(object) if !object.key.is_empty() => {
-                let end = object.key.rfind('/').map_or(0, |slash| slash + 1);
+                let name = object.key.strip_suffix('/').unwrap_or(&object.key);
+                let end = name.rfind('/').map_or(0, |slash| slash + 1);
                 Some(Self::Object(object.with_key(&object.key[..end])))
             }
             Self::Http(url) if !url.target.contains('?') => {
-                let target = url.target[..=url.target.rfind('/')?].to_owned();
+                let name = url.target.strip_suffix('/').unwrap_or(&url.target);
+                let target = name[..=name.rfind('/')?].to_owned();
                 Some(Self::Http(HttpUrl { target, ..url.clone() }))
             }
             Self::Sftp(place) => place.parent().map(Self::Sftp),
@@ -436,6 +439,28 @@ mod tests {
         assert_eq!(parse("sftp://h/x").name_below(&parse("sftp://h/~/")), None);
         assert!(parse("sftp://h/").parent().is_none() && parse("sftp://h/~/").parent().is_none());
         assert!(parse("s3://b").parent().is_none() && parse("http://h/x?y").parent().is_none());
+    }
+
+    #[test]
+    fn the_places_above_any_location_end() {
+        let names = ["", "/", "//", "a", "a/", "a//", "/a", "a/b", "a/b/", "a//b//", "./a/..", "~/a/", "~"];
+        for root in ["", "/", "s3://b/", "gs://b/", "az://b/", "http://h/", "https://h", "sftp://h/"] {
+            for name in names {
+                let Ok(location) = Location::parse(OsStr::new(&format!("{root}{name}"))) else { continue };
+                let above = std::iter::successors(Some(location.clone()), Location::parent).take(9);
+                assert!(above.count() < 9, "{location}");
+            }
+        }
+        for (of, parent) in [
+            ("s3://b/x/y/", "s3://b/x/"),
+            ("s3://b/x//", "s3://b/x/"),
+            ("http://h/x/y/", "http://h/x/"),
+            ("sftp://h/x/y/", "sftp://h/x/"),
+            ("/x/y/", "/x"),
+        ] {
+            assert_eq!(parse(of).parent(), Some(parse(parent)), "{of}");
+        }
+        assert!(parse("http://h/").parent().is_none());
     }
 
     #[test]

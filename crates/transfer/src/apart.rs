@@ -263,23 +263,7 @@ fn above(location: &Location) -> Vec<Location> {
         }
         other => other.clone(),
     };
-    let bare = match &start {
-        // The parent of a prefix is what lies before its last component.
-        Location::Object(object) => Location::Object(object.with_key(object.key.trim_end_matches('/'))),
-        _ => start,
-    };
-    let mut above = Vec::new();
-    let mut next = bare.parent();
-    while let Some(place) = next {
-        next = match &place {
-            Location::Object(object) => {
-                Location::Object(object.with_key(object.key.trim_end_matches('/'))).parent()
-            }
-            place => place.parent(),
-        };
-        above.push(place);
-    }
-    above
+    std::iter::successors(start.parent(), Location::parent).collect()
 }
 
 #[cfg(test)]
@@ -299,6 +283,7 @@ mod tests {
         assert_eq!(above("s3://b/x/y"), above("s3://b/x/y/"));
         assert!(above("s3://b").is_empty());
         assert_eq!(above("sftp://h/x/y/").len(), 2);
+        assert_eq!(above("http://h/x/y/"), ["http://h/x/", "http://h/"]);
     }
 
     #[test]

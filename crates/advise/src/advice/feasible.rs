@@ -2,7 +2,7 @@
 //! is refused with its reason. Called by [`advise`](super::advise) for each option.
 
 use super::choice::{Choice, Life, Method};
-use super::job::host;
+use super::host::host;
 use super::row::{Outcome, Row};
 use crate::limits::Limit;
 use crate::model::{Catalogue, Cloud, Kind, Service};

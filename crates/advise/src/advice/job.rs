@@ -2,34 +2,17 @@
 //! to predict. Called by `row`, and by whatever compares options at other values.
 
 use super::choice::{Choice, Life, Method};
+use super::host::{Host, flow_of, host};
 use super::moved::{Moved, moved};
 use crate::limits::{Lanes, Limit, Page, Pool};
 use crate::model::{Catalogue, Client, Each, Flow, Kind, Latency};
-use crate::workload::{Access, BucketState, Loading, Place, Workload};
+use crate::workload::{Access, BucketState, Loading, Workload};
 
 /// Bytes of a TiB.
 const TIB: f64 = 1_099_511_627_776.0;
 
-/// Bytes per second of a Gbit/s.
-const GBIT: f64 = 1.25e8;
-
 /// Round trips that our mount adds to the first read of a file.
 const MOUNT_OPEN: f64 = 0.2;
-
-/// The machine or function of a job.
-#[derive(Clone, Copy)]
-pub(super) struct Host {
-    pub(super) vcpus: f64,
-    pub(super) memory: f64,
-    network: (f64, f64, f64),
-    flow: f64,
-    copy: f64,
-    /// Bytes per second of its own disk, and of its way to volumes.
-    store: Option<f64>,
-    volumes: f64,
-    /// Bytes that its kernel reads ahead of mounted files; the service's without it.
-    read_ahead: Option<f64>,
-}
 
 /// A job: its page, and what it moves.
 pub(super) struct Job {
@@ -37,65 +20,12 @@ pub(super) struct Job {
     pub(super) moved: Moved,
 }
 
-/// The host of a workload. An unknown machine counts as the smallest: the advice refuses it before.
-pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
-    let (rules, state) = (&catalogue.rules, workload.compute.network);
-    let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
-    let empty = Host {
-        vcpus: 1.0,
-        memory: 0.0,
-        network: (1.0, 1.0, 0.0),
-        flow,
-        copy,
-        store: None,
-        volumes: f64::INFINITY,
-        read_ahead: None,
-    };
-    match &workload.compute.place {
-        Place::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
-            let vcpus = memory / function.memory_per_processor.0;
-            let network = flow_of(&function.network, 1.0, state);
-            let (copy, read_ahead) = (copy * vcpus.min(1.0), Some(function.read_ahead.0));
-            Host { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
-        }),
-        Place::Machine(name) => catalogue.machines.get(name).map_or(empty, |machine| {
-            let payload = rules.payload.value;
-            let rate = machine.network.0 * payload;
-            let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
-            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
-            let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
-            let bucket = if state == BucketState::Fresh { full } else { 0.0 };
-            Host {
-                vcpus: machine.vcpus,
-                memory: machine.memory.0,
-                network: (rate, burst, bucket),
-                store: machine.store.as_ref().map(|store| store.read.0),
-                volumes: machine.volumes.map_or(f64::INFINITY, |rate| rate.0),
-                ..empty
-            }
-        }),
-    }
-}
-
-/// Rate, burst and bucket of a flow, `times` as large.
-fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
-    let rate = flow.rate.0 * times;
-    let least = flow.least_burst.map_or(0.0, |least| least.0);
-    let burst = flow.burst.map_or(rate, |burst| burst.0 * times).max(least).max(rate);
-    let bucket = match state {
-        BucketState::Fresh if burst > rate => flow.bucket.map_or(f64::INFINITY, |bucket| bucket.0 * times),
-        BucketState::Reused if burst > rate => flow.reused.map_or(0.0, |bucket| bucket.0 * times),
-        _ => 0.0,
-    };
-    (rate, burst, bucket)
-}
-
 /// The job of a workload by one option. `beside`: it computes while it reads.
 pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue, beside: bool) -> Job {
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
     let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
-    let moved = |ahead| moved(workload, choice, host.memory, ahead);
+    let moved = |ahead| moved(workload, choice, &host, ahead);
     // The client of the service, and not the kernel, reads from the bucket behind it.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);
@@ -119,6 +49,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
         pools,
         restored: maker.restored(),
         cached: moved.cached / (host.copy * readers),
+        local: host.store.map_or(0.0, |rate| moved.local / rate.min(host.copy * readers)),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
         before: !beside,
     };
@@ -254,6 +185,9 @@ impl Maker<'_> {
         pools.extend(operations.total.as_ref().map(|rate| steady(rate.value, moved.requests * all)));
         match (model.kind, self.host.store) {
             (Kind::LocalDisk, Some(rate)) => pools.push(Pool::steady(Limit::LocalDisk, moved.bytes, rate)),
+            (Kind::Object, Some(rate)) if moved.local > 0.0 => {
+                pools.push(Pool::steady(Limit::LocalDisk, moved.first, rate));
+            }
             (Kind::Volume, _) => pools.push(Pool::steady(Limit::ClientLimit, moved.bytes, self.host.volumes)),
             _ => {}
         }

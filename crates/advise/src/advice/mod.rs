@@ -9,6 +9,7 @@ mod choice;
 mod cost;
 mod feasible;
 mod flips;
+mod host;
 mod job;
 mod moved;
 mod row;
@@ -198,7 +199,7 @@ fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
         let hint = format!("; known: {}", known.join(", "));
         return Err(Error::Unknown { what: CLIENT, name: client.clone(), hint });
     }
-    if workload.compute.program_memory > job::host(workload, catalogue).memory {
+    if workload.compute.program_memory > host::host(workload, catalogue).memory {
         return Err(Error::Memory { place });
     }
     let all = choices(workload, catalogue);

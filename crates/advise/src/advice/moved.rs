@@ -2,6 +2,7 @@
 //! prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, Method};
+use super::host::Host;
 use crate::model::Kind;
 use crate::workload::{Access, Workload};
 
@@ -20,6 +21,8 @@ pub(super) struct Moved {
     pub(super) first: f64,
     /// Bytes that come from memory.
     pub(super) cached: f64,
+    /// Bytes that are read again from a copy on the machine's own disk.
+    pub(super) local: f64,
     /// Requests to the service.
     pub(super) requests: f64,
     /// Files that are touched.
@@ -30,8 +33,8 @@ pub(super) struct Moved {
     pub(super) direct: bool,
 }
 
-/// Numbers of one job on a machine with `memory` bytes, whose kernel reads `ahead` bytes ahead.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, ahead: f64) -> Moved {
+/// Numbers of one job on `host`, whose kernel reads `ahead` bytes ahead.
+pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != Access::Sequential;
     let reads = (data.read / data.request).max(1.0);
@@ -41,7 +44,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, ahead
     let whole = if data.files <= 1.0 { data.bytes } else { data.bytes * files / data.files };
     let whole = whole.max(data.read);
 
-    let cache = (memory - workload.compute.program_memory).max(0.0);
+    let cache = (host.memory - workload.compute.program_memory).max(0.0);
+    let disk = host.store.is_some();
     // A scan of more than the cache holds evicts each page before it is read again.
     let missed = match data.read <= cache {
         true => 0.0,
@@ -56,23 +60,38 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64, ahead
         Method::Lazy | Method::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
             let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
-            let again = if choice.method == Method::Mount { 0.0 } else { again * fetched / data.read };
+            // The cache of a mount lies on the machine's own disk; a root volume keeps little.
+            let cached = choice.method == Method::Mount && disk;
+            let again = if cached { 0.0 } else { again * fetched / data.read };
             (fetched, again, if random { block } else { CHUNK.max(data.request) })
         }
         Method::InPlace if random => (data.read, again, data.request),
         Method::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
     };
+    // What memory does not hold of a copy is read from that disk.
+    let local = match choice.method {
+        Method::Download if disk => missed * data.passes,
+        Method::Mount if disk => missed * (data.passes - 1.0),
+        _ => 0.0,
+    };
     let first = (first - data.warm).max(0.0);
     let bytes = first + again;
-    let cached = match choice.method {
-        Method::Download => 0.0,
-        _ => (data.read * data.passes - bytes).max(0.0),
-    };
+    let read = if choice.method == Method::Download { 0.0 } else { data.read * data.passes };
+    let cached = (read - bytes - local).max(0.0);
     // Volumes count larger reads as several operations.
     let largest = choice.model.operations.largest.as_ref().map_or(f64::INFINITY, |largest| largest.value.0);
     let unit = if choice.model.kind == Kind::Volume { unit.min(largest) } else { unit };
     let touched = if bytes > 0.0 { files } else { 0.0 };
-    Moved { bytes, first, cached, requests: (bytes / unit).max(touched), files: touched, whole, direct }
+    Moved {
+        bytes,
+        first,
+        cached,
+        local,
+        requests: (bytes / unit).max(touched),
+        files: touched,
+        whole,
+        direct,
+    }
 }
 
 /// Bytes that `reads` random reads of `block` bytes touch.

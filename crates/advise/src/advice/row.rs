@@ -101,7 +101,8 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
         .filter(|phase| phase.stage != Stage::Compute)
         .map(|phase| phase.seconds)
         .sum();
-    let ready = if choice.method == Method::Download { loaded } else { predicted.first }.min(least);
+    let copied = loaded - jobs.last().map_or(0.0, |job| job.page.local);
+    let ready = if choice.method == Method::Download { copied } else { predicted.first }.min(least);
     let moved = jobs.first().map_or_else(Moved::default, |job| job.moved);
     Outcome {
         seconds,

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::catalogue::{Catalogue, Minimum};
 use super::day::Day;
-use crate::nearest::nearest;
+use crate::nearest::{nearest, offered};
 use crate::usage::{Item, Per, Unit, Usage, find_key};
 
 /// The cost of a usage in one region by the prices of one day, in US dollars.
@@ -196,13 +196,15 @@ impl Minimum {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key { nearest } => write!(f, "there is no price of that name{}", super::hint(nearest)),
+            Self::Key { nearest } => {
+                write!(f, "there is no price of that name{}", offered(nearest))
+            }
             Self::Region { elsewhere, nearest } => {
                 f.write_str("no price in this region")?;
                 if !elsewhere.is_empty() {
                     write!(f, " (there is one in {})", elsewhere.join(", "))?;
                 }
-                f.write_str(&super::hint(nearest))
+                f.write_str(&offered(nearest))
             }
             Self::Day { first } => write!(f, "the first price is of {first}"),
             Self::Unit { used, billed } => write!(f, "used by the {used}, but billed by the {billed}"),

@@ -14,8 +14,3 @@ pub use catalogue::{Catalogue, CatalogueError, Price};
 pub use cost::{Cost, Line, Missing, Reason};
 pub use day::{Day, DayError};
 pub use region::{REGIONS, UnknownRegion};
-
-/// Names to use instead, for the end of a message.
-fn hint(nearest: &[String]) -> String {
-    if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
-}

@@ -13,7 +13,7 @@ pub const REGIONS: &str = "us-east-1 us-east-2 us-west-1 us-west-2 af-south-1 ap
 
 /// A region that is neither AWS's nor in the catalogue.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("there is no region `{name}`{}", super::hint(.nearest))]
+#[error("there is no region `{name}`{}", crate::nearest::offered(.nearest))]
 pub struct UnknownRegion {
     /// The name that was given.
     pub name: String,

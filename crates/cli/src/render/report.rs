@@ -44,13 +44,13 @@ pub struct Report {
 
 /// Entries of a tree that were not copied.
 #[derive(Default)]
-struct LeftOut {
+pub struct LeftOut {
     /// Pipes, sockets and devices.
-    special: u64,
+    pub special: u64,
     /// Empty directories.
-    directories: u64,
+    pub directories: u64,
     /// Partial files of interrupted copies.
-    unfinished: u64,
+    pub unfinished: u64,
 }
 
 impl Report {
@@ -222,7 +222,8 @@ fn keep(path: &Path, line: &str) -> Result<()> {
 }
 
 impl LeftOut {
-    fn line(&self) -> Option<String> {
+    /// The line that names them, if there are any.
+    pub fn line(&self) -> Option<String> {
         let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
         let directories = (self.directories > 0)
             .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte::copy_rules::Wildcards;
-use firstbyte::manifest::{Plan, Planned, plan};
+use firstbyte::manifest::{self, Plan, Planned, plan};
 use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
 use firstbyte_location::shown;
@@ -14,6 +14,7 @@ use firstbyte_location::shown;
 use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
+use crate::render::report::LeftOut;
 use crate::render::{console, json};
 use crate::signals::stop_on_signal;
 
@@ -59,16 +60,21 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
     let mut receipt = Receipt::new("plan", super::joined(&args.sources), Some(shown(&args.out).to_string()));
     (receipt.objects, receipt.bytes) = (planned.totals.objects, planned.totals.bytes);
     (receipt.requests, receipt.retries) = (store.counters().requests, store.counters().retries);
+    receipt.left_out = Some(planned.left_out.special + planned.left_out.unfinished);
     receipt.finish(started);
     if globals.json {
         console::print(json::line(&receipt))?;
     } else if !globals.quiet {
         console::print(line(&planned))?;
+        let manifest::LeftOut { special, unfinished } = planned.left_out;
+        if let Some(line) = (LeftOut { special, unfinished, directories: 0 }).line() {
+            console::note(line);
+        }
     }
     Ok(Exit::Done)
 }
 
-fn line(Planned { header, totals }: &Planned) -> String {
+fn line(Planned { header, totals, .. }: &Planned) -> String {
     let bytes = header.shards.iter().map(|shard| shard.bytes);
     let (least, most) = (bytes.clone().min().unwrap_or(0), bytes.max().unwrap_or(0));
     format!(

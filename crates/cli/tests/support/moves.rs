@@ -59,6 +59,13 @@ impl Places {
         places
     }
 
+    /// All moves from one place to another. A web server's files are not moved, only replaced.
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let count = self.all.len();
+        let sources = (0..count).filter(|place| !self.all[*place].location.starts_with("http"));
+        sources.flat_map(|from| (1..count).map(move |step| (from, (from + step) % count))).collect()
+    }
+
     fn bucket(&self) -> PathBuf {
         self.s3.root.join("bucket")
     }
@@ -95,11 +102,7 @@ fn plant(place: &Place) {
 /// part of it, until `kills` runs were killed.
 pub fn survive(kills: u64) {
     let places = Places::start();
-    let count = places.all.len();
-    // A web server's files are not moved, only replaced.
-    let sources = (0..count).filter(|place| !places.all[*place].location.starts_with("http"));
-    let pairs: Vec<(usize, usize)> =
-        sources.flat_map(|from| (1..count).map(move |step| (from, (from + step) % count))).collect();
+    let pairs = places.pairs();
     let (mut killed, mut seed) = (0, 0);
     while killed < kills {
         assert!(seed < 10 * kills, "most runs end before they can be killed");
@@ -110,6 +113,20 @@ pub fn survive(kills: u64) {
     }
     killed += removals(&places.world, &places.all[seed as usize % 2], seed);
     println!("{killed} runs killed, {seed} moves");
+}
+
+/// Moves a tree between all pairs of places, to the end.
+pub fn between_all_pairs() {
+    let places = Places::start();
+    for (from, to) in places.pairs() {
+        let (from, to) = (&places.all[from], &places.all[to]);
+        plant(from);
+        let source = format!("{}/", from.location.trim_end_matches('/'));
+        places.world.run(&["mv", "-r", &source, &to.location]).ok();
+        assert!(names_below(&from.path).is_empty(), "{source}");
+        check_whole(&to.path, &[&source, &to.location]);
+        std::fs::remove_dir_all(&to.path).unwrap();
+    }
 }
 
 /// Moves a tree, killed until it gets through. Returns how many runs were killed.

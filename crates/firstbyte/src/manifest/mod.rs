@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 pub use crate::shard_receipt::{Changed, Done, ShardReceipt};
 pub use choice::ShardChoice;
 pub use merge::{Doubled, MOST_NAMED, Merged, Workers, merge};
-pub use plan::{Plan, Planned, plan};
+pub use plan::{LeftOut, Plan, Planned, plan};
 pub use run::{ShardRun, ShardTarget};
 
 use table::{Reader, Rows};

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use firstbyte_location::{Entry, Kind, Location, Version, directory_of, shown};
 use firstbyte_store::{
-    Durability, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, Order, Privacy, Store,
+    Durability, Error as StoreError, ListOptions, LocalFile, Marker, Metadata, Order, Partials, Privacy,
+    Store,
 };
 use firstbyte_transfer::is_unfinished;
 use time::OffsetDateTime;
@@ -44,6 +45,17 @@ pub struct Planned {
     pub header: Header,
     /// All objects.
     pub totals: Totals,
+    /// Entries of the sources that are no objects to copy.
+    pub left_out: LeftOut,
+}
+
+/// Entries that no copy takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Pipes, sockets and devices.
+    pub special: u64,
+    /// Partial files of interrupted copies.
+    pub unfinished: u64,
 }
 
 /// Writes the manifest `out`, which appears when it is complete.
@@ -71,19 +83,20 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
         let directory = directory_of(out);
         let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
         let writer = Writer::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
-        let mut first = Listed { store, writer, sizes: Sizes::default(), totals: Totals::default(), at: out };
+        let (sizes, totals, left_out) = Default::default();
+        let mut first = Listed { store, writer, sizes, totals, left_out, at: out };
         sources
             .iter()
             .enumerate()
             .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
-        let Listed { writer, sizes, totals, .. } = first;
+        let Listed { writer, sizes, totals, left_out, .. } = first;
         if sizes.objects() == 0 {
             return Err(nothing(plan.sources));
         }
         writer.finish(String::new()).map_err(at_out)?;
         let sources = sources.into_iter().map(|source| source.planned).collect();
         let header = balanced(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
-        Ok(Planned { header, totals })
+        Ok(Planned { header, totals, left_out })
     })();
     match written {
         Ok(planned) => {
@@ -204,6 +217,7 @@ struct Listed<'a> {
     writer: Writer,
     sizes: Sizes,
     totals: Totals,
+    left_out: LeftOut,
     at: &'a Path,
 }
 
@@ -224,17 +238,20 @@ impl Listed<'_> {
             order: Order::Bytes,
             beginning,
             marker: Marker::Listed,
+            partials: Partials::Listed,
             ..ListOptions::default()
         };
         for entry in self.store.list(&source.root, &options)? {
             let entry = entry?;
             let matches = glob.is_none_or(|glob| glob.takes(&entry.name, Depth::Tree));
-            if entry.kind == Kind::File
-                && matches
-                && filter.takes(&entry.name)
-                && !is_unfinished(&source.root, &entry.name)
-            {
-                self.add(place, &source.root, &entry.name, Some(&entry))?;
+            if !matches || !filter.takes(&entry.name) {
+                continue;
+            }
+            match entry.kind {
+                Kind::Other => self.left_out.special += 1,
+                Kind::File if is_unfinished(&source.root, &entry.name) => self.left_out.unfinished += 1,
+                Kind::File => self.add(place, &source.root, &entry.name, Some(&entry))?,
+                Kind::Directory | Kind::Symlink => {}
             }
         }
         Ok(())

@@ -212,3 +212,20 @@ fn absurd_passes_are_refused() {
     let error = error.unwrap_err().to_string();
     assert!(error.starts_with("--passes: ") && !error.contains('\n'), "{error}");
 }
+
+#[test]
+fn a_copy_that_memory_does_not_hold_is_read_from_the_disk_in_each_pass() {
+    let known = Known::new();
+    let at = |size: &str, name: &str| {
+        let data = format!("[data]\nsize = \"{size}\"\npasses = 5\nin_flight = 256\nneeds = \"files\"\n");
+        known.row(&format!("{data}[compute]\nat = \"g5.12xlarge\"\nthreads = 48\n"), name)
+    };
+    let disk = at("1200 GB", "instance-store-hydrated");
+    for name in ["s3-express-download", "s3-express-mount"] {
+        let (copied, held) = (at("1200 GB", name), at("12 GB", name));
+        assert!(copied.seconds > 0.8 * disk.seconds, "{name}: {} of {}", copied.seconds, disk.seconds);
+        assert!(held.seconds < 0.05 * copied.seconds, "{name} in memory: {}", held.seconds);
+        // A copy is ready before it is read again.
+        assert!(copied.ready < copied.seconds / 2.0, "{name}: {} of {}", copied.ready, copied.seconds);
+    }
+}

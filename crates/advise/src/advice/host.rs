@@ -1,0 +1,68 @@
+//! The machine or function of a workload: its memory, processors, network and own disk. Called by
+//! `job`, `moved` and `feasible`.
+
+use crate::model::{Catalogue, Flow};
+use crate::workload::{BucketState, Place, Workload};
+
+/// Bytes per second of a Gbit/s.
+const GBIT: f64 = 1.25e8;
+
+/// The machine or function of a job.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Host {
+    pub(super) vcpus: f64,
+    pub(super) memory: f64,
+    pub(super) network: (f64, f64, f64),
+    pub(super) flow: f64,
+    pub(super) copy: f64,
+    /// Bytes per second of its own disk, and of its way to volumes.
+    pub(super) store: Option<f64>,
+    pub(super) volumes: f64,
+    /// Bytes that its kernel reads ahead of mounted files; the service's without it.
+    pub(super) read_ahead: Option<f64>,
+}
+
+/// The host of a workload. An unknown machine counts as the smallest: the advice refuses it before.
+pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
+    let (rules, state) = (&catalogue.rules, workload.compute.network);
+    let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
+    let volumes = f64::INFINITY;
+    let empty = Host { vcpus: 1.0, network: (1.0, 1.0, 0.0), flow, copy, volumes, ..Host::default() };
+    match &workload.compute.place {
+        Place::Lambda(memory) => catalogue.function(*memory).map_or(empty, |function| {
+            let vcpus = memory / function.memory_per_processor.0;
+            let network = flow_of(&function.network, 1.0, state);
+            let (copy, read_ahead) = (copy * vcpus.min(1.0), Some(function.read_ahead.0));
+            Host { vcpus, memory: *memory, network, copy, read_ahead, ..empty }
+        }),
+        Place::Machine(name) => catalogue.machines.get(name).map_or(empty, |machine| {
+            let payload = rules.payload.value;
+            let rate = machine.network.0 * payload;
+            let burst = machine.burst.map_or(rate, |burst| burst.0 * payload);
+            let seconds = rules.burst_per_gbit.value.0 * machine.network.0 / GBIT;
+            let full = machine.bucket.map_or((burst - rate) * seconds, |bucket| bucket.0);
+            let bucket = if state == BucketState::Fresh { full } else { 0.0 };
+            Host {
+                vcpus: machine.vcpus,
+                memory: machine.memory.0,
+                network: (rate, burst, bucket),
+                store: machine.store.as_ref().map(|store| store.read.0),
+                volumes: machine.volumes.map_or(f64::INFINITY, |rate| rate.0),
+                ..empty
+            }
+        }),
+    }
+}
+
+/// Rate, burst and bucket of a flow, `times` as large.
+pub(super) fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
+    let rate = flow.rate.0 * times;
+    let least = flow.least_burst.map_or(0.0, |least| least.0);
+    let burst = flow.burst.map_or(rate, |burst| burst.0 * times).max(least).max(rate);
+    let bucket = match state {
+        BucketState::Fresh if burst > rate => flow.bucket.map_or(f64::INFINITY, |bucket| bucket.0 * times),
+        BucketState::Reused if burst > rate => flow.reused.map_or(0.0, |bucket| bucket.0 * times),
+        _ => 0.0,
+    };
+    (rate, burst, bucket)
+}
