@@ -11,8 +11,7 @@ use firstbyte::{Copy, Depth, Error, Receipt};
 use firstbyte_location::Location;
 use firstbyte_store::{Checksum, Durability};
 use firstbyte_transfer::{
-    Effect, Empty, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary,
-    Tree,
+    Effect, Empty, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary, Tree,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte::{Client, Error};
 use firstbyte::environment::{self, Lookup};
+use firstbyte::{Client, Error};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
 use firstbyte_store::{EndpointSource, Error as StoreError, ListOptions, Options, Proxy};
 use time::OffsetDateTime;
@@ -200,7 +200,9 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
         }
         Ok(Err(
             error @ Error::Store(
-                StoreError::Unreachable { .. } | StoreError::TimedOut { .. } | StoreError::Disconnected { .. },
+                StoreError::Unreachable { .. }
+                | StoreError::TimedOut { .. }
+                | StoreError::Disconnected { .. },
             ),
         )) => warn(
             &error.to_string(),
