@@ -1,4 +1,5 @@
-"""Import circles inside a Rust crate, and imports between crates against the map.
+"""Import circles inside a Rust crate, imports between crates against the map, and edges that reach
+past the library.
 
 How it works. A crate is read from its root (`lib.rs` or `main.rs`): `mod name;` leads to the next
 file. Comments and strings are removed, and what only tests compile (`#[cfg(test)]`, `#[test]`) is
@@ -59,6 +60,11 @@ MAY_IMPORT = {
         "firstbyte",
     },
 }
+
+# What the edges make through `firstbyte::Client`: what a store, a transfer, a reader or a cache of
+# one's own would need to know (outages, scopes, sharing) is decided in one place.
+EDGES = {"bench", "cli", "lambda", "python"}
+MADE_BY_CLIENT = {("Store", "new"), ("Engine", "new"), ("Hydrator", "new"), ("Cache", "open"), ("Cache", "existing")}
 
 # What the tests of any crate may import as well: servers, faults and networks to test against.
 TESTS_MAY_IMPORT = {"testkit", "link", "serve"}
@@ -469,6 +475,20 @@ def against_the_map() -> list[str]:
     return found
 
 
+def past_the_client(folder: Path) -> list[str]:
+    """Where an edge makes for itself what `firstbyte::Client` makes."""
+    if folder.name not in EDGES:
+        return []
+    found = []
+    for root in crate_in(folder).roots:
+        for module in Resolver(root).modules.values():
+            for path in module.mentions:
+                if tuple(path.segments[-2:]) in MADE_BY_CLIENT:
+                    place = f"crates/{folder.name}/src/{module.file.relative_to(folder / 'src')}:{path.line}"
+                    found.append(f"{place}: {'::'.join(path.segments)} reaches past firstbyte::Client")
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="also list the files of each circle")
@@ -478,6 +498,9 @@ def main() -> int:
     for folder in sorted((ROOT / "crates").iterdir()):
         if wanted.crates and folder.name not in wanted.crates:
             continue
+        for line in past_the_client(folder):
+            found = True
+            print(line)
         for files, cycle in circles(folder):
             found = True
             print(describe(folder, files, cycle))

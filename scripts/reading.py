@@ -41,9 +41,10 @@ ROOMS = {
     ],
     "hydrate": [
         ["hydrator", "background"],
-        ["handle", "read_ahead"],
-        ["version", "inflight", "pending_read"],
-        ["workers", "fetch"],
+        ["handle", "read_ahead", "parquet_readahead"],
+        ["version"],
+        ["fetch_queue"],
+        ["block_table"],
         ["block_store"],
         ["cache"],
     ],

@@ -9,6 +9,7 @@ import imports
 import prose
 import reading
 import tidy
+import ways
 
 
 def write(folder: str, files: dict[str, str]) -> None:
@@ -197,6 +198,37 @@ class Map(unittest.TestCase):
     def test_the_map_itself_has_no_circle(self):
         edges = {Path(one): {Path(other): None for other in others} for one, others in imports.MAY_IMPORT.items()}
         self.assertEqual(imports.components(edges), [])
+
+
+class Door(unittest.TestCase):
+    def found(self, name: str, text: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            edge = str(Path(folder, name))
+            write(edge, {"main.rs": "mod a;", "a.rs": text})
+            return imports.past_the_client(Path(edge))
+
+    def test_an_edge_that_makes_a_store_is_found_and_one_that_asks_the_client_is_not(self):
+        [line] = self.found("cli", "use firstbyte_store::Store;\nfn f() { Store::new(o); }")
+        self.assertIn("a.rs:2: Store::new reaches past", line)
+        self.assertEqual(len(self.found("python", "fn f() { firstbyte_transfer::Engine::new(s, o); }")), 1)
+        self.assertEqual(self.found("cli", "fn f() { Client::new(o)?.transfers(s); }"), [])
+        self.assertEqual(self.found("cli", "#[cfg(test)]\nmod tests { fn f() { Store::new(o); } }"), [])
+        self.assertEqual(self.found("serve", "fn f() { Store::new(o); }"), [])
+
+
+class Ways(unittest.TestCase):
+    def test_a_list_with_a_file_that_is_gone_or_entered_twice_or_too_long_is_found(self):
+        text = "```\nfetch      request, attempt   why\nhydrate    fetch_queue\n           fetch_queue/receive\n```\n"
+        [way] = ways.ways(text)
+        self.assertEqual(way[-1], ("hydrate", "fetch_queue/receive"))
+        self.assertEqual(ways.wrong(way), [])
+        [gone] = ways.wrong([*way, ("hydrate", "workers")])
+        self.assertIn("there is no crates/hydrate/src/workers.rs", gone)
+        [apart] = ways.wrong([*way, ("hydrate", "cache/punch")])
+        self.assertIn("no other file of this list leads there", apart)
+        [twice] = ways.wrong([*way, ("mount", "reader"), way[0]])
+        self.assertIn("entered twice", twice)
+        self.assertIn("files on the way", ways.wrong([*way, *[("mount", "reader")] * 17])[0])
 
 
 class TestPrograms(unittest.TestCase):

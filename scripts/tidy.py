@@ -12,6 +12,7 @@ from pathlib import Path
 import imports
 import prose
 import reading
+import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -94,9 +95,10 @@ def area(name: str) -> str:
 
 
 def check_circles() -> list[str]:
-    """No circle of imports inside a crate."""
+    """No circle of imports inside a crate, and no edge that reaches past the library."""
     found = []
     for folder in sorted((ROOT / "crates").iterdir()):
+        found += imports.past_the_client(folder)
         here = [imports.describe(folder, *circle) for circle in imports.circles(folder)]
         if folder.name not in WITH_CIRCLES:
             found += here
@@ -139,7 +141,7 @@ def check_prose(files: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = imports.against_the_map() + check_circles() + reading.check()
+    found = imports.against_the_map() + check_circles() + reading.check() + ways.check()
     texts = {}
     for path in tracked():
         name = str(path.relative_to(ROOT))

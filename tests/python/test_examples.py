@@ -104,9 +104,10 @@ def test_pytorch_or_workers_without_it(example, place):
     assert module.train("s3://bucket/many", epochs=2) == (600, 2 * sum(map(len, samples.values())))
     dataset = module.Objects("s3://bucket/many")
     assert sorted(sample for batch in module.batches(dataset, 0) for sample in batch) == sorted(samples.values())
-    # The way that a DataLoader takes by default on Linux, up to Python 3.13.
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map(dataset.__getitem__, [7, 5]) == [dataset[7], dataset[5]]
+    # The ways that a DataLoader takes on Linux: up to Python 3.13, and from then on.
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            assert pool.map(dataset.__getitem__, [7, 5]) == [dataset[7], dataset[5]]
 
 
 def test_shards_of_pytorch_are_read_in_order(example, place):

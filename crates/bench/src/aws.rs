@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use firstbyte::Client;
 use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
 use serde_json::Value;
 
@@ -35,8 +36,9 @@ impl Api {
         longest: Duration,
     ) -> Result<Self> {
         let endpoint = endpoint.filter(|endpoint| !endpoint.is_empty()).map(str::to_owned);
-        match Store::new(Options { read_deadline: longest, ..options }) {
-            Ok(store) => Ok(Self { store, service, endpoint, place }),
+        let store = Options { read_deadline: longest, ..options };
+        match Client::waiting(firstbyte::Options { store, ..firstbyte::Options::default() }) {
+            Ok(client) => Ok(Self { store: client.store().clone(), service, endpoint, place }),
             Err(error) => Err(Error::Target { location: place, what: error.to_string() }),
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use firstbyte::{Options, environment};
+use firstbyte::{Client, Options, environment};
 use firstbyte_location::units;
 use firstbyte_store::{CustomerKey, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
@@ -159,8 +159,13 @@ impl Globals {
 
     /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its
     /// engine sees to that.
-    pub fn store(&self) -> firstbyte_store::Result<Store> {
-        Store::new(self.options().store)
+    pub fn store(&self) -> firstbyte::Result<Store> {
+        Ok(self.client()?.store().clone())
+    }
+
+    /// A client of a verb that keeps nothing.
+    pub fn client(&self) -> firstbyte::Result<Client> {
+        Client::waiting(self.options())
     }
 
     /// Whether each object is named on standard error when it is complete.

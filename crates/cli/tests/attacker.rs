@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use firstbyte_testkit::{bytes, lacks_root, patience};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use support::place::detach;
 use support::{PROGRAM, Ran, World};
 
 /// The attacker, and a group that attacker and victim are in.
@@ -247,4 +248,30 @@ fn users_of_one_group_share_a_cache_if_they_say_so() {
     let shown = other.run(&["status", "--cache", "/tmp/shared", "--cache-shared"]).ok();
     assert!(String::from_utf8_lossy(&shown.stdout).contains("src/x"), "{shown:?}");
     other.run(&["release", "--all", "--cache", "/tmp/shared", "--cache-shared"]).ok();
+}
+
+#[test]
+fn root_sees_that_it_may_not_look_into_a_mount_of_a_user() {
+    if lacks_root() {
+        return;
+    }
+    let scene = Scene::new(65_534);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(scene.world.path("firstbyte"));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    for (variable, name) in [("XDG_RUNTIME_DIR", "tmp/run"), ("XDG_CACHE_HOME", "tmp/cache"), ("", "tmp/mnt")]
+    {
+        let directory = scene.world.path(name);
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        scene.give(&directory, scene.victim);
+        if !variable.is_empty() {
+            command.env(variable, directory);
+        }
+    }
+    let mounted =
+        command.args(["mount", "src", "tmp/mnt"]).current_dir(scene.world.path("")).output().unwrap();
+    let seen = scene.world.run(&["status", "tmp/mnt"]);
+    assert!(detach(&scene.world.path("tmp/mnt")), "{mounted:?}");
+    seen.fails(1, &["tmp/mnt", "only its owner"]);
 }

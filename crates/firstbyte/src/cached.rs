@@ -4,11 +4,13 @@
 use std::ffi::OsStr;
 
 use firstbyte_hydrate::cache::{Cache, Limits, Released, Status};
-use firstbyte_hydrate::{Job, WantedList, wanted};
+use firstbyte_hydrate::{Job, Settings, WantedList, wanted};
 use firstbyte_location::Location;
 
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::operand::Depth;
 use crate::operand::below;
-use crate::{Client, Depth, Error, Options, Result};
 
 /// Whether blocks stay when others need their room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,14 +118,14 @@ impl Client {
     }
 }
 
-/// Whether there is a cache where these options say. Creates none.
+/// The cache where these settings say, if there is one. Creates none.
 ///
 /// # Errors
 /// The cache cannot be used.
-pub fn has_cache(options: &Options) -> Result<bool> {
-    let Some(directory) = &options.reads.cache else { return Ok(false) };
-    let limits = Limits { size: options.reads.cache_size, reserve: options.reads.reserve };
-    Ok(Cache::existing(directory, options.reads.sharing, limits)?.is_some())
+pub fn existing_cache(reads: &Settings) -> Result<Option<Cache>> {
+    let Some(directory) = &reads.cache else { return Ok(None) };
+    let limits = Limits { size: reads.cache_size, reserve: reads.reserve };
+    Ok(Cache::existing(directory, reads.sharing, limits)?)
 }
 
 fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {

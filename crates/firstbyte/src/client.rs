@@ -2,11 +2,14 @@
 
 use std::ffi::OsStr;
 
-use firstbyte_hydrate::Hydrator;
+use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::{Kind, Location, Version};
 use firstbyte_store::{ListOptions, Listing, Outages, Store};
+use firstbyte_transfer::Engine;
 
-use crate::{Error, LazyFile, Options, Result};
+use crate::error::{Error, Result};
+use crate::file::LazyFile;
+use crate::options::Options;
 
 /// Reaches locations. Clones share connections, cache and threads; a process needs one.
 #[derive(Clone)]
@@ -24,7 +27,25 @@ impl Client {
     /// Options that cannot be used, a cache directory that cannot.
     pub fn new(options: Options) -> Result<Self> {
         let store = Store::new(firstbyte_store::Options { outages: Outages::FailFast, ..options.store })?;
-        Ok(Self { hydrator: Hydrator::new(store, options.reads)?, copies: options.copies })
+        Ok(Self { copies: options.copies, ..Self::over(store, options.reads)? })
+    }
+
+    /// A client of a program that ends with its work, such as the command line: it waits for an
+    /// endpoint that has stopped answering, as the options of the store say, and has no cache.
+    ///
+    /// # Errors
+    /// Options that cannot be used.
+    pub fn waiting(options: Options) -> Result<Self> {
+        let reads = Settings { cache: None, ..options.reads };
+        Ok(Self { copies: options.copies, ..Self::over(Store::new(options.store)?, reads)? })
+    }
+
+    /// A client over a store that is open already.
+    ///
+    /// # Errors
+    /// A cache directory that cannot be used.
+    pub fn over(store: Store, reads: Settings) -> Result<Self> {
+        Ok(Self { hydrator: Hydrator::new(store, reads)?, copies: firstbyte_transfer::Settings::default() })
     }
 
     /// Opens the object at `location` in the version that is there now, at the cost of one request.
@@ -77,6 +98,18 @@ impl Client {
     #[must_use]
     pub fn copies(&self) -> &firstbyte_transfer::Settings {
         &self.copies
+    }
+
+    /// Transfers over the store, with settings of their own.
+    #[must_use]
+    pub fn transfers(&self, settings: firstbyte_transfer::Settings) -> Engine {
+        Engine::new(self.store().clone(), settings)
+    }
+
+    /// The reads beneath.
+    #[must_use]
+    pub fn hydrator(&self) -> &Hydrator {
+        &self.hydrator
     }
 
     /// The store beneath.

@@ -9,9 +9,11 @@ use firstbyte_transfer::{
     Effect, Engine, Levels, Names, Observer, Settings, Shard, Silent, Stop, Summary, Tree,
 };
 
+use crate::client::Client;
 use crate::copy_rules::{Destination, Source, Wildcards};
+use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::{Client, Depth, Error, Result};
+use crate::operand::Depth;
 
 /// How one copy is done.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +116,6 @@ impl Client {
             stop: copy.stop.clone(),
             ..self.copies.clone()
         };
-        Engine::new(self.store().clone(), settings)
+        self.transfers(settings)
     }
 }

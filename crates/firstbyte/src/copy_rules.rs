@@ -16,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use firstbyte_location::{DestinationName, Kind, Location, shown};
 use firstbyte_store::Store;
 
+use crate::error::{Error, Result};
 use crate::operand::{Depth, Glob};
-use crate::{Error, Result};
 
 /// Whether `*`, `?` and `[` in sources are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_store::{Proxies, Proxy};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Looks a variable up. The seam that lets tests run without touching the process's own
 /// environment.

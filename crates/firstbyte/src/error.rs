@@ -103,6 +103,12 @@ impl Error {
         }
     }
 
+    /// Whether a disk is full.
+    #[must_use]
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Read(error) if error.is_full_disk())
+    }
+
     /// The operating system's own error beneath, where there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {

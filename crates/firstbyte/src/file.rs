@@ -6,7 +6,7 @@ use std::time::Duration;
 use firstbyte_hydrate::Handle;
 use firstbyte_location::{ByteRange, Location, Version};
 
-use crate::Result;
+use crate::error::Result;
 
 /// An object opened for reading: only what is read is fetched, from where it is nearest. It stays
 /// the version it was opened as; where that is overwritten meanwhile, reads of what is not cached

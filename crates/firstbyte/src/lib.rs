@@ -51,7 +51,7 @@ pub mod receipt;
 mod shard_receipt;
 pub mod size;
 
-pub use cached::{Hydrate, Keep, has_cache, release_matching};
+pub use cached::{Hydrate, Keep, existing_cache, release_matching};
 pub use client::Client;
 pub use copy::Copy;
 pub use error::{Error, Result};

@@ -14,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use firstbyte_location::{Entry, FileIdentity, Kind, Location, shown};
 use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, Store};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Names asked for at once.
 const REQUESTS: usize = 16;

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use firstbyte_location::{Location, Service, shown};
 use firstbyte_transfer::Levels;
 
+use crate::error::{Error, Result};
 use crate::pattern::{Pattern, split_glob};
-use crate::{Error, Result};
 
 /// How much a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

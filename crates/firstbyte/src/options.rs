@@ -7,7 +7,7 @@ use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_siz
 use firstbyte_store::{CustomerKey, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the
 /// reserve of other machines would leave no room to cache anything.

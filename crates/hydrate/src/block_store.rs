@@ -19,9 +19,10 @@ use firstbyte_store::{Error as StoreError, Sink};
 pub(crate) use held::{Held, Lease};
 pub(crate) use memory::MemoryBlocks;
 
-use crate::Error;
 use crate::block::BLOCK;
 use crate::cache::{Backing, Cache, Exempt, PinnedBlocks, Stored, Verified};
+use crate::error::Error;
+use crate::limits::{CACHE_SHARE, MOST_WINDOW};
 
 /// The cache's result for a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +152,14 @@ impl BlockStore {
     /// Whether a block fetched now is likely to be cached: the most recent one was.
     pub(crate) fn is_caching(&self) -> bool {
         self.is_caching.load(Relaxed) && self.has_cache()
+    }
+
+    /// The widest read-ahead window of one reader, in bytes.
+    pub(crate) fn most_window(&self) -> u64 {
+        match &self.cache {
+            Some((cache, ..)) if self.is_caching() => MOST_WINDOW.min(cache.capacity() / CACHE_SHARE),
+            _ => self.memory.window(),
+        }
     }
 
     /// Stores a fetched block: in the cache if there is room after evicting what `exempt` allows,

@@ -56,8 +56,8 @@ pub use packed::{Packed, PackedLease};
 pub use status::{State, Status, Statuses};
 pub use verify::{Backing, Report, Verified};
 
+use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL};
-use crate::{Error, Result};
 use block_map::{Live, PINNED};
 use directory::{Absent, Identity, Paths};
 use lock::Waiting;

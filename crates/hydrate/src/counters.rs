@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::inflight::Priority;
+use crate::block_table::Priority;
 
 #[derive(Default)]
 pub(crate) struct Counters {

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
-use crate::Result;
 use crate::block::{BLOCK, blocks_of};
 use crate::block_store::Held;
+use crate::block_table::{Ahead, Done, Part, Rounding};
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
-use crate::columns::{Columns, TAIL};
+use crate::error::Result;
 use crate::limits::REQUEST;
-use crate::part::Part;
-use crate::pending_read::Done;
-use crate::read_ahead::{Ahead, Found, ReadAhead};
-use crate::version::{Rounding, VersionState};
+use crate::parquet_readahead::{Columns, TAIL};
+use crate::read_ahead::{Found, ReadAhead};
+use crate::version::SharedVersion;
 
 /// Most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
 /// little memory.
@@ -27,26 +26,26 @@ pub const MOST_HINTED: u64 = 1024;
 /// its first read on it holds file descriptors.
 #[derive(Clone)]
 pub struct File {
-    pub(crate) version: Arc<VersionState>,
+    pub(crate) version: SharedVersion,
 }
 
 impl File {
     /// The object's location.
     #[must_use]
     pub fn location(&self) -> &Location {
-        &self.version.location
+        &self.version.table.location
     }
 
     /// The version of the object.
     #[must_use]
     pub fn version(&self) -> &Version {
-        &self.version.version
+        &self.version.table.version
     }
 
     /// Length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.version.size()
+        self.version.table.size()
     }
 
     /// Opens a handle.
@@ -59,19 +58,19 @@ impl File {
     /// stays while the backing lives.
     #[must_use]
     pub fn backing(&self) -> Option<Backing> {
-        self.version.blocks.backing()
+        self.version.table.blocks.backing()
     }
 
     /// Whether the file is hydrated and verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.version.blocks.cached().is_some_and(Held::is_complete)
+        self.version.table.blocks.cached().is_some_and(Held::is_complete)
     }
 
     /// Calls `work` with all of the content, if the file is so small that it is packed in the
     /// cache, and is there.
     pub fn with_packed<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        match self.version.blocks.cached()? {
+        match self.version.table.blocks.cached()? {
             Held::Packed(packed) => packed.with_content(work),
             Held::Sparse(_) => None,
         }
@@ -80,13 +79,13 @@ impl File {
     /// The state of the file in the cache. `None` without a cache.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        self.version.blocks.cached()?.status()
+        self.version.table.blocks.cached()?.status()
     }
 
     /// Exempts the file from eviction, or ends the exemption. Returns false without a cache.
     #[must_use]
     pub fn pin(&self, pin: Pin) -> bool {
-        let cached = self.version.blocks.cached();
+        let cached = self.version.table.blocks.cached();
         cached.inspect(|cached| cached.pin(pin)).is_some()
     }
 
@@ -166,9 +165,9 @@ impl Handle {
         if !self.is_read.swap(true, Relaxed) {
             self.recall_columns();
         }
-        let present = version.blocks.read_at(buffer, range.start);
+        let present = version.table.blocks.read_at(buffer, range.start);
         if present == buffer.len() {
-            version.extend_reach(range.end);
+            version.table.extend_reach(range.end);
             self.look_ahead(expected, Found::All);
             self.learn_columns(expected, buffer);
             return Ok(present);
@@ -215,7 +214,11 @@ impl Handle {
         let read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let is_random = read.len() >= BLOCK / 2 && read_ahead.is_random(&(read.start..read.end));
         drop(read_ahead);
-        if is_random && !self.file.version.blocks.has_cache() { Rounding::Bytes } else { Rounding::Blocks }
+        if is_random && !self.file.version.table.blocks.has_cache() {
+            Rounding::Bytes
+        } else {
+            Rounding::Blocks
+        }
     }
 
     /// Fills `parts`, and looks ahead of the range `read`.
@@ -253,7 +256,7 @@ impl Handle {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
         let Some(reader) = ranges.first().map(|range| range.start) else { return };
-        let sizes = version.engine.fetcher.read_sizes();
+        let sizes = version.engine.queue.read_sizes();
         let segment = sizes.request / BLOCK * BLOCK;
         let (mut left, mut requests) = (version.most_window(), MOST_HINTED);
         for range in merged(&ranges, sizes.gap) {
@@ -275,9 +278,9 @@ impl Handle {
     /// `None` if not all of them are cached.
     pub fn pin_blocks(&self, offset: u64, length: usize) -> Option<(PinnedBlocks, ByteRange)> {
         let range = self.range(offset, length);
-        let pinned = self.file.version.blocks.pin_blocks(range)?;
+        let pinned = self.file.version.table.blocks.pin_blocks(range)?;
         self.count(range);
-        self.file.version.extend_reach(range.end);
+        self.file.version.table.extend_reach(range.end);
         self.look_ahead(range, Found::All);
         Some((pinned, range))
     }
@@ -288,14 +291,14 @@ impl Handle {
         let range = self.range(offset, length);
         self.count(range);
         let version = &self.file.version;
-        version.extend_reach(range.end);
+        version.table.extend_reach(range.end);
         let length = to_usize(range.len());
         let mut buffer = SCRATCH.take();
         if buffer.len() < length {
             buffer.resize(length, 0);
         }
         let wanted = &mut buffer[..length];
-        if version.blocks.read_at(wanted, range.start) == wanted.len() {
+        if version.table.blocks.read_at(wanted, range.start) == wanted.len() {
             self.look_ahead(range, Found::All);
             done(Ok(wanted));
             SCRATCH.set(buffer);
@@ -321,12 +324,12 @@ impl Handle {
         let version = &self.file.version;
         let ahead: Option<Ahead> = {
             let mut read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            read_ahead.adapt(version.most_window(), version.engine.fetcher.server());
+            read_ahead.adapt(version.most_window(), version.engine.queue.server());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
             if !self.is_sequential.swap(true, Relaxed) {
-                version.engine.sequential.fetch_add(1, Relaxed);
+                version.engine.memory.sequential.fetch_add(1, Relaxed);
             }
             version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
         }
@@ -344,7 +347,7 @@ impl Handle {
         let size = self.file.size();
         let mut end = [0; TAIL];
         let Some(start) = size.checked_sub(TAIL as u64) else { return };
-        if self.file.version.blocks.read_at(&mut end, start) < TAIL {
+        if self.file.version.table.blocks.read_at(&mut end, start) < TAIL {
             return;
         }
         let mut columns = self.lock_columns();
@@ -381,7 +384,7 @@ impl Handle {
     /// Parses a footer that is present.
     fn parse_present(&self, columns: &mut Columns, footer: ByteRange) {
         let mut held = vec![0; to_usize(footer.len())];
-        if self.file.version.blocks.read_at(&mut held, footer.start) == held.len() {
+        if self.file.version.table.blocks.read_at(&mut held, footer.start) == held.len() {
             columns.parse(&held, self.file.size());
         }
     }
@@ -396,7 +399,7 @@ impl Handle {
         counters.reads.fetch_add(1, Relaxed);
         counters.read_bytes.fetch_add(range.len(), Relaxed);
         if let Some(observer) = version.engine.observer.get() {
-            observer(&version.location, range);
+            observer(&version.table.location, range);
         }
     }
 
@@ -409,7 +412,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if *self.is_sequential.get_mut() {
-            self.file.version.engine.sequential.fetch_sub(1, Relaxed);
+            self.file.version.engine.memory.sequential.fetch_sub(1, Relaxed);
         }
     }
 }

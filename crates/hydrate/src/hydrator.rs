@@ -7,11 +7,12 @@ use firstbyte_store::{Stat, Store};
 
 use crate::background::Job;
 use crate::cache::{Cache, Limits, Pin};
-use crate::limits::MEMORY_SHARE;
+use crate::counters::CounterSnapshot;
+use crate::error::Result;
+use crate::handle::File;
+use crate::settings::Settings;
 use crate::version::{Engine, Observer};
-use crate::wanted::{Failure, Wanted};
-use crate::workers::WorkerPool;
-use crate::{CounterSnapshot, File, Result, Settings, WantedList};
+use crate::wanted::{Failure, Wanted, WantedList};
 
 /// The engine of one process. Clones share it.
 #[derive(Clone)]
@@ -31,11 +32,7 @@ impl Hydrator {
             .as_ref()
             .map(|dir| Cache::open_shared(dir, settings.sharing, limits))
             .transpose()?;
-        // Without a cache, blocks that were read ahead wait in memory alone.
-        let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
-        let blocks = settings.memory - threads;
-        let workers = Arc::new(WorkerPool::new(threads, settings.deadline));
-        Ok(Self { engine: Arc::new(Engine::new(store, settings, Box::new(workers), cache, blocks)) })
+        Ok(Self { engine: Arc::new(Engine::new(store, settings, cache)) })
     }
 
     /// Calls `observer` for every read from now on. Only one observer can be set. Returns whether

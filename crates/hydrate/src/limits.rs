@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use firstbyte_pacing::{LONGEST_REQUEST, START_NEAR};
+
 /// Polling interval where another process or thread is waited for that cannot wake this one: a
 /// fraction of a round trip.
 pub(crate) const POLL: Duration = Duration::from_millis(5);
@@ -16,3 +18,6 @@ pub(crate) const MEMORY_SHARE: u64 = 2;
 /// Divisor of a small cache: one read-ahead window, and what is evicted at once, take at most this
 /// share of it.
 pub(crate) const CACHE_SHARE: u64 = 8;
+/// The widest read-ahead window, in which a near server gets its longest requests: a link of 10
+/// Gbit/s with 100 ms needs it.
+pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;

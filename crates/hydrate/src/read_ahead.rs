@@ -14,6 +14,7 @@ use std::ops::Range;
 use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST, START, START_NEAR};
 
 use crate::block::{BLOCK, SEGMENT};
+use crate::block_table::Ahead;
 
 /// Sequences remembered by a handle; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
@@ -22,9 +23,6 @@ const FIRST: u64 = 2 * BLOCK;
 /// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
 /// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
 pub(crate) const GROWTH: u64 = 4;
-/// The widest read-ahead window, in which a near server gets its longest requests: a link of 10
-/// Gbit/s with 100 ms needs it.
-pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;
 /// From this width on, requests depend on the distance of the server. In a narrower window they
 /// stay small: other readers may need a block far into a request, and would fetch it again instead
 /// of waiting.
@@ -55,15 +53,6 @@ pub(crate) enum Found {
     All,
     /// The read has to wait.
     Missing,
-}
-
-/// Bytes to fetch ahead of a reader, in requests of `segment` bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    pub(crate) range: Range<u64>,
-    pub(crate) segment: u64,
-    /// The reader's position.
-    pub(crate) reader: u64,
 }
 
 /// The sequential readers of one handle.

@@ -3,7 +3,7 @@
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
-use crate::Error;
+use crate::error::Error;
 
 /// An object that could not be fetched.
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ impl Run {
             concurrency: concurrency.map_or(copies.concurrency, Concurrency::Fixed),
             ..copies.clone()
         };
-        Ok(Self { engine: Engine::new(client.store().clone(), settings), stop, meter, _watch: watch })
+        Ok(Self { engine: client.transfers(settings), stop, meter, _watch: watch })
     }
 
     /// The store; its requests end with the run.

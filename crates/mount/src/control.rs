@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bounded::bounded;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::mount_table::Mounts;
+use crate::mountpoint::FS_TYPE;
 pub use protocol::{HydrateRequest, JobFailure, JobProgress, MountCounts, Request, Response};
 pub(crate) use server::Listening;
 
@@ -32,6 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
     /// A location: a key has up to 1,024 bytes, a path 4,096, and either may be percent-encoded.
     const LONGEST: usize = 16 << 10;
+    // Nothing of this kind is mounted: nothing is to be asked, by a thread that may have to wait.
+    if Mounts::current().is_ok_and(|mounts| mounts.iter().all(|mount| mount.kind != FS_TYPE)) {
+        return Ok(None);
+    }
     let (asked, attribute) = (path.to_owned(), format!("user.firstbyte.{name}"));
     let found = bounded(move || {
         let mut value = vec![0; LONGEST];

@@ -205,7 +205,7 @@ impl Route {
 
     /// Whether there is a cache: what only reads or releases creates none.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
-        let found = py.detach(|| firstbyte::has_cache(&self.options));
+        let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
         found.map_err(|error| failure(py, &error, None))
     }
 

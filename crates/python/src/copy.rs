@@ -11,8 +11,7 @@ use firstbyte::{Copy, Depth, Error, Receipt};
 use firstbyte_location::Location;
 use firstbyte_store::{Checksum, Durability};
 use firstbyte_transfer::{
-    Effect, Empty, Engine, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary,
-    Tree,
+    Effect, Empty, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary, Tree,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -88,7 +87,7 @@ pub(crate) fn sync<'py>(
     let (stop, copies) = (Stop::default(), client.copies().clone());
     let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
     let settings = Settings { stop: stop.clone(), limit_rate, ..copies };
-    let (engine, filter) = (Engine::new(client.store().clone(), settings), filter(patterns));
+    let (engine, filter) = (client.transfers(settings), filter(patterns));
     let started = Instant::now();
     let run = move || {
         let select = |name: &[u8]| filter.takes(name);
@@ -131,7 +130,7 @@ pub(crate) fn copy_many<'py>(
     let stop = Stop::default();
     let durability = if moves { Durability::Full } else { engine.copies().durability };
     let settings = Settings { stop: stop.clone(), durability, ..engine.copies().clone() };
-    let engine = Engine::new(engine.store().clone(), settings);
+    let engine = engine.transfers(settings);
     let jobs = pairs.into_iter().map(|(source, destination)| (source.0, destination.0));
     let jobs: Vec<Job> = jobs
         .map(|(source, destination)| Job { source, destination, entry: None, over: Over::File })

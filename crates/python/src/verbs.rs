@@ -27,7 +27,7 @@ use crate::wait::interruptible;
 fn engine(py: Python<'_>, client: &Client, stop: &Stop) -> PyResult<Engine> {
     let client = client.route.uncached(py)?;
     let settings = Settings { stop: stop.clone(), ..client.copies().clone() };
-    Ok(Engine::new(client.store().clone(), settings))
+    Ok(client.transfers(settings))
 }
 
 /// Deletes an object, or with `recursive` everything below a location; what was done.
@@ -122,7 +122,7 @@ pub(crate) fn mv<'py>(
     let client = client.route.uncached(py)?;
     let durability = Durability::Full;
     let settings = Settings { stop: stop.clone(), durability, ..client.copies().clone() };
-    let engine = Engine::new(client.store().clone(), settings);
+    let engine = client.transfers(settings);
     let started = Instant::now();
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { Depth::Tree } else { Depth::Object };

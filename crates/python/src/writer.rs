@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_store::Precondition;
-use firstbyte_transfer::{Engine, Result, Settings, Silent, Stop, Summary};
+use firstbyte_transfer::{Result, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -62,7 +62,7 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive
     let stop = Stop::default();
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let settings = Settings { stop: stop.clone(), precondition, ..engine.copies().clone() };
-    let engine = Engine::new(engine.store().clone(), settings);
+    let engine = engine.transfers(settings);
     let (pieces, source) = sync_channel(AHEAD);
     let to = location.clone();
     let write = move || {

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use firstbyte::environment;
 use firstbyte::operand::Operand;
+use firstbyte::{environment, existing_cache};
 use firstbyte_hydrate::Settings;
-use firstbyte_hydrate::cache::{Cache, Limits};
+use firstbyte_hydrate::cache::Cache;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
 use firstbyte_store::Sharing;
@@ -58,8 +58,9 @@ impl CacheArgs {
     /// Opens the cache for verbs that only read or release. `None` if there is none: nothing is
     /// created.
     pub fn open(&self) -> Result<Option<Cache>> {
-        let limits = Limits { size: self.cache_size, reserve: self.reserve };
-        Ok(Cache::existing(&self.directory(), self.sharing(), limits)?)
+        let cache = Some(self.directory());
+        let (sharing, cache_size, reserve) = (self.sharing(), self.cache_size, self.reserve);
+        Ok(existing_cache(&Settings { cache, sharing, cache_size, reserve, ..Settings::default() })?)
     }
 
     /// The cache of the mount that the operands lie below, else the one given.

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::Args;
 use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::Store;
-use firstbyte_transfer::Engine;
 
 use super::described;
 use crate::globals::Globals;
@@ -90,7 +89,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     }
     let id = args.version_id.as_deref();
     let version = id.map(Version::of_id);
-    let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal(None)?));
+    let engine = globals.client()?.transfers(globals.settings(stop_on_signal(None)?));
     let mut report = Report::new("cat", super::joined(&args.locations), None).counting(engine.store());
     let progress = Progress::new(globals, Failures::Returned);
     let mut out = console::standard_output()?;

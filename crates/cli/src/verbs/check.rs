@@ -6,7 +6,7 @@ use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte_location::Location;
-use firstbyte_transfer::{Check, Content, Engine};
+use firstbyte_transfer::{Check, Content};
 
 use super::filter::FilterArgs;
 use crate::globals::Globals;
@@ -44,7 +44,7 @@ pub struct CheckArgs {
 /// Runs it.
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
-    let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
+    let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let source = Source::parse(&args.source, Depth::Tree, Wildcards::Off, engine.store())?;
     let select = |name: &[u8]| args.filter.takes(name);
     let (source, destination, is_object) = match source {

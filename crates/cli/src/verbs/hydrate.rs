@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use firstbyte::Client;
 use firstbyte::manifest::ShardRun;
 use firstbyte::receipt::Failed;
-use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
+use firstbyte_hydrate::{Failure, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
-use firstbyte_store::{Options, Store};
+use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
 
 use super::account::AccountArgs;
@@ -115,11 +116,14 @@ fn here(
     }
     let named: Vec<Location> = places.iter().map(|place| place.operand.root.clone()).collect();
     let account = args.account.open(&named, globals)?;
-    let options = Options { spending: account.spending(), ..globals.options().store };
-    let store = Store::new(options)?.scoped(stop.cancel());
+    let options = globals.options();
+    let store = firstbyte_store::Options { spending: account.spending(), ..options.store };
+    let client = Client::waiting(firstbyte::Options { store, ..options })?;
+    let store = client.store().scoped(stop.cancel());
     report.counted_by(&store);
     report.settled_by(move |receipt, store| account.settle(receipt, store));
-    let hydrator = Hydrator::new(store.clone(), args.cache.settings(globals))?;
+    let client = Client::over(store.clone(), args.cache.settings(globals))?;
+    let hydrator = client.hydrator();
     let replayed = args.replay.as_deref().map(replayed).transpose()?;
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte::Client;
+use firstbyte_hydrate::Settings;
 use firstbyte_location::{Kind, Location, shown, units};
 use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, Stored};
 use firstbyte_store::{Outages, Store};
@@ -140,20 +141,20 @@ impl MountArgs {
         addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
     }
 
-    /// The engine. Without a cache that can be used reads go to the store each time: that is a
+    /// The client. Without a cache that can be used reads go to the store each time: that is a
     /// warning if the disk is full or the directory is the default one, and an error if it was
     /// given.
-    fn engine(&self, store: &Store, globals: &Globals) -> Result<Hydrator> {
+    fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
         // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
         let settings = Settings { cache: Some(cache), memory: whole.memory / 2, ..whole.clone() };
-        match Hydrator::new(store.clone(), settings) {
-            Ok(engine) => Ok(engine),
+        match Client::over(store.clone(), settings) {
+            Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() || error.is_full_disk() => {
                 tracing::warn!("nothing is cached: {error}");
-                Ok(Hydrator::new(store.clone(), Settings { cache: None, ..whole })?)
+                Ok(Client::over(store.clone(), Settings { cache: None, ..whole })?)
             }
             Err(error) => Err(error.into()),
         }
@@ -191,12 +192,14 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
-    let store = Store::new(firstbyte_store::Options {
+    let options = globals.options();
+    let store = firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
         outages: Outages::FailFast,
         spending: account.spending(),
-        ..globals.options().store
-    })?;
+        ..options.store
+    };
+    let store = Client::waiting(firstbyte::Options { store, ..options })?.store().clone();
     let place = args.place()?;
     let options = Options {
         metadata_ttl: args.metadata_ttl,
@@ -218,10 +221,10 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
         .map_err(|error| explained(error, &store, &location))?;
     // After all that may refuse the mount: a refused one makes no cache.
-    let engine = args.engine(&store, globals)?;
-    let cache = engine.cache().map(|cache| cache.directory().to_owned());
+    let client = args.client(&store, globals)?;
+    let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    let mount = Arc::new(prepared.attach(engine)?);
+    let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));
     drop(held);
     let told = ready(&json!({

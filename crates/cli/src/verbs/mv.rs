@@ -69,7 +69,7 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
         compare: Compare::None,
         ..args.movement.settings(globals, stop.clone())
     };
-    let engine = Engine::new(args.movement.store(globals)?, settings);
+    let engine = args.movement.client(globals)?.transfers(settings);
     let report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
     report.receipt().left_out = Some(0);

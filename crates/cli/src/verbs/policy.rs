@@ -7,10 +7,11 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
+use firstbyte::Client;
 use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
 use firstbyte_location::{Location, shown, units};
-use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, Store, header_value};
+use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, header_value};
 use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
 
 use super::account::{Account, AccountArgs};
@@ -258,13 +259,13 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
 }
 
 impl Movement {
-    /// The store that these options describe.
-    pub fn store(&self, globals: &Globals) -> Result<Store> {
-        self.store_within(globals, None)
+    /// A client of the store that these options describe.
+    pub fn client(&self, globals: &Globals) -> Result<Client> {
+        self.client_within(globals, None)
     }
 
-    /// The store of these options, which spends no more than this.
-    pub fn store_within(&self, globals: &Globals, spending: Option<Spending>) -> Result<Store> {
+    /// A client of the store of these options, which spends no more than this.
+    pub fn client_within(&self, globals: &Globals, spending: Option<Spending>) -> Result<Client> {
         let encryption = match (self.sse, &self.sse_kms_key_id) {
             (None, None) => None,
             (Some(Encryption::Aes256), None) => Some(ServerSideEncryption::S3),
@@ -280,14 +281,16 @@ impl Movement {
         if tags.len() > MOST_TAGS {
             return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
         }
-        Ok(Store::new(Options {
+        let options = globals.options();
+        let store = Options {
             encryption,
             storage_class: self.storage_class.clone(),
             acl: self.acl.clone(),
             tags: tags.into_iter().collect(),
             spending,
-            ..globals.options().store
-        })?)
+            ..options.store
+        };
+        Ok(Client::waiting(firstbyte::Options { store, ..options })?)
     }
 
     /// The transfer settings that these options describe.

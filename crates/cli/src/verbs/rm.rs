@@ -73,7 +73,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     };
     let operands = args.operands.iter().map(parse).collect::<firstbyte::Result<Vec<_>>>()?;
     let stop = stop_on_signal(None)?;
-    let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
+    let engine = globals.client()?.transfers(globals.settings(stop.clone()));
     let removal = Rm { args, engine };
     let mut report = Report::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);

@@ -2,7 +2,6 @@
 
 use firstbyte::manifest::{ShardRun, ShardTarget};
 use firstbyte_location::shown;
-use firstbyte_transfer::Engine;
 
 use super::policy::Policy;
 use crate::globals::Globals;
@@ -27,7 +26,7 @@ pub fn run(
     let sources = shard.sources();
     let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
-    let engine = Engine::new(policy.movement().store(globals)?, settings);
+    let engine = policy.movement().client(globals)?.transfers(settings);
     let mut report = Report::new(verb, sources.clone(), Some(destination)).counting(engine.store());
     report.keep_in(policy.sharding().receipt());
     report.receipt().left_out = Some(0);

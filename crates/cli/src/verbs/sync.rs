@@ -7,7 +7,7 @@ use clap::Args;
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
 use firstbyte::manifest::ShardTarget;
 use firstbyte_location::Location;
-use firstbyte_transfer::{Empty, Engine, Extras, Levels, Names, Tree};
+use firstbyte_transfer::{Empty, Extras, Levels, Names, Tree};
 
 use super::policy::Policy;
 use super::shard_copy;
@@ -71,7 +71,8 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
     let account = args.policy.account(&args.operands, globals)?;
-    let engine = Engine::new(args.policy.movement().store_within(globals, account.spending())?, settings);
+    let client = args.policy.movement().client_within(globals, account.spending())?;
+    let engine = client.transfers(settings);
     let report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());
     let extras = match (args.delete, args.allow_empty) {

@@ -7,7 +7,7 @@ use firstbyte_transfer::Shard;
 
 use super::{MOST_SHARDS, Manifest};
 use crate::environment::{ARRAY_VARIABLES, Lookup, array_task};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The choice of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,11 @@ use std::ffi::OsStr;
 use firstbyte_hydrate::Job;
 use firstbyte_transfer::{Effect, Silent, Summary};
 
-use super::{ShardRun, ShardTarget};
-use crate::{Client, Copy, Keep, Result};
+use super::run::{ShardRun, ShardTarget};
+use crate::cached::Keep;
+use crate::client::Client;
+use crate::copy::Copy;
+use crate::error::Result;
 
 impl Client {
     /// Copies a shard of a manifest. Returns what was done of each source; `run` knows which

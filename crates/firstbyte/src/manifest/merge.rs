@@ -8,10 +8,10 @@ use firstbyte_location::shown;
 use serde::Serialize;
 
 use super::{Manifest, Totals};
+use crate::error::{Error, Result};
 use crate::receipt::{Failed, Receipt};
 use crate::shard_receipt::{Changed, Done, ShardReceipt};
 use crate::size::human;
-use crate::{Error, Result};
 
 /// Objects and failures that are named; the counts have all.
 pub const MOST_NAMED: usize = 1_000;

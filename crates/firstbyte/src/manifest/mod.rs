@@ -24,7 +24,7 @@ use firstbyte_location::{Location, shown};
 use serde::{Deserialize, Serialize};
 
 use crate::copy_rules::{Destination, Source, tree_name};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 pub use crate::shard_receipt::{Changed, Done, ShardReceipt};
 pub use choice::ShardChoice;

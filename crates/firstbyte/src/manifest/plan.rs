@@ -22,9 +22,9 @@ use super::balance::{Balancer, Sizes};
 use super::table::{Reader, Row, Writer};
 use super::{FORMAT, Header, MOST_SHARDS, PlannedSource, SourceKind, Totals, version};
 use crate::copy_rules::{Source, Wildcards};
+use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::operand::{Depth, Glob};
-use crate::{Error, Result};
 
 /// What is planned.
 pub struct Plan<'a> {

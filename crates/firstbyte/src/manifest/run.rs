@@ -19,10 +19,11 @@ use firstbyte_transfer::{
     Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
 };
 
+use super::choice::ShardChoice;
 use super::table::{Row, Rows};
-use super::{Manifest, ShardChoice, version};
-use crate::Result;
+use super::{Manifest, version};
 use crate::environment::Lookup;
+use crate::error::Result;
 use crate::shard_receipt::{Changed, Done, ShardReceipt};
 
 /// A shard of a manifest, and what is done of it.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use firstbyte_location::{ByteRange, Strength};
 use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
-use super::files::{JobFile, JobState, Progress};
 use crate::block::{BLOCK, block_range, blocks_of};
+use crate::error::{Error, Result};
+use crate::job_state::{JobFile, JobState, Progress};
 use crate::limits::ATTEMPTS;
-use crate::version::{Engine, VersionState};
+use crate::version::{Engine, SharedVersion};
 use crate::wanted::{Failure, Wanted, WantedList};
-use crate::{Error, Result};
 
 /// Size from which the checksum of the whole object is requested early, so that blocks are hashed
 /// as they arrive. Reading less again takes a few milliseconds.
@@ -91,7 +91,7 @@ fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
         let mut busy = active.iter_mut().any(|file| file.submit(engine));
         // The next file starts when the fetches of all others are submitted: so they come in
         // order.
-        let has_room = engine.fetcher.has_room_in_background() && job.has_room();
+        let has_room = engine.queue.has_room_in_background() && job.has_room();
         if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
             match wanted.next() {
                 Some(Ok(wanted)) => held = open(engine, job, wanted),
@@ -145,21 +145,21 @@ fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidat
         }
     };
     // Only what a reader has open stays, and only as long.
-    if version.version.strength() != Strength::Strong && Arc::strong_count(&version) == 1 {
+    if version.table.version.strength() != Strength::Strong && Arc::strong_count(&version.table) == 1 {
         job.fail(Failure { error: Error::NotKept { location: location.to_string() }, location });
         return None;
     }
-    let whole = ByteRange::new(0, version.size());
+    let whole = ByteRange::new(0, version.table.size());
     let bytes = wanted.range.map_or(whole, |range| range.intersect(whole));
     let blocks = blocks_of(bytes);
     // Whole blocks are fetched and counted.
-    let bytes = version.blocks.bytes(&blocks);
+    let bytes = version.table.blocks.bytes(&blocks);
     Some(Candidate { version, blocks, bytes, waits: false })
 }
 
 /// A file of a job that has not started.
 struct Candidate {
-    version: Arc<VersionState>,
+    version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
     /// Whether it has found no room once.
@@ -179,7 +179,7 @@ impl Candidate {
     /// Makes room for the file beside the `promised` bytes of others, so that no fetched block is
     /// discarded. From `least_refused` bytes on, it evicts nothing.
     fn admit(mut self, job: &Arc<JobState>, promised: u64, least_refused: &mut u64) -> Admission {
-        let blocks = &self.version.blocks;
+        let blocks = &self.version.table.blocks;
         match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
             Ok(cost) => return Admission::Started(self.start(job, cost)),
             Err(Some(_)) if promised > 0 => {
@@ -191,7 +191,7 @@ impl Candidate {
             }
         }
         blocks.release_if_empty();
-        let location = self.version.location.clone();
+        let location = self.version.table.location.clone();
         let error = Error::NoRoom { location: location.to_string() };
         job.fail(Failure { location, error });
         Admission::Refused
@@ -200,7 +200,7 @@ impl Candidate {
     /// Counts the cached bytes.
     fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
         let Self { version, blocks, bytes, .. } = self;
-        let mut is_cached = version.blocks.is_cached_in_order();
+        let mut is_cached = version.table.blocks.is_cached_in_order();
         let cached_blocks = blocks.clone().filter(|block| is_cached(*block));
         let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
         drop(is_cached);
@@ -208,7 +208,7 @@ impl Candidate {
         progress.bytes += bytes.len();
         progress.bytes_here += cached;
         drop(progress);
-        let is_whole = bytes.len() == version.size();
+        let is_whole = bytes.len() == version.table.size();
         let learns_checksum = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
         let shared = Arc::new(JobFile::new(Arc::clone(job), cached, learns_checksum));
         ActiveFile { version, next: blocks.start, blocks, bytes, round: 0, cost, cached, shared }
@@ -217,7 +217,7 @@ impl Candidate {
 
 /// A file of a job that has started.
 struct ActiveFile {
-    version: Arc<VersionState>,
+    version: SharedVersion,
     blocks: Range<u64>,
     bytes: ByteRange,
     /// Blocks before this one have been examined in this round.
@@ -234,11 +234,11 @@ impl ActiveFile {
     /// Submits fetches while there is room for them. Returns whether there was.
     fn submit(&mut self, engine: &Engine) -> bool {
         let mut busy = false;
-        while !self.is_submitted() && engine.fetcher.has_room_in_background() && self.shared.has_room() {
+        while !self.is_submitted() && engine.queue.has_room_in_background() && self.shared.has_room() {
             busy = true;
             let most = self.shared.throttle().request().unwrap_or(u64::MAX);
             let rest = (self.blocks.end - self.next) * BLOCK;
-            let request = engine.fetcher.background_request(rest).min(most);
+            let request = engine.queue.background_request(rest).min(most);
             let most = (request / BLOCK).max(1);
             let fetched = self.version.fetch_in_background(self.next, self.blocks.end, most, &self.shared);
             self.next = fetched.map_or(self.blocks.end, |blocks| blocks.end);
@@ -264,7 +264,7 @@ impl ActiveFile {
     /// Whether the missing blocks were fetched before and evicted by others: they are not fetched
     /// over and over.
     fn is_evicted_by_others(&self) -> bool {
-        let missing = self.blocks.clone().filter(|block| !self.version.blocks.is_cached(*block));
+        let missing = self.blocks.clone().filter(|block| !self.version.table.blocks.is_cached(*block));
         self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)
     }
 
@@ -274,9 +274,9 @@ impl ActiveFile {
         if !self.is_submitted() || !self.shared.is_idle() {
             return false;
         }
-        let location = self.version.location.clone();
-        let error = self.shared.error().or_else(|| self.version.blocks.checksum_error());
-        let has_room = self.version.blocks.has_room(&self.blocks);
+        let location = self.version.table.location.clone();
+        let error = self.shared.error().or_else(|| self.version.table.blocks.checksum_error());
+        let has_room = self.version.table.blocks.has_room(&self.blocks);
         if matches!(error, Some(Error::NoRoom { .. })) && has_room && self.round < ATTEMPTS {
             // A block was released, or evicted, at the moment in which it was to be stored.
             self.shared.forget_error();
@@ -288,11 +288,13 @@ impl ActiveFile {
             job.fail(Failure { location, error });
             return true;
         }
-        let missing = self.blocks.clone().find(|block| !self.version.blocks.is_cached(*block));
+        let missing = self.blocks.clone().find(|block| !self.version.table.blocks.is_cached(*block));
         match missing {
-            None if self.bytes.len() == self.version.size() && !self.version.blocks.is_settled() => {
+            None if self.bytes.len() == self.version.table.size()
+                && !self.version.table.blocks.is_settled() =>
+            {
                 // If nothing had to be fetched, no fetch has verified it.
-                self.version.verify_if_complete();
+                self.version.table.verify_if_complete(&self.version.engine.store);
                 false
             }
             None => {
@@ -304,14 +306,14 @@ impl ActiveFile {
                 true
             }
             // Another fetch brings it.
-            Some(block) if self.version.is_in_flight(block) => false,
+            Some(block) if self.version.table.is_in_flight(block) => false,
             Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
                 let location_text = location.to_string();
                 let lost = || match has_room {
                     true => Error::Released { location: location_text },
                     false => Error::NoRoom { location: location_text },
                 };
-                let error = self.version.gone().unwrap_or_else(lost);
+                let error = self.version.table.gone().unwrap_or_else(lost);
                 job.fail(Failure { location, error });
                 true
             }

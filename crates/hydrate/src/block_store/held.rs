@@ -5,11 +5,11 @@ use std::ops::Range;
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
-use crate::Error;
 use crate::cache::{
     Backing, Cache, Cached, Exempt, FetchLease, Packed, PackedLease, Pin, PinnedBlocks, Status, Stored,
     Verified,
 };
+use crate::error::Error;
 
 /// A version in the cache.
 pub(crate) enum Held {

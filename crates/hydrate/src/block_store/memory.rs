@@ -4,6 +4,7 @@
 //! about twice as much.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::to_usize;
@@ -20,6 +21,8 @@ type Rank = (bool, u64);
 
 pub(crate) struct MemoryBlocks {
     most: usize,
+    /// Open handles that read ahead. They share the memory.
+    pub(crate) sequential: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -36,12 +39,13 @@ struct Table {
 impl MemoryBlocks {
     /// Holds at most `bytes`, but at least a block for a window.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { most: to_usize(bytes / BLOCK).max(LEAST), table: Mutex::default() }
+        let most = to_usize(bytes / BLOCK).max(LEAST);
+        Self { most, sequential: AtomicU64::new(0), table: Mutex::default() }
     }
 
-    /// The most bytes that it holds.
-    pub(crate) fn capacity(&self) -> u64 {
-        self.most as u64 * BLOCK
+    /// The share of one reader in order, bytes.
+    pub(super) fn window(&self) -> u64 {
+        self.most as u64 * BLOCK / 4 * 3 / self.sequential.load(Relaxed).max(1)
     }
 
     pub(super) fn put(&self, file: u64, block: u64, bytes: &[u8]) {

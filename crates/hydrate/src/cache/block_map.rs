@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::lock::LockFile;
 use super::mapping::{Atomics, SharedMapping};
-use crate::BLOCK;
+use crate::block::BLOCK;
 
 /// Changes with the meaning of any byte. Maps of another format are started over.
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";

@@ -13,11 +13,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use firstbyte_location::{ByteRange, Checksum, Location, Version, to_usize};
 
-use super::Timestamp;
 use super::block_map::{BlockWord, DURABLE, PINNED, REFERENCED};
+use super::clock::Timestamp;
 use super::lock::{Mode, leases, pins};
 use super::open::OpenVersion;
-use crate::BLOCK;
+use crate::block::BLOCK;
 
 /// One version of an object, open in the cache. Clones share it.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use crate::error::{Error, Result};
 use crate::limits::ATTEMPTS;
-use crate::{Error, Result};
 
 /// The format written, and the newest format read.
 const FORMAT: u32 = 3;
@@ -73,7 +73,7 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
         let mut text = String::new();
         let file = directory.file(name, Opening::Read);
         match file.and_then(|file| file.take(64).read_to_string(&mut text)) {
-            // Lost in a power cut before it reached the disk, or cut short.
+            // Lost in a power cut before it reached the disk, or cut short: its number is missing.
             Ok(_) if TITLE.starts_with(&text) => {
                 write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?
             }

@@ -22,15 +22,17 @@ use firstbyte_store::{Opening, PrivateDirectory};
 
 use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
 use super::cached::Cached;
+use super::clock::Timestamp;
 use super::clock::{boot, random};
 use super::directory::{Identity, Paths, SHARDS, is_same, maps, shard};
 use super::lock::{LockFile, Mode, WHOLE, Waiting, lock_out};
 use super::open::{IfMissing, OpenVersion, open};
 use super::packs::{Packs, Seen};
 use super::usage::{block_cost, on_disk};
-use super::{Cache, Exempt, Retention, Shared, Timestamp};
+use super::{Cache, Exempt, Retention, Shared};
+use crate::block::BLOCK;
+use crate::error::{Error, Result};
 use crate::limits::CACHE_SHARE;
-use crate::{BLOCK, Error, Result};
 
 /// Versions sampled to find the oldest. Reading a header takes a few microseconds.
 const SAMPLE: usize = 32;

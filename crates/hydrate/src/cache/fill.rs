@@ -21,7 +21,7 @@ use super::punch::Bytes;
 use super::usage::{block_cost, subtract};
 use super::verified_runs::Run;
 use super::{Exempt, evict};
-use crate::BLOCK;
+use crate::block::BLOCK;
 
 /// Bytes read back and compared at once: both buffers fit the innermost processor cache.
 const PIECE: usize = 16 << 10;

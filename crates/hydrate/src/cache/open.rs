@@ -22,8 +22,9 @@ use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, Waiting, lock_open
 use super::usage::{Reservation, on_disk};
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
+use crate::block::BLOCK;
+use crate::error::{Error, Result};
 use crate::limits::ATTEMPTS;
-use crate::{BLOCK, Error, Result};
 
 /// One version that is open.
 #[derive(Debug)]

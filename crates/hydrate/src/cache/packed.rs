@@ -14,7 +14,8 @@ use super::fill::Stored;
 use super::packs::{COMPLETE, PINNED, Packs, Published, Record, Seen, Unread, cost, tag};
 use super::verify::{Report, Verified};
 use super::{Cache, Exempt, Shared, evict};
-use crate::{BLOCK, Error};
+use crate::block::BLOCK;
+use crate::error::Error;
 
 thread_local! {
     /// The buffer for a record that is read.

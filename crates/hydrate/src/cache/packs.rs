@@ -38,11 +38,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use firstbyte_location::shown;
 use firstbyte_store::{Opening, PrivateDirectory};
 
+use super::clock::Timestamp;
 use super::directory::PACKS;
 use super::lock::{Guard, LockFile, Mode, OPEN, VersionLocks, leases, try_lock};
 use super::punch::punch_range;
 use super::usage::{Usage, on_disk, subtract};
-use super::{Exempt, Shared, Timestamp};
+use super::{Exempt, Shared};
 use crate::limits::{ATTEMPTS, POLL};
 
 use place::ALIGNMENT;

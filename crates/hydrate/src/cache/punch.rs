@@ -14,7 +14,7 @@ use super::block_map::{ABSENT, BlockWord, DURABLE};
 use super::lock::{Mode, WHOLE, changes, pins};
 use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
-use crate::BLOCK;
+use crate::block::BLOCK;
 
 /// The treatment of the bytes of a removed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,12 +12,14 @@ use firstbyte_store::Opening;
 
 use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::cached::{Cached, Pin};
+use super::clock::Timestamp;
 use super::directory::{Identity, Name, OBJECTS, SHARDS, is_same, location_text, maps, shard};
 use super::evict::Released;
 use super::packed::Packed;
 use super::packs::{Packs, Seen};
-use super::{Cache, Shared, Timestamp};
-use crate::{BLOCK, Error, Result};
+use super::{Cache, Shared};
+use crate::block::BLOCK;
+use crate::error::{Error, Result};
 
 /// The cached part of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,8 @@ use super::open::{IfMissing, OpenVersion, open};
 use super::usage::subtract;
 use super::verified_runs::Run;
 use super::{Cache, Retention};
-use crate::{BLOCK, Error, Result};
+use crate::block::BLOCK;
+use crate::error::{Error, Result};
 
 /// Size from which a complete version is synced. A sync takes a few milliseconds, in which a disk
 /// reads about this much.

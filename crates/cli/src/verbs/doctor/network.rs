@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use firstbyte::environment::{self, Lookup};
+use firstbyte::{Client, Error};
 use firstbyte_location::{HttpUrl, Location, ObjectLocation, Service, redacted};
-use firstbyte_store::{EndpointSource, Error, ListOptions, Options, Proxy, Store};
+use firstbyte_store::{EndpointSource, Error as StoreError, ListOptions, Options, Proxy};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -51,7 +52,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
     let wrong = |error: Error| {
         Finding::warn(WHAT, error.to_string(), "correct it in ~/.config/firstbyte/config.toml")
     };
-    let listed = Store::new(globals.options().store).and_then(|store| Ok((store.endpoint_names()?, store)));
+    let listed = globals.store().and_then(|store| Ok((store.endpoint_names()?, store)));
     let (names, store) = match listed {
         Ok(listed) => listed,
         Err(error) => return vec![wrong(error)],
@@ -63,7 +64,7 @@ fn named_endpoints(globals: &Globals) -> Vec<Finding> {
                 let region = found.region.map(|region| format!(", region {region}")).unwrap_or_default();
                 Finding::ok(WHAT, format!("{service}:// is {}{region}", redacted(&found.url)))
             }
-            Err(error) => wrong(error),
+            Err(error) => wrong(error.into()),
         }
     };
     names.into_iter().map(finding).collect()
@@ -146,8 +147,8 @@ fn has_section(path: &Path, section: &str) -> bool {
 }
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
-fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(String, String), Error> {
-    let found = Store::new(globals.options().store)?.endpoint_of(Service::S3)?;
+fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> firstbyte::Result<(String, String)> {
+    let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
         EndpointSource::Named => "config.toml".to_owned(),
         EndpointSource::Options => {
@@ -169,12 +170,9 @@ fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> std::result::Result<(Strin
 /// the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let patience = PATIENCE.min(globals.read_timeout);
-    let options = Options {
-        read_deadline: patience,
-        connect_deadline: patience,
-        retries: 0,
-        ..globals.options().store
-    };
+    let options = globals.options();
+    let store = Options { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
+    let options = firstbyte::Options { store, ..options };
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for an instance's metadata service: the thread is left behind
     // if it waits too long.
@@ -184,8 +182,9 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
             bucket: String::new(),
             key: String::new(),
         });
-        let first = Store::new(options)
-            .and_then(|store| store.list(&service, &ListOptions::default())?.next().transpose());
+        let first = Client::waiting(options).and_then(|client| {
+            Ok(client.store().list(&service, &ListOptions::default())?.next().transpose()?)
+        });
         // If this fails, the caller has given up waiting.
         let _ = send.send(first);
     });
@@ -196,16 +195,20 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let warn = |why: &str, advice| Finding::warn(ENDPOINT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
         Ok(Ok(_)) => Finding::ok(ENDPOINT, format!("{url}: answers, and lists buckets")),
-        Ok(Err(Error::Credentials { .. })) => {
+        Ok(Err(Error::Store(StoreError::Credentials { .. }))) => {
             warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
         }
         Ok(Err(
-            error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Disconnected { .. }),
+            error @ Error::Store(
+                StoreError::Unreachable { .. }
+                | StoreError::TimedOut { .. }
+                | StoreError::Disconnected { .. },
+            ),
         )) => warn(
             &error.to_string(),
             "check the address, --endpoint-url, the proxy variables and the firewall",
         ),
-        Ok(Err(Error::Denied { detail, .. })) => Finding::ok(
+        Ok(Err(Error::Store(StoreError::Denied { detail, .. }))) => Finding::ok(
             ENDPOINT,
             format!(
                 "{url}: answers; listing all buckets is denied ({detail}), single ones may still be readable"

@@ -18,8 +18,9 @@ use firstbyte_store::{Opening, PrivateDirectory};
 use rustix::fs::{FallocateFlags, fallocate};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::super::Exempt;
+use super::super::clock::Timestamp;
 use super::super::mapping::{Atomics, SharedMapping};
-use super::super::{Exempt, Timestamp};
 use super::place::{ALIGNMENT, Place};
 
 /// Slots of the first table, which takes three pages of the disk.

@@ -11,13 +11,10 @@ use std::time::{Duration, Instant};
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
 
-use super::{Rounding, VersionState};
+use super::SharedVersion;
 use crate::block::{BLOCK, blocks_of};
-use crate::inflight::Want;
-use crate::part::{Groups, Part};
-use crate::pending_read::{PendingRead, Receiver};
-use crate::read_ahead::Ahead;
-use crate::{Error, Result};
+use crate::block_table::{Ahead, Groups, Part, PendingRead, Receiver, Rounding};
+use crate::error::{Error, Result};
 
 /// The groups of a read that wait for blocks, in order.
 #[derive(Default)]
@@ -34,13 +31,13 @@ impl Drop for Window {
     }
 }
 
-impl VersionState {
+impl SharedVersion {
     /// Fills `parts`, waiting for absent blocks. Calls `requested` once the first blocks are
     /// requested, so that requests of lower priority can follow. Calls `go_on` every `tick` of the
     /// wait, and fails as cancelled if it returns false. The deadline counts from the latest
     /// progress.
     pub(crate) fn read(
-        self: &Arc<Self>,
+        &self,
         parts: Vec<Part>,
         rounding: Rounding,
         requested: &mut dyn FnMut(),
@@ -53,29 +50,29 @@ impl VersionState {
         loop {
             let deadline = Instant::now() + self.engine.settings.deadline;
             while window.pending.len() < self.most_groups() {
-                let Some(parts) = groups.next(self.engine.fetcher.read_sizes()) else { break };
+                let Some(parts) = groups.next(self.engine.queue.read_sizes()) else { break };
                 let missing = self.read_present(parts);
                 let Some(start) = missing.first().map(|part| part.range.start) else { continue };
                 let reader = *first.get_or_insert(start);
                 let interest = Arc::downgrade(&window.alive);
                 let interest = (!window.pending.is_empty()).then_some(&interest);
-                self.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
+                self.table.extend_reach(missing.iter().map(|part| part.range.end).max().unwrap_or(start));
                 let rounding = if window.pending.is_empty() { rounding } else { Rounding::Blocks };
                 // The window abandons it if anything fails from here on: fetches write to the
                 // caller's memory only while the read is open.
-                let pending = self.pending(deadline, Receiver::Thread(missing));
+                let pending = self.table.pending(deadline, Receiver::Thread(missing));
                 window.pending.push_back(Arc::clone(&pending));
-                self.demand(&pending, reader, interest, rounding);
+                self.request(&pending, reader, interest, rounding);
             }
             requested();
             let Some(front) = window.pending.front() else { return Ok(()) };
-            self.hasten(front);
+            self.engine.queue.submit(self.table.hasten(front));
             match front.wait(tick, go_on) {
                 Some(result) => result?,
                 None if Instant::now() < front.deadline() => {
                     return Err(firstbyte_store::Error::Cancelled.into());
                 }
-                None => return Err(Error::deadline(&self.location, self.engine.settings.deadline)),
+                None => return Err(Error::deadline(&self.table.location, self.engine.settings.deadline)),
             }
             window.pending.pop_front();
             let deadline = Instant::now() + self.engine.settings.deadline;
@@ -87,7 +84,7 @@ impl VersionState {
     fn read_present(&self, mut parts: Vec<Part>) -> Vec<Part> {
         parts.retain_mut(|part| {
             let (range, memory) = (part.range, part.all());
-            self.blocks.read_at(memory, range.start) < memory.len()
+            self.table.blocks.read_at(memory, range.start) < memory.len()
         });
         parts
     }
@@ -95,45 +92,52 @@ impl VersionState {
     /// Groups under way at once. A server nearby is kept busy by few; before its distance is known,
     /// not many short requests are queued for it.
     fn most_groups(&self) -> usize {
-        match self.engine.fetcher.server() {
+        match self.engine.queue.server() {
             Proximity::Near => 2 * START_NEAR,
             Proximity::Unknown => START,
             Proximity::Far => Controller::MOST_OF_ONE,
         }
     }
 
-    /// Starts the queued fetches that a read waits for.
-    fn hasten(&self, pending: &PendingRead) {
-        let now = Instant::now();
-        let promoted: Vec<_> = {
-            let mut table = self.lock();
-            let mut ids = Vec::new();
-            for block in pending.blocks() {
-                if let Want::Promote(id) = table.in_flight.want(block, None, now) {
-                    table.in_flight.promote(id);
-                    ids.push(id);
-                }
-            }
-            ids
-        };
-        promoted.into_iter().for_each(|id| self.engine.fetcher.promote(id));
-    }
-
     /// Requests blocks that a reader is about to ask for, by the same request as those of `read`
     /// before them.
-    pub(crate) fn request_with(self: &Arc<Self>, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
+    pub(crate) fn request_with(&self, read: ByteRange, expected: ByteRange, handle: &Weak<()>) {
         if blocks_of(expected).end > blocks_of(read).end {
-            let segment = self.engine.fetcher.read_sizes().request / BLOCK * BLOCK;
+            let segment = self.engine.queue.read_sizes().request / BLOCK * BLOCK;
             let ahead = Ahead { range: read.start..expected.end, segment, reader: read.start };
             self.fetch_ahead(&ahead, handle);
         }
     }
+}
 
-    /// Whether a long read takes a block that has arrived. Kept in memory, such blocks would push
-    /// out what short reads come back to.
-    pub(super) fn is_taken(&self, block: u64) -> bool {
-        let bytes = self.blocks.bytes(&(block..block + 1));
-        let table = self.lock();
-        table.waiting.get(&block).into_iter().flatten().any(|pending| pending.takes(bytes))
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use firstbyte_location::{Location, Version, to_usize};
+    use firstbyte_store::{Options, Store};
+
+    use super::*;
+    use crate::settings::Settings;
+    use crate::version::Engine;
+
+    #[test]
+    fn memory_that_is_lent_to_a_read_that_panics_is_not_written_to() {
+        let engine =
+            Arc::new(Engine::new(Store::new(Options::default()).unwrap(), Settings::default(), None));
+        engine.queue.start_nothing();
+        let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
+        let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
+        let mut memory = [0; 10];
+        // SAFETY: `memory` outlives the part, and is read after its read has ended.
+        let part = unsafe { Part::new(0, &mut memory) };
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let mut requested = || panic!("the panic of the test");
+            version.read(vec![part], Rounding::Blocks, &mut requested, Duration::MAX, &mut || true)
+        }));
+        assert!(read.is_err());
+        assert!(version.table.is_in_flight(0));
+        drop(version.table.arrived(0, 0, &vec![7; to_usize(BLOCK)]));
+        assert_eq!(memory, [0; 10]);
     }
 }

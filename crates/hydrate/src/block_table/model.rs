@@ -1,27 +1,25 @@
 //! An exhaustive model of the table of fetches: every order, up to a number of steps, in which
 //! reads begin, are abandoned, and fetches start, bring blocks, fail, are given up or come whole.
 //!
-//! The table changes under one lock, so that the steps of threads are those between two locks. Each
-//! order is run from the start, on the real table and with a queue that starts nothing by itself.
-//! After it, the fetches left are brought to their end. Then no read is open, no block is claimed,
-//! no read is waiting in the table, and memory of an abandoned read is as it was.
+//! The table changes under one lock, so that the steps of threads are those between two locks.
+//! Each order is run from the start, on the real table, whose requests are kept and start only by a
+//! step. After it, the fetches left are brought to their end. Then no read is open, no block is
+//! claimed, no read is waiting in the table, and memory of an abandoned read is as it was.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
-use firstbyte_store::Store;
+use firstbyte_pacing::ReadSizes;
 
-use super::fetcher::TestQueue;
-use super::{Engine, Fetch, Rounding, VersionState};
+use super::{
+    Ahead, BlockTable, Delivery, Fetch, FetchId, OpenTables, Part, PendingRead, Reader, Receiver, Requests,
+    Rounding,
+};
 use crate::block::BLOCK;
-use crate::block_store::CacheOutcome;
+use crate::block_store::{BlockStore, CacheOutcome, MemoryBlocks};
 use crate::cache::Exempt;
-use crate::inflight::{FetchId, Priority};
-use crate::part::Part;
-use crate::pending_read::{Delivery, PendingRead, Receiver};
-use crate::read_ahead::Ahead;
-use crate::{Error, Settings};
+use crate::error::{Error, Result};
 
 /// Blocks of the object, of which the last is short.
 const BLOCKS: u64 = 3;
@@ -30,16 +28,6 @@ const SIZE: u64 = (BLOCKS - 1) * BLOCK + 100;
 const STEPS: usize = 5;
 /// The byte that all blocks consist of.
 const CONTENT: u8 = 7;
-
-/// A queue that keeps what is submitted.
-#[derive(Default)]
-struct Queue(Mutex<Vec<Fetch>>);
-
-impl TestQueue for Queue {
-    fn submit(&self, fetches: Vec<(Fetch, u64)>) {
-        self.0.lock().unwrap().extend(fetches.into_iter().map(|(fetch, _)| fetch));
-    }
-}
 
 /// A step of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,33 +48,32 @@ enum Step {
     Start(usize),
     /// A fetch brings its next block.
     Bring(usize),
+    /// A fetch brings a block that another one has taken over meanwhile.
+    BringTaken(usize),
     /// A fetch fails.
     Fail(usize),
     /// It is cut, and nothing waits for it any more.
     GiveUp(usize),
 }
 
-/// The engine of all runs, each of which opens a version of its own.
+/// What all runs share, each of which opens a version of its own.
 struct World {
-    queue: Arc<Queue>,
-    engine: Arc<Engine>,
+    tables: Arc<OpenTables>,
+    memory: Arc<MemoryBlocks>,
     runs: u64,
 }
 
 impl World {
     fn new(memory: u64) -> Self {
-        let queue = Arc::new(Queue::default());
-        let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let fetcher = Box::new(Arc::clone(&queue));
-        let engine = Arc::new(Engine::new(store, Settings::default(), fetcher, None, memory));
-        Self { queue, engine, runs: 0 }
+        Self { tables: Arc::default(), memory: Arc::new(MemoryBlocks::new(memory)), runs: 0 }
     }
 
-    fn open(&mut self) -> Arc<VersionState> {
+    fn open(&mut self) -> Arc<BlockTable> {
         self.runs += 1;
         let etag = Some(format!("\"{}\"", self.runs));
         let version = Version { size: Some(SIZE), etag, ..Version::default() };
-        self.engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version)
+        let blocks = |id, _: &Version| BlockStore::new(id, SIZE, None, Arc::clone(&self.memory));
+        self.tables.open(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version, blocks)
     }
 }
 
@@ -95,8 +82,7 @@ type Lent = (Box<[u8]>, Box<[u8]>);
 
 /// One run of an order.
 struct Run {
-    queue: Arc<Queue>,
-    version: Arc<VersionState>,
+    table: Arc<BlockTable>,
     /// Fetches in progress; `None` once ended.
     fetches: Vec<Option<Fetch>>,
     handle: Arc<()>,
@@ -109,10 +95,10 @@ struct Run {
 
 impl Run {
     fn new(world: &mut World) -> Self {
-        let (queue, version) = (Arc::clone(&world.queue), world.open());
+        let (table, handle) = (world.open(), Arc::default());
         let (fetches, reads, done) = (Vec::new(), Vec::new(), Vec::new());
         let (memory, abandoned) = (Vec::new(), Vec::new());
-        Self { queue, version, fetches, handle: Arc::default(), reads, done, memory, abandoned }
+        Self { table, fetches, handle, reads, done, memory, abandoned }
     }
 
     /// The steps that are possible now. Those of reads happen once each.
@@ -123,9 +109,10 @@ impl Run {
             steps.push(Step::Abandon);
         }
         for (place, fetch) in self.fetches.iter().enumerate() {
-            if fetch.is_some() {
+            if let Some(fetch) = fetch {
                 steps.extend([Step::Start(place), Step::Bring(place), Step::Fail(place)]);
                 steps.push(Step::GiveUp(place));
+                steps.extend(self.taken(fetch).map(|_| Step::BringTaken(place)));
             }
         }
         steps.retain(|step| !matches!(step, Step::Start(_)) || !self.done.contains(step));
@@ -139,16 +126,16 @@ impl Run {
             Step::ReadBytes => self.lend(ByteRange::new(BLOCK / 2, BLOCK + 9), Rounding::Bytes),
             Step::ReadLast => {
                 let range = ByteRange::new(SIZE - 50, SIZE);
-                let right = |result: crate::Result<&[u8]>| {
+                let right = |result: Result<&[u8]>| {
                     assert!(result.is_err() || result.is_ok_and(|bytes| bytes.iter().all(|b| *b == CONTENT)));
                 };
                 self.read(Receiver::Callback(range, Delivery::Copied, Box::new(right)), Rounding::Blocks);
             }
             Step::FetchAhead => {
                 let ahead = Ahead { range: 0..SIZE, segment: 2 * BLOCK, reader: 0 };
-                self.version.fetch_ahead(&ahead, &Arc::downgrade(&self.handle));
+                self.keep(self.table.request_ahead(&ahead, &Arc::downgrade(&self.handle)));
             }
-            Step::ComeWhole => self.version.fetch_whole(),
+            Step::ComeWhole => self.keep(self.table.request_whole()),
             Step::Abandon => {
                 for (read, memory) in std::mem::take(&mut self.memory) {
                     read.abandon();
@@ -157,24 +144,34 @@ impl Run {
             }
             Step::Start(place) => {
                 let id = self.id(place);
-                self.version.started(id);
-                self.version.set_lease(id);
+                self.table.started(id);
+                self.table.set_lease(id);
             }
             Step::Bring(place) => self.bring(place),
+            Step::BringTaken(place) => {
+                let block = self.fetches[place].as_ref().and_then(|fetch| self.taken(fetch));
+                self.bring_block(place, block.unwrap());
+            }
             Step::Fail(place) => {
-                let error = Error::deadline(&self.version.location, Duration::ZERO);
-                self.version.failed(self.id(place), &error);
+                let error = Error::deadline(&self.table.location, Duration::ZERO);
+                self.table.failed(self.id(place), &error);
                 self.fetches[place] = None;
             }
             Step::GiveUp(place) => {
-                let error = Error::deadline(&self.version.location, Duration::ZERO);
-                if self.version.give_up(self.id(place), Some(&error)) {
+                let error = Error::deadline(&self.table.location, Duration::ZERO);
+                let open = |run: &Self| run.reads.iter().filter(|read| read.is_open()).count();
+                let before = open(self);
+                if self.table.give_up(self.id(place), Some(&error)) {
                     self.fetches[place] = None;
                 }
+                assert_eq!(before, open(self), "a read that still waits was given up: {:?}", self.done);
             }
         }
-        let submitted = std::mem::take(&mut *self.queue.0.lock().unwrap());
-        self.fetches.extend(submitted.into_iter().map(Some));
+    }
+
+    /// Keeps what would be queued.
+    fn keep(&mut self, requests: Requests) {
+        self.fetches.extend(requests.fetches.into_iter().map(Some));
     }
 
     fn id(&self, place: usize) -> FetchId {
@@ -191,8 +188,9 @@ impl Run {
     }
 
     fn read(&mut self, receiver: Receiver, rounding: Rounding) -> Arc<PendingRead> {
-        let read = self.version.pending(Instant::now() + Duration::from_secs(600), receiver);
-        self.version.demand(&read, 0, None, rounding);
+        let read = self.table.pending(Instant::now() + Duration::from_secs(600), receiver);
+        let reader = Reader { at: 0, interest: None, rounding, sizes: ReadSizes::of(None, None) };
+        self.keep(self.table.request(&read, &reader));
         self.reads.push(Arc::clone(&read));
         read
     }
@@ -200,20 +198,32 @@ impl Run {
     /// The next block of a fetch arrives, as `fetch` receives it. Without one it ends.
     fn bring(&mut self, place: usize) {
         let fetch = self.fetches[place].as_ref().unwrap();
-        let (id, blocks) = (fetch.id, self.version.remaining(fetch.id));
+        let (id, blocks) = (fetch.id, self.table.remaining(fetch.id));
         if blocks.is_empty() {
-            assert!(self.version.give_up(id, None), "a read waits for a fetch with nothing to bring");
+            assert!(self.table.give_up(id, None), "a read waits for a fetch with nothing to bring");
             self.fetches[place] = None;
             return;
         }
-        let block = blocks.start;
+        self.bring_block(place, blocks.start);
+    }
+
+    /// The first block of a fetch that another fetch brings by now.
+    fn taken(&self, fetch: &Fetch) -> Option<u64> {
+        let is_taken =
+            |block: &u64| self.table.is_in_flight(*block) && !self.table.is_owned_by(fetch.id, *block);
+        fetch.blocks.clone().find(is_taken)
+    }
+
+    fn bring_block(&mut self, place: usize, block: u64) {
+        let fetch = self.fetches[place].as_ref().unwrap();
+        let id = fetch.id;
         let bytes = fetch.requested(&(block..block + 1));
         let content = vec![CONTENT; to_usize(bytes.len())];
-        if bytes.len() < self.version.blocks.bytes(&(block..block + 1)).len() {
-            self.version.arrived_in_part(id, block, bytes.start, &content);
+        if bytes.len() < self.table.blocks.bytes(&(block..block + 1)).len() {
+            self.keep(self.table.arrived_in_part(id, block, bytes.start, &content));
         } else {
-            self.version.store(block, &content, CacheOutcome::NotTried, Exempt::Pinned);
-            self.version.arrived(id, block, &content, Priority::Demand);
+            self.table.store(block, &content, CacheOutcome::NotTried, Exempt::Pinned);
+            self.keep(self.table.arrived(id, block, &content));
         }
     }
 
@@ -224,9 +234,9 @@ impl Run {
         }
         let order = &self.done;
         assert!(self.reads.iter().all(|read| !read.is_open()), "a read waits for ever: {order:?}");
-        let table = self.version.lock();
-        assert!((0..BLOCKS).all(|block| !table.in_flight.is_owned(block)), "a claimed block: {order:?}");
-        assert!(table.waiting.is_empty(), "a forgotten read: {order:?}");
+        let state = self.table.lock();
+        assert!((0..BLOCKS).all(|block| !state.in_flight.is_owned(block)), "a claimed block: {order:?}");
+        assert!(state.waiting.is_empty(), "a forgotten read: {order:?}");
         for (before, after) in &self.abandoned {
             assert!(before == after, "memory taken back was written: {order:?}");
         }

@@ -4,7 +4,7 @@
 //! for that fetch. In two cases it starts another fetch for the block alone, which becomes the
 //! owner, and the old fetch skips the block: if the old fetch would take long to reach it, and if
 //! the old fetch is background work, which pauses while others read. Called by
-//! [`VersionState`](crate::version).
+//! [`BlockTable`](super::BlockTable).
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, to_usize};
 
+use super::part::Part;
 use crate::block::{BLOCK, SEGMENT, block_range, blocks_of};
 use crate::block_store::BlockStore;
-use crate::part::Part;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Called once with the bytes of a read, or its error.
 pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
@@ -207,6 +207,11 @@ impl PendingRead {
     /// on.
     pub(crate) fn abandon(&self) {
         self.lock().receiver = None;
+    }
+
+    /// Whether a callback waits, which nothing wakes at the deadline.
+    pub(super) fn is_callback(&self) -> bool {
+        matches!(self.lock().receiver, Some(Receiver::Callback(..)))
     }
 
     /// Whether the read has not ended.

@@ -2,8 +2,8 @@
 //! read are grouped into requests.
 //!
 //! A caller lends its buffers for one read and waits. The parts are written only under the lock of
-//! the [`PendingRead`](crate::pending_read) that holds them, and the caller does not return before
-//! each of those has ended. Used by [`VersionState`](crate::version).
+//! the [`PendingRead`](super::PendingRead) that holds them, and the caller does not return before
+//! each of those has ended. Used by [`BlockTable`](super::BlockTable) and blocking reads.
 
 use std::iter::Peekable;
 

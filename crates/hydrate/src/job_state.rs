@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use firstbyte_location::Location;
 use firstbyte_pacing::Throttle;
 
-use crate::Error;
 use crate::cache::{Exempt, Timestamp};
+use crate::error::Error;
 use crate::wanted::Failure;
 
 /// The progress of a job.
@@ -36,12 +36,12 @@ pub struct Progress {
 }
 
 /// The state that a job and its fetches share.
-pub(super) struct JobState {
-    pub(super) started: Instant,
+pub(crate) struct JobState {
+    pub(crate) started: Instant,
     /// The job may evict versions used before it started, so it never evicts what it fetched.
-    pub(super) exempt: Exempt,
+    pub(crate) exempt: Exempt,
     /// The limits on its rate: its own, and the engine's for all background work.
-    pub(super) throttle: Throttle,
+    pub(crate) throttle: Throttle,
     cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Fetches submitted and not ended.
@@ -51,7 +51,7 @@ pub(super) struct JobState {
 }
 
 impl JobState {
-    pub(super) fn new(throttle: Throttle) -> Self {
+    pub(crate) fn new(throttle: Throttle) -> Self {
         Self {
             started: Instant::now(),
             exempt: Exempt::UsedSince(Timestamp::now()),
@@ -64,28 +64,28 @@ impl JobState {
         }
     }
 
-    pub(super) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
         self.changed.notify_all();
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }
 
-    pub(super) fn snapshot(&self) -> Progress {
+    pub(crate) fn snapshot(&self) -> Progress {
         let progress = self.lock();
         let elapsed = if progress.is_over { progress.elapsed } else { self.started.elapsed() };
         Progress { fetched: self.fetched.load(Relaxed), elapsed, ..progress.clone() }
     }
 
-    pub(super) fn fail(&self, failure: Failure) {
+    pub(crate) fn fail(&self, failure: Failure) {
         tracing::warn!(error = %failure.error, "not hydrated");
         self.lock().failed.push(failure);
     }
 
     /// Marks the job as over.
-    pub(super) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
+    pub(crate) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
         progress.is_over = true;
         progress.elapsed = self.started.elapsed();
         self.changed.notify_all();
@@ -93,16 +93,16 @@ impl JobState {
 
     /// Whether another fetch may be submitted. Under a rate limit there are no more connections
     /// than it needs, because each holds some bytes.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Progress> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a change, at most `timeout`.
-    pub(super) fn wait<'a>(
+    pub(crate) fn wait<'a>(
         &self,
         progress: MutexGuard<'a, Progress>,
         timeout: Duration,
@@ -127,7 +127,7 @@ pub(crate) struct JobFile {
 
 impl JobFile {
     /// `cached`: bytes of the file that are cached already.
-    pub(super) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
+    pub(crate) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
         Self {
             job,
             running: AtomicUsize::new(0),
@@ -143,7 +143,7 @@ impl JobFile {
         self.has_failed() || self.job.is_cancelled()
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Relaxed)
     }
 
@@ -158,7 +158,7 @@ impl JobFile {
     }
 
     /// Whether the job may have another fetch.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.job.has_room()
     }
 
@@ -169,7 +169,7 @@ impl JobFile {
     }
 
     /// Bytes of the file that the job counts as cached.
-    pub(super) fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         self.counted.load(Relaxed)
     }
 
@@ -203,17 +203,17 @@ impl JobFile {
     }
 
     /// Whether no fetch is running.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Relaxed) == 0
     }
 
     /// Forgets an error, before the file is tried again.
-    pub(super) fn forget_error(&self) {
+    pub(crate) fn forget_error(&self) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.has_failed.store(false, Relaxed);
     }
 
-    pub(super) fn error(&self) -> Option<Error> {
+    pub(crate) fn error(&self) -> Option<Error> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -2,12 +2,13 @@
 //!
 //! It needs memory for one block at most, whatever the length of the request. Blocks received
 //! before a failure stay, and so do the first bytes of the next one; only the rest is requested
-//! again. Called by the threads of [`WorkerPool`](crate::workers).
+//! again. Called by the threads of the [`FetchQueue`]; reports to the table of blocks below.
 
 use std::cell::Cell;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -16,28 +17,28 @@ use firstbyte_location::{ByteRange, Location, to_usize};
 use firstbyte_pacing::{RequestTracker, Throttle, Wait};
 use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get, Outages};
 
-use crate::Error;
-use crate::background::BackgroundThrottle;
+use super::FetchQueue;
+use super::background_throttle::BackgroundThrottle;
 use crate::block_store::{CacheOutcome, FetchTurn};
-use crate::inflight::Priority;
+use crate::block_table::{Fetch, Priority, Requests};
+use crate::error::Error;
 use crate::limits::POLL;
-use crate::version::Fetch;
 
 /// Meters that all fetches share, and that the supervisor of the workers observes.
-pub(crate) struct FetchMeters {
-    pub(crate) tracker: RequestTracker<Cancel>,
-    pub(crate) throttle: BackgroundThrottle,
+pub(super) struct FetchMeters {
+    pub(super) tracker: RequestTracker<Cancel>,
+    pub(super) throttle: BackgroundThrottle,
     /// Bytes received.
-    pub(crate) moved: AtomicU64,
+    pub(super) moved: AtomicU64,
     /// Fetches ended.
-    pub(crate) requests: AtomicU64,
+    pub(super) requests: AtomicU64,
     /// Responses that asked for a slower rate.
-    pub(crate) slowdowns: AtomicU64,
+    pub(super) slowdowns: AtomicU64,
 }
 
 impl FetchMeters {
     /// For fetches in at most `slots` threads.
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         Self {
             tracker: RequestTracker::new(slots, Instant::now()),
             throttle: BackgroundThrottle::default(),
@@ -53,43 +54,44 @@ const FEW: u32 = 3;
 
 /// Brings the blocks of a fetch, or reports the error to the reads that wait for them. A panic is
 /// such an error, so that no block stays claimed.
-pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
-    let caught = catch_unwind(AssertUnwindSafe(|| bring(meters, &fetch, slot, buffer)));
-    meters.requests.fetch_add(1, Ordering::Relaxed);
-    let version = &fetch.version;
-    let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: version.location.to_string() }));
+pub(super) fn run(queue: &Arc<FetchQueue>, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
+    let caught = catch_unwind(AssertUnwindSafe(|| bring(queue, &fetch, slot, buffer)));
+    queue.meters.requests.fetch_add(1, Ordering::Relaxed);
+    let table = &fetch.table;
+    let result = caught.unwrap_or_else(|_| Err(Error::Panicked { location: table.location.to_string() }));
     if let Err(error) = &result {
-        version.failed(fetch.id, error);
+        table.failed(fetch.id, error);
     }
-    version.verify_if_complete();
+    table.verify_if_complete(&queue.store);
     if let Some(job) = fetch.job {
         job.ended(result.err());
     }
 }
 
-fn bring(meters: &FetchMeters, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
+fn bring(queue: &Arc<FetchQueue>, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>) -> Result<(), Error> {
     fit(buffer, to_usize(fetch.buffer()));
-    let version = &fetch.version;
-    version.started(fetch.id);
+    let table = &fetch.table;
+    table.started(fetch.id);
     if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
-        version.learn_checksum();
+        table.learn_checksum(&queue.store);
     }
-    let _reader = (fetch.priority != Priority::Background).then(|| meters.throttle.begin_reader());
-    let interest = Wanted { meters, fetch };
-    let mut receiver = Receiver::new(meters, fetch, buffer);
-    let slot = Slot { tracker: &meters.tracker, index: slot };
+    let throttle = &queue.meters.throttle;
+    let _reader = (fetch.priority != Priority::Background).then(|| throttle.begin_reader());
+    let interest = Wanted { queue, fetch };
+    let mut receiver = Receiver::new(queue, fetch, buffer);
+    let slot = Slot { tracker: &queue.meters.tracker, index: slot };
     loop {
         let (error, is_final) = match slot.request(&interest, None, |attempt| receiver.receive_all(attempt)) {
             Ok(()) => return Ok(()),
             // Cut, and its one response has passed.
             Err(Ended::Failed(StoreError::Cancelled)) => {
-                (Error::Unversioned { location: version.location.to_string() }, true)
+                (Error::Unversioned { location: table.location.to_string() }, true)
             }
             Err(Ended::Failed(error)) => (error.into(), true),
             Err(Ended::Unwanted(error)) => (error.unwrap_or_else(|| interest.silence()).into(), false),
         };
         // A read that started just now has a right to tries of its own.
-        if is_final || version.give_up(fetch.id, Some(&error)) {
+        if is_final || table.give_up(fetch.id, Some(&error)) {
             return Err(error);
         }
     }
@@ -97,7 +99,7 @@ fn bring(meters: &FetchMeters, fetch: &Fetch, slot: usize, buffer: &mut Vec<u8>)
 
 /// The reads and the job that a fetch is for.
 struct Wanted<'a> {
-    meters: &'a FetchMeters,
+    queue: &'a FetchQueue,
     fetch: &'a Fetch,
 }
 
@@ -105,8 +107,7 @@ impl Wanted<'_> {
     /// The error of a fetch whose last request was cut. A cancelled job has cut it itself: that is
     /// not a failure of the server.
     fn silence(&self) -> StoreError {
-        let version = &self.fetch.version;
-        let (location, after) = (version.location.to_string(), version.engine.settings.deadline);
+        let (location, after) = (self.fetch.table.location.to_string(), self.queue.deadline);
         if self.fetch.is_wanted() {
             StoreError::TimedOut { location, after, trace: None }
         } else {
@@ -142,27 +143,27 @@ impl Interest for Wanted<'_> {
     }
 
     fn is_repeatable(&self) -> bool {
-        !self.fetch.version.is_fetched_once()
+        !self.fetch.table.is_fetched_once()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.fetch.version.latest_deadline(self.fetch.id)
+        self.fetch.table.latest_deadline(self.fetch.id)
     }
 
     fn count(&self, event: Event) {
-        let counters = &self.fetch.version.engine.counters;
+        let counters = &self.queue.counters;
         let counter = match event {
             Event::Cut => &counters.cuts,
             Event::Retry => &counters.retries,
-            Event::SlowDown => &self.meters.slowdowns,
+            Event::SlowDown => &self.queue.meters.slowdowns,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Reports the error that keeps a fetch from running to the reads that wait for its blocks.
-pub(crate) fn refuse(fetch: Fetch, error: &Error) {
-    fetch.version.failed(fetch.id, error);
+pub(super) fn refuse(fetch: Fetch, error: &Error) {
+    fetch.table.failed(fetch.id, error);
     if let Some(job) = fetch.job {
         job.ended(Some(error.clone()));
     }
@@ -180,14 +181,15 @@ fn fit(buffer: &mut Vec<u8>, length: usize) {
 
 /// The right to fetch, among the processes that share the cache.
 struct Lease<'a> {
+    queue: &'a Arc<FetchQueue>,
     fetch: &'a Fetch,
     since: Instant,
     turn: FetchTurn,
 }
 
 impl<'a> Lease<'a> {
-    fn new(fetch: &'a Fetch) -> Self {
-        Self { fetch, since: Instant::now(), turn: FetchTurn::Theirs }
+    fn new(queue: &'a Arc<FetchQueue>, fetch: &'a Fetch) -> Self {
+        Self { queue, fetch, since: Instant::now(), turn: FetchTurn::Theirs }
     }
 
     /// Returns true once this process may fetch. Otherwise waits a moment, and delivers what the
@@ -196,19 +198,20 @@ impl<'a> Lease<'a> {
         if let FetchTurn::Ours { .. } = self.turn {
             return true;
         }
-        let version = &self.fetch.version;
+        let table = &self.fetch.table;
         let at_once = self.fetch.took_over || self.since.elapsed() > BRIEFLY;
         self.turn = if at_once {
             FetchTurn::Ours { _lease: None }
         } else {
-            version.blocks.try_lease(&self.fetch.blocks)
+            table.blocks.try_lease(&self.fetch.blocks)
         };
-        if version.deliver_cached(self.fetch.id, buffer) {
+        if let Some(requests) = table.deliver_cached(self.fetch.id, buffer) {
+            self.queue.submit(requests);
             self.since = Instant::now();
         }
         let ours = matches!(self.turn, FetchTurn::Ours { .. });
         if ours {
-            version.set_lease(self.fetch.id);
+            table.set_lease(self.fetch.id);
         } else {
             std::thread::sleep(POLL);
         }
@@ -218,7 +221,7 @@ impl<'a> Lease<'a> {
 
 /// Receives the blocks of a fetch, in order.
 struct Receiver<'a> {
-    meters: &'a FetchMeters,
+    queue: &'a Arc<FetchQueue>,
     fetch: &'a Fetch,
     lease: Lease<'a>,
     buffer: &'a mut [u8],
@@ -229,28 +232,26 @@ struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    fn new(meters: &'a FetchMeters, fetch: &'a Fetch, buffer: &'a mut [u8]) -> Self {
-        let lease = Lease::new(fetch);
-        Self { meters, fetch, lease, buffer, is_refused: false, partial: None }
+    fn new(queue: &'a Arc<FetchQueue>, fetch: &'a Fetch, buffer: &'a mut [u8]) -> Self {
+        let lease = Lease::new(queue, fetch);
+        Self { queue, fetch, lease, buffer, is_refused: false, partial: None }
     }
 
     /// Receives what the fetch has still to bring. One attempt; of several requests if blocks are
     /// taken over meanwhile, or for a local file.
     fn receive_all(&mut self, attempt: &mut Attempt<'_>) -> Result<(), StoreError> {
-        let (fetch, version) = (self.fetch, &self.fetch.version);
+        let (fetch, table) = (self.fetch, &self.fetch.table);
         loop {
-            if !self.lease.acquire(self.buffer)
-                && !version.remaining(fetch.id).is_empty()
-                && fetch.is_wanted()
+            if !self.lease.acquire(self.buffer) && !table.remaining(fetch.id).is_empty() && fetch.is_wanted()
             {
                 continue;
             }
-            let blocks = version.remaining(fetch.id);
-            if (blocks.is_empty() || !fetch.is_wanted()) && version.give_up(fetch.id, None) {
+            let blocks = table.remaining(fetch.id);
+            if (blocks.is_empty() || !fetch.is_wanted()) && table.give_up(fetch.id, None) {
                 return Ok(());
             }
             match self.request_each(attempt, blocks) {
-                Err(StoreError::RangeIgnored { .. }) => version.fetch_whole(),
+                Err(StoreError::RangeIgnored { .. }) => self.queue.submit(table.request_whole()),
                 // The cached file refused a block: the next attempt receives through memory.
                 Err(StoreError::Io { .. }) if std::mem::take(&mut self.is_refused) => {}
                 received => received?,
@@ -261,34 +262,34 @@ impl<'a> Receiver<'a> {
     /// One request; for a local file one for each block, because its version is checked only after
     /// the last byte of a request, and no block may be stored before.
     fn request_each(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
-        if let Location::Local(_) = self.fetch.version.location {
+        if let Location::Local(_) = self.fetch.table.location {
             return blocks.into_iter().try_for_each(|block| self.request(attempt, block..block + 1));
         }
         self.request(attempt, blocks)
     }
 
     fn request(&mut self, attempt: &mut Attempt<'_>, blocks: Range<u64>) -> Result<(), StoreError> {
-        let (fetch, version) = (self.fetch, &self.fetch.version);
-        let is_whole = version.is_whole();
+        let (fetch, table) = (self.fetch, &self.fetch.table);
+        let is_whole = table.is_whole();
         let partial = self.partial.take().filter(|(block, _)| *block == blocks.start && !is_whole);
         let mut kept = partial.map_or(0, |(_, kept)| kept);
         let range = fetch.requested(&blocks).skip(kept as u64);
         // A response with the whole object may carry its checksum.
-        let whole = is_whole || range.len() == version.size();
+        let whole = is_whole || range.len() == table.size();
         let blocks = if is_whole { 0..blocks.end } else { blocks };
         attempt.begin(Wait::Head);
         let get = Get {
             range: (!whole).then_some(range),
-            version: Some(version.version.clone()),
-            checksum: whole && version.blocks.has_cache(),
+            version: Some(table.version.clone()),
+            checksum: whole && table.blocks.has_cache(),
             ..attempt.get(&self.throttle().cloned().unwrap_or_default())
         };
-        version.engine.counters.started(fetch.priority);
-        let mut body = version.engine.store.get(&version.location, &get)?;
+        self.queue.counters.started(fetch.priority);
+        let mut body = self.queue.store.get(&table.location, &get)?;
         let head = Instant::now();
         attempt.head_arrived(range.len());
         if get.checksum {
-            version.blocks.set_checksum(body.stat().checksum.clone());
+            table.blocks.set_checksum(body.stat().checksum.clone());
         }
         let mut received = 0;
         for block in blocks {
@@ -296,18 +297,22 @@ impl<'a> Receiver<'a> {
             let (read, outcome) =
                 self.receive_block(attempt, &mut body, block, std::mem::take(&mut kept), is_whole)?;
             attempt.reached(bytes.end);
-            self.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
+            self.queue.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             received += bytes.len();
-            if is_whole && !version.is_owned_by(fetch.id, block) {
+            if is_whole && !table.is_owned_by(fetch.id, block) {
                 continue;
             }
-            if bytes.len() < version.blocks.bytes(&(block..block + 1)).len() {
-                version.arrived_in_part(fetch.id, block, bytes.start, &self.buffer[..read]);
+            self.queue.counters.received(fetch.priority, read);
+            self.queue.submit(if bytes.len() < table.blocks.bytes(&(block..block + 1)).len() {
+                table.arrived_in_part(fetch.id, block, bytes.start, &self.buffer[..read])
             } else {
-                self.store(block, read, outcome);
+                self.store(block, read, outcome)
+            });
+            if let Some(job) = &fetch.job {
+                job.received(read as u64);
             }
             let is_wanted = fetch.priority == Priority::Demand || fetch.is_wanted();
-            if !is_wanted || !version.is_needed(fetch.id) {
+            if !is_wanted || !table.is_needed(fetch.id) {
                 break;
             }
             self.yield_to_readers(bytes.len(), attempt);
@@ -317,7 +322,7 @@ impl<'a> Receiver<'a> {
             attempt.reached(bytes.end);
         }
         if get.throttle.is_unlimited() && !is_whole {
-            self.meters.tracker.learn_rate(received, head.elapsed());
+            self.queue.meters.tracker.learn_rate(received, head.elapsed());
         }
         Ok(())
     }
@@ -378,7 +383,7 @@ impl<'a> Receiver<'a> {
         };
         let mut kept = false;
         let received =
-            fetch.version.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
+            fetch.table.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
                 let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
                 // The next attempt continues after them.
@@ -393,18 +398,16 @@ impl<'a> Receiver<'a> {
 
     /// Stores the first `length` bytes of the buffer as a block, unless it is in the cache
     /// already, and delivers it.
-    fn store(&self, block: u64, length: usize, outcome: CacheOutcome) {
-        let Fetch { version, id, priority, job, .. } = self.fetch;
+    fn store(&self, block: u64, length: usize, outcome: CacheOutcome) -> Requests {
+        let Fetch { table, id, job, .. } = self.fetch;
         let bytes = &self.buffer[..length];
-        let cached =
-            outcome == CacheOutcome::Cached || version.store(block, bytes, outcome, self.fetch.exempt());
-        if let (false, Some(job)) = (cached, job) {
-            job.refused(&version.location);
+        if outcome != CacheOutcome::Cached && !table.store(block, bytes, outcome, self.fetch.exempt()) {
+            self.queue.counters.uncached.fetch_add(1, Ordering::Relaxed);
+            if let Some(job) = job {
+                job.refused(&table.location);
+            }
         }
-        version.arrived(*id, block, bytes, *priority);
-        if let Some(job) = job {
-            job.received(length as u64);
-        }
+        table.arrived(*id, block, bytes)
     }
 
     /// Length of a block, at most that of the buffer.
@@ -420,10 +423,10 @@ impl<'a> Receiver<'a> {
 
     /// Keeps a whole response close to its readers if only memory holds it.
     fn wait_for_readers(&self, block: u64, attempt: &Attempt<'_>) {
-        let version = &self.fetch.version;
+        let table = &self.fetch.table;
         attempt.paused();
         // While the file is open, this fetch is not the only owner of the version.
-        while version.is_far_ahead(block) && std::sync::Arc::strong_count(version) > 1 {
+        while table.is_far_ahead(block) && Arc::strong_count(table) > 1 {
             std::thread::sleep(POLL);
         }
     }
@@ -433,7 +436,7 @@ impl<'a> Receiver<'a> {
         if self.fetch.priority != Priority::Background {
             return;
         }
-        let throttle = &self.meters.throttle;
+        let throttle = &self.queue.meters.throttle;
         let pause = throttle.pause_after(bytes, Instant::now());
         if pause.is_zero() {
             return;
@@ -453,7 +456,7 @@ impl<'a> Receiver<'a> {
 /// Fails if fewer bytes of a block were received than it has.
 fn check_length(fetch: &Fetch, received: u64, bytes: ByteRange) -> Result<(), StoreError> {
     let missing = bytes.len() - received;
-    let location = || fetch.version.location.to_string();
+    let location = || fetch.table.location.to_string();
     if missing == 0 {
         Ok(())
     } else {

@@ -1,0 +1,342 @@
+//! The blocks of one version: which are present, which a fetch brings, and which reads wait for
+//! them.
+//!
+//! All files open on a version share its table, so a block is fetched once for all readers. The
+//! table starts nothing. A reader asks for blocks and gets the [`Requests`] to submit to the queue
+//! above; a fetch reports to the table what became of it. A block is stored first and removed from
+//! the fetches in flight afterwards; a reader looks in the opposite order, under the lock. So no
+//! reader requests a block that has just arrived.
+
+mod fetch;
+mod in_flight;
+#[cfg(test)]
+mod model;
+mod open_tables;
+mod part;
+mod pending_read;
+mod reports;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use firstbyte_location::{Location, Strength, Version, to_usize};
+use firstbyte_pacing::ReadSizes;
+
+pub(crate) use fetch::{Ahead, Fetch, Requests};
+pub(crate) use in_flight::{FetchId, Priority};
+pub(crate) use open_tables::OpenTables;
+pub(crate) use part::{Groups, Part};
+pub use pending_read::Done;
+pub(crate) use pending_read::{Delivery, PendingRead, Receiver};
+
+use crate::block::{BLOCK, runs_over};
+use crate::block_store::BlockStore;
+use crate::error::Error;
+use crate::job_state::JobFile;
+use in_flight::{InFlight, Want};
+use pending_read::Ready;
+
+pub(crate) struct BlockTable {
+    pub(crate) location: Location,
+    pub(crate) version: Version,
+    pub(crate) blocks: BlockStore,
+    /// The end of the furthest read.
+    reach: AtomicU64,
+    state: Mutex<TableState>,
+    /// The tables of this process, of which this is one.
+    tables: Arc<OpenTables>,
+}
+
+/// The way in which the object is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FetchMode {
+    /// By ranges, in parallel.
+    #[default]
+    Ranges,
+    /// As one response from its first byte: the server does not support ranges, or reports nothing
+    /// by which two responses could be known to have the same content.
+    Whole,
+}
+
+/// The bytes that a read requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// Those of whole blocks, which are kept for other reads.
+    Blocks,
+    /// Only those of the read, where it needs no more than one request and no other read waits for
+    /// its blocks.
+    Bytes,
+}
+
+/// The reader of a request for blocks.
+pub(crate) struct Reader<'a> {
+    /// Its offset: fetches near to it start first.
+    pub(crate) at: u64,
+    /// If present, other readers have priority: the fetches are ahead of this one, and not wanted
+    /// once the interest has no owner.
+    pub(crate) interest: Option<&'a Weak<()>>,
+    pub(crate) rounding: Rounding,
+    /// The sizes of its requests.
+    pub(crate) sizes: ReadSizes,
+}
+
+#[derive(Default)]
+struct TableState {
+    in_flight: InFlight,
+    waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
+    mode: FetchMode,
+    /// The reason for which no further fetch can succeed, for example because the object changed.
+    gone: Option<Error>,
+    /// If the content has no version: the value of `gone` once the first fetch has begun, because a
+    /// second response could have other content.
+    gone_after_first: Option<Error>,
+}
+
+impl BlockTable {
+    fn new(tables: Arc<OpenTables>, location: Location, version: Version, blocks: BlockStore) -> Self {
+        let identified = version.strength() != Strength::None;
+        let state = TableState {
+            mode: if identified { FetchMode::Ranges } else { FetchMode::Whole },
+            gone_after_first: (!identified).then(|| Error::Unversioned { location: location.to_string() }),
+            ..TableState::default()
+        };
+        Self { location, version, blocks, reach: AtomicU64::new(0), state: Mutex::new(state), tables }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.version.size.unwrap_or(0)
+    }
+
+    /// Records the end of a read.
+    pub(crate) fn extend_reach(&self, end: u64) {
+        self.reach.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// Whether it is fetched as one response.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lock().mode == FetchMode::Whole
+    }
+
+    /// Whether it can be fetched only once, so that a failed response cannot be repeated.
+    pub(crate) fn is_fetched_once(&self) -> bool {
+        self.lock().gone_after_first.is_some()
+    }
+
+    /// Whether a whole response is so far ahead of the readers that blocks they need would be
+    /// dropped, because only memory holds them.
+    pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
+        let reach = self.reach.load(Ordering::Relaxed);
+        !self.blocks.is_caching() && block * BLOCK > reach + self.blocks.most_window()
+    }
+
+    /// The reason for which no further fetch can succeed.
+    pub(crate) fn gone(&self) -> Option<Error> {
+        self.lock().gone.clone()
+    }
+
+    /// Whether a block is being fetched.
+    pub(crate) fn is_in_flight(&self, block: u64) -> bool {
+        self.lock().in_flight.is_owned(block)
+    }
+
+    /// A read that waits for nothing yet.
+    pub(crate) fn pending(&self, deadline: Instant, receiver: Receiver) -> Arc<PendingRead> {
+        Arc::new(PendingRead::new(self.location.clone(), deadline, receiver))
+    }
+
+    /// Gives a read the blocks that are present, and has it wait for the others: joins the fetches
+    /// that bring them soon, and begins fetches for the rest. A caller that has lent memory to the
+    /// read has to abandon it if anything fails from here on, because fetches know it now.
+    #[must_use]
+    pub(crate) fn request(self: &Arc<Self>, pending: &Arc<PendingRead>, reader: &Reader<'_>) -> Requests {
+        let mut requests = Requests::default();
+        let mut state = self.lock();
+        let mut missing = pending.blocks();
+        missing.retain(|block| !pending.accept_present(&self.blocks, *block));
+        pending.expect(missing.len());
+        if missing.is_empty() {
+            drop(state);
+            return pending.complete().map_or(requests, |ready| self.read_out(ready));
+        }
+        let lost = |block: &u64| !state.in_flight.is_owned(*block);
+        if let Some(error) = state.gone.clone().filter(|_| missing.iter().any(lost)) {
+            drop(state);
+            pending.fail(&error);
+            return requests;
+        }
+        let wanted = state.join(pending, &missing, &mut requests.promoted);
+        let is_free = |block| !state.in_flight.is_owned(block) && !self.blocks.has(block);
+        for run in runs_over(wanted, reader.sizes.gap / BLOCK, is_free) {
+            requests.fetches.extend(self.begin_for(&mut state, pending, reader, run));
+        }
+        drop(state);
+        if pending.is_callback() {
+            requests.watched.push(Arc::clone(pending));
+        }
+        requests
+    }
+
+    /// Begins the fetches of one run of blocks for a read.
+    fn begin_for(
+        self: &Arc<Self>,
+        state: &mut TableState,
+        pending: &PendingRead,
+        reader: &Reader<'_>,
+        run: Range<u64>,
+    ) -> Vec<Fetch> {
+        let priority = if reader.interest.is_some() { Priority::Ahead } else { Priority::Demand };
+        // Readers may wait for a block of another fetch, and need other bytes of it.
+        let is_alone = !run.clone().any(|block| state.in_flight.is_owned(block));
+        let mut fetches = self.begin(state, priority, run, reader.sizes.request / BLOCK);
+        // A whole response continues without the interest of one reader, and has all bytes.
+        if state.mode == FetchMode::Ranges {
+            for fetch in &mut fetches {
+                fetch.place(reader.at, reader.interest);
+                if is_alone && reader.rounding == Rounding::Bytes {
+                    state.in_flight.set_exact(fetch.id);
+                    fetch.only = Some(pending.bytes_within(&fetch.blocks));
+                }
+            }
+        }
+        fetches
+    }
+
+    /// Begins fetches for the absent blocks ahead of a reader, wanted while its handle lives.
+    #[must_use]
+    pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
+        let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
+        let mut requests = Requests::default();
+        let mut state = self.lock();
+        if state.gone.is_some() || state.mode == FetchMode::Whole {
+            return requests;
+        }
+        for run in state.in_flight.free(blocks, self.blocks.has_in_order()) {
+            requests.fetches.extend(self.begin(&mut state, Priority::Ahead, run, ahead.segment / BLOCK));
+        }
+        requests.fetches.iter_mut().for_each(|fetch| fetch.place(ahead.reader, Some(handle)));
+        requests
+    }
+
+    /// Begins a background fetch of the next uncached blocks from `from` that no other fetch
+    /// brings, at most `most`. `None` if there are no such blocks before `end`.
+    pub(crate) fn request_in_background(
+        self: &Arc<Self>,
+        from: u64,
+        end: u64,
+        most: u64,
+        job: &Arc<JobFile>,
+    ) -> Option<Fetch> {
+        let mut state = self.lock();
+        if state.gone.is_some() {
+            return None;
+        }
+        let mut is_cached = self.blocks.is_cached_in_order();
+        let first = (from..end).find(|block| !is_cached(*block) && !state.in_flight.is_owned(*block))?;
+        let run = state.in_flight.free(first..end.min(first + most), is_cached).into_iter().next()?;
+        let fetch = self.begin(&mut state, Priority::Background, run, most).pop()?;
+        job.submitted();
+        Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
+    }
+
+    /// The server does not support ranges: begins a fetch of everything as one response.
+    #[must_use]
+    pub(crate) fn request_whole(self: &Arc<Self>) -> Requests {
+        let mut state = self.lock();
+        if state.mode == FetchMode::Whole {
+            return Requests::default();
+        }
+        state.mode = FetchMode::Whole;
+        Requests { fetches: self.begin(&mut state, Priority::Demand, 0..0, 0), ..Requests::default() }
+    }
+
+    /// The queued fetches that a read waits for, which are on demand from now on.
+    #[must_use]
+    pub(crate) fn hasten(&self, pending: &PendingRead) -> Requests {
+        let (mut requests, now) = (Requests::default(), Instant::now());
+        let mut state = self.lock();
+        for block in pending.blocks() {
+            if let Want::Promote(id) = state.in_flight.want(block, None, now) {
+                state.in_flight.promote(id);
+                requests.promoted.push(id);
+            }
+        }
+        requests
+    }
+
+    /// Adds fetches for the blocks of `run`, of at most `most` blocks each; one fetch of
+    /// everything if the object comes whole.
+    fn begin(
+        self: &Arc<Self>,
+        state: &mut TableState,
+        priority: Priority,
+        run: Range<u64>,
+        most: u64,
+    ) -> Vec<Fetch> {
+        let (priority, run, most) = match state.mode {
+            FetchMode::Ranges => (priority, run, most),
+            FetchMode::Whole => (Priority::Demand, 0..self.size().div_ceil(BLOCK), u64::MAX),
+        };
+        state.gone = state.gone.take().or_else(|| state.gone_after_first.clone());
+        let mut fetches = Vec::new();
+        let mut start = run.start;
+        while start < run.end {
+            let blocks = start..run.end.min(start.saturating_add(most.max(1)));
+            start = blocks.end;
+            let id = self.tables.next_id();
+            let took_over = state.in_flight.begin(id, priority, blocks.clone());
+            fetches.push(Fetch::new(Arc::clone(self), id, priority, blocks, took_over));
+        }
+        fetches
+    }
+
+    /// Reads cached blocks for a callback. If some were evicted meanwhile, requests them again and
+    /// copies them as they arrive.
+    fn read_out(self: &Arc<Self>, ready: Ready) -> Requests {
+        let Ready { range, deadline, done } = ready;
+        let mut buffer = vec![0; to_usize(range.len())];
+        if self.blocks.read_at(&mut buffer, range.start) == buffer.len() {
+            done(Ok(&buffer));
+            return Requests::default();
+        }
+        let pending = self.pending(deadline, Receiver::Callback(range, Delivery::Copied, done));
+        // So rare that measured sizes are not worth asking for.
+        let sizes = ReadSizes::of(None, None);
+        self.request(&pending, &Reader { at: range.start, interest: None, rounding: Rounding::Blocks, sizes })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TableState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TableState {
+    /// Has a read wait for the `missing` blocks. Returns those that no fetch brings soon.
+    fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
+        let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
+        for block in missing {
+            match self.in_flight.want(*block, joined, now) {
+                Want::Join(id) => joined = Some(id),
+                Want::Promote(id) => {
+                    self.in_flight.promote(id);
+                    promoted.push(id);
+                    joined = Some(id);
+                }
+                Want::Fetch => wanted.push(*block),
+            }
+            self.waiting.entry(*block).or_default().push(Arc::clone(pending));
+        }
+        if self.mode == FetchMode::Whole {
+            wanted.truncate(1);
+        }
+        wanted
+    }
+}
+
+impl Drop for BlockTable {
+    fn drop(&mut self) {
+        self.tables.close(&self.location);
+    }
+}

@@ -1,0 +1,64 @@
+//! The tables of the versions that are open in this process, by which all files on a version find
+//! the same one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use firstbyte_location::{Location, Strength, Version};
+
+use super::BlockTable;
+use super::in_flight::FetchId;
+use crate::block_store::BlockStore;
+
+#[derive(Default)]
+pub(crate) struct OpenTables {
+    ids: AtomicU64,
+    tables: Mutex<HashMap<Location, Vec<Weak<BlockTable>>>>,
+}
+
+impl OpenTables {
+    /// The table of a version, with the blocks that `store` opens for an id if it is new.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        location: &Location,
+        version: Version,
+        store: impl FnOnce(u64, &Version) -> BlockStore,
+    ) -> Arc<BlockTable> {
+        let mut tables = self.lock();
+        let weak = tables.entry(location.clone()).or_default();
+        // Held until the lock is released: dropping the last reference to one takes the lock.
+        let open: Vec<Arc<BlockTable>> = weak.iter().filter_map(Weak::upgrade).collect();
+        // Two equal versions that identify nothing may have different content.
+        let same =
+            |table: &&Arc<BlockTable>| table.version == version && version.strength() != Strength::None;
+        let table = open.iter().find(same).cloned().unwrap_or_else(|| {
+            let blocks = store(self.next_id(), &version);
+            let table = Arc::new(BlockTable::new(Arc::clone(self), location.clone(), version, blocks));
+            weak.push(Arc::downgrade(&table));
+            table
+        });
+        drop(tables);
+        table
+    }
+
+    /// A table of an object at `location` was dropped.
+    pub(super) fn close(&self, location: &Location) {
+        let mut tables = self.lock();
+        if let Some(open) = tables.get_mut(location) {
+            open.retain(|table| table.strong_count() > 0);
+            if open.is_empty() {
+                tables.remove(location);
+            }
+        }
+    }
+
+    /// An id unique in this process.
+    pub(super) fn next_id(&self) -> FetchId {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Location, Vec<Weak<BlockTable>>>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,234 @@
+//! Reports of a fetch to the table: it has started, has brought a block, or has ended and why. A
+//! block goes to the reads that wait for it; an error ends them.
+//!
+//! Called by the threads that fetch. What a report asks of the queue is returned to them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use firstbyte_location::to_usize;
+use firstbyte_store::Store;
+
+use super::fetch::Requests;
+use super::in_flight::{FetchId, InFlight};
+use super::pending_read::PendingRead;
+use super::{BlockTable, TableState};
+use crate::block::BLOCK;
+use crate::block_store::CacheOutcome;
+use crate::cache::Exempt;
+use crate::error::Error;
+
+impl BlockTable {
+    /// A thread has started a fetch.
+    pub(crate) fn started(&self, id: FetchId) {
+        self.lock().in_flight.start(id, Instant::now());
+    }
+
+    /// Whether a reader waits for a fetch that began ahead of it.
+    pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
+        self.lock().in_flight.is_promoted(id)
+    }
+
+    /// A fetch has the right to fetch its blocks.
+    pub(crate) fn set_lease(&self, id: FetchId) {
+        self.lock().in_flight.set_lease(id);
+    }
+
+    /// The range of blocks that a fetch has still to bring.
+    pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
+        self.lock().in_flight.remaining(id)
+    }
+
+    /// Whether a fetch has still to bring a block.
+    pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
+        self.lock().in_flight.is_owned_by(block, id)
+    }
+
+    /// Whether a fetch has anything left to bring.
+    pub(crate) fn is_needed(&self, id: FetchId) -> bool {
+        self.lock().in_flight.is_needed(id)
+    }
+
+    /// Stores a fetched block, evicting what `exempt` allows. Returns whether it is cached.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
+        self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block))
+    }
+
+    /// A fetch has brought and stored a block.
+    #[must_use]
+    pub(crate) fn arrived(self: &Arc<Self>, id: FetchId, block: u64, bytes: &[u8]) -> Requests {
+        self.deliver(block, block * BLOCK, bytes, |in_flight| {
+            in_flight.arrived(id, block);
+            true
+        })
+    }
+
+    /// A fetch of a read's bytes has brought those of a block, from offset `start` on. They are for
+    /// that read alone: if another fetch has taken the block over, it delivers to both readers.
+    #[must_use]
+    pub(crate) fn arrived_in_part(
+        self: &Arc<Self>,
+        id: FetchId,
+        block: u64,
+        start: u64,
+        bytes: &[u8],
+    ) -> Requests {
+        self.deliver(block, start, bytes, |in_flight| {
+            let is_own = in_flight.is_owned_by(block, id);
+            if is_own {
+                in_flight.arrived(id, block);
+            }
+            is_own
+        })
+    }
+
+    /// Delivers those blocks of a fetch that another process has cached. `buffer` has the size of
+    /// its longest block. `None` if there were none.
+    pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> Option<Requests> {
+        let mut is_cached = self.blocks.is_cached_in_order();
+        let cached: Vec<u64> = self.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
+        let mut requests = None;
+        for block in &cached {
+            let requests = requests.get_or_insert_with(Requests::default);
+            let bytes = self.blocks.bytes(&(*block..block + 1));
+            let buffer = &mut buffer[..to_usize(bytes.len())];
+            if self.blocks.read_at(buffer, bytes.start) == buffer.len() {
+                requests.add(self.deliver(*block, bytes.start, buffer, |in_flight| {
+                    in_flight.present(id, *block);
+                    true
+                }));
+            }
+        }
+        requests
+    }
+
+    /// Updates the table, and then delivers the bytes of a block from offset `start` on to the
+    /// reads that wait for it, unless `update` returns false.
+    fn deliver(
+        self: &Arc<Self>,
+        block: u64,
+        start: u64,
+        bytes: &[u8],
+        update: impl FnOnce(&mut InFlight) -> bool,
+    ) -> Requests {
+        let mut requests = Requests::default();
+        let waiting = {
+            let mut state = self.lock();
+            if !update(&mut state.in_flight) {
+                return requests;
+            }
+            state.waiting.remove(&block).unwrap_or_default()
+        };
+        for ready in waiting.iter().filter_map(|pending| pending.deliver(block, start, bytes)) {
+            requests.add(self.read_out(ready));
+        }
+        requests
+    }
+
+    /// Whether a long read takes a block that has arrived. Kept in memory, such blocks would push
+    /// out what short reads come back to.
+    fn is_taken(&self, block: u64) -> bool {
+        let bytes = self.blocks.bytes(&(block..block + 1));
+        let state = self.lock();
+        state.waiting.get(&block).into_iter().flatten().any(|pending| pending.takes(bytes))
+    }
+
+    /// Ends a fetch that failed, and the reads that wait for it.
+    pub(crate) fn failed(&self, id: FetchId, error: &Error) {
+        let waiting = {
+            let mut state = self.lock();
+            if let Error::Changed { .. } = error {
+                state.gone.get_or_insert_with(|| error.clone());
+            }
+            state.end(id)
+        };
+        waiting.iter().for_each(|pending| pending.fail(error));
+    }
+
+    /// Ends a fetch, unless a read whose deadline has not passed waits for it. Returns whether it
+    /// was ended. The other reads that wait fail with `error`.
+    pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
+        let waiting = {
+            let mut state = self.lock();
+            if state.latest_deadline(id).is_some_and(|deadline| deadline > Instant::now()) {
+                return false;
+            }
+            state.end(id)
+        };
+        if let Some(error) = error {
+            waiting.iter().for_each(|pending| pending.fail(error));
+        }
+        true
+    }
+
+    /// The latest deadline of the reads that wait for a fetch.
+    pub(crate) fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
+        self.lock().latest_deadline(id)
+    }
+
+    /// Verifies the whole version if all blocks have arrived, against the store's checksum if it
+    /// has one.
+    pub(crate) fn verify_if_complete(&self, store: &Store) {
+        if self.blocks.begin_verification() {
+            self.learn_checksum(store);
+            self.blocks.verify(&self.location);
+        }
+    }
+
+    /// Requests the checksum of the whole object, unless an earlier response carried it. Blocks
+    /// that arrive later are hashed as they arrive, earlier ones are read again.
+    pub(crate) fn learn_checksum(&self, store: &Store) {
+        if !self.blocks.knows_checksum()
+            && let Ok(stat) = store.stat(&self.location)
+            && stat.version.agrees_with(&self.version)
+        {
+            self.blocks.set_checksum(stat.checksum);
+        }
+    }
+}
+
+impl TableState {
+    /// Ends a fetch. Returns the reads that wait for blocks it did not bring.
+    fn end(&mut self, id: FetchId) -> Vec<Arc<PendingRead>> {
+        let left = self.in_flight.end(id);
+        left.iter().filter_map(|block| self.waiting.remove(block)).flatten().collect()
+    }
+
+    fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
+        let waiting = |block: u64| self.waiting.get(&block).into_iter().flatten();
+        let open = self.in_flight.owned(id).flat_map(waiting).filter(|pending| pending.is_open());
+        open.map(|pending| pending.deadline()).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use firstbyte_location::{ByteRange, Location, Version};
+    use firstbyte_pacing::ReadSizes;
+
+    use super::*;
+    use crate::block_store::{BlockStore, MemoryBlocks};
+    use crate::block_table::{Ahead, Delivery, OpenTables, Reader, Receiver, Rounding};
+
+    #[test]
+    fn a_reader_promotes_a_fetch_ahead_also_if_it_is_not_queued_yet() {
+        let location = Location::parse("s3://bucket/key".as_ref()).unwrap();
+        let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
+        let blocks = |id, _: &Version| BlockStore::new(id, 8 * BLOCK, None, Arc::new(MemoryBlocks::new(0)));
+        let table = Arc::new(OpenTables::default()).open(&location, version, blocks);
+        let handle = Arc::new(());
+        let ahead = Ahead { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
+        let queued = table.request_ahead(&ahead, &Arc::downgrade(&handle)).fetches;
+        assert!(!table.is_promoted(queued[0].id));
+        let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
+        let pending = table.pending(Instant::now() + Duration::from_secs(60), receiver);
+        let sizes = ReadSizes::of(None, None);
+        let reader = Reader { at: 0, interest: None, rounding: Rounding::Blocks, sizes };
+        let requests = table.request(&pending, &reader);
+        assert_eq!((requests.fetches.len(), requests.promoted), (0, vec![queued[0].id]));
+        assert!(table.is_promoted(queued[0].id), "the queue asks once it has the fetch");
+    }
+}

@@ -1,0 +1,269 @@
+//! The threads that fetch, from the queues of waiting fetches.
+//!
+//! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
+//! while. Fetches on demand start first. Fetches ahead start in order of the distance from their
+//! reader, so that a distant one does not delay another reader. Background fetches start last. The
+//! [`Controller`] decides how many fetches of the last two kinds run at once.
+//!
+//! All fetches that run fit into the memory of the queue. Those ahead leave a part of it for
+//! demand, and those in the background leave another part for those ahead. A small object needs a
+//! small buffer, so more of them are fetched at once: they mostly wait for their round trips.
+//!
+//! Fetches come from the tables of blocks below, by readers and jobs above.
+
+mod background_throttle;
+mod queues;
+mod receive;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::to_usize;
+use firstbyte_pacing::{
+    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
+};
+use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
+
+use crate::block_table::{Fetch, FetchId, Priority, Requests};
+use crate::counters::Counters;
+use crate::error::Error;
+use queues::{LARGEST, LEFT, Queues, memory_of};
+use receive::FetchMeters;
+
+/// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
+const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
+
+/// Threads and their work.
+pub(crate) struct FetchQueue {
+    queues: Mutex<Queues>,
+    /// Wakes idle threads.
+    work: Condvar,
+    /// Wakes the supervisor.
+    busy: Condvar,
+    most: usize,
+    store: Store,
+    deadline: Duration,
+    counters: Arc<Counters>,
+    meters: FetchMeters,
+}
+
+impl FetchQueue {
+    /// Threads and their buffers use at most `memory` bytes, but those that a few fetches need at
+    /// least. Reads take at most `deadline`. Starts no thread.
+    pub(crate) fn new(store: Store, memory: u64, deadline: Duration, counters: Arc<Counters>) -> Self {
+        let memory = memory.max((LEFT + 1) * LARGEST);
+        let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
+        let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
+        Self {
+            queues: Mutex::new(queues),
+            work: Condvar::new(),
+            busy: Condvar::new(),
+            most,
+            store,
+            deadline,
+            counters,
+            meters: FetchMeters::new(most),
+        }
+    }
+}
+
+impl FetchQueue {
+    /// Queues fetches in order of their priority, raises others to demand, and fails the reads of
+    /// callbacks at their deadlines.
+    pub(crate) fn submit(self: &Arc<Self>, requests: Requests) {
+        let Requests { fetches, promoted, watched } = requests;
+        if fetches.is_empty() && promoted.is_empty() && watched.is_empty() {
+            return;
+        }
+        let is_ahead = |fetch: &&Fetch| fetch.priority == Priority::Ahead;
+        let ahead: Vec<_> =
+            fetches.iter().filter(is_ahead).map(|fetch| (Arc::clone(&fetch.table), fetch.id)).collect();
+        let mut queues = self.lock();
+        fetches.into_iter().for_each(|fetch| queues.push(fetch));
+        promoted.into_iter().for_each(|id| queues.promote(id));
+        queues.watch(&watched);
+        self.wake(&mut queues);
+        Self::refuse(queues);
+        // A reader that joined a fetch between the table and the queue could not promote it there.
+        let joined = ahead.into_iter().filter(|(table, id)| table.is_promoted(*id));
+        let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
+        self.submit(Requests { promoted, ..Requests::default() });
+    }
+
+    /// Bytes that a background fetch should request if `rest` are left for it and others.
+    pub(crate) fn background_request(&self, rest: u64) -> u64 {
+        request_share(rest, self.lock().concurrency, self.server())
+    }
+
+    /// Whether one more background fetch could start, or the queue is short: queued fetches have
+    /// the size that was right when they were submitted. Before the first response, only if it
+    /// could start.
+    pub(crate) fn has_room_in_background(&self) -> bool {
+        let is_known = self.server() != Proximity::Unknown;
+        let queues = self.lock();
+        let waiting = queues.background.len();
+        let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
+        waiting < queues.room_in_background()
+            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED)
+    }
+
+    /// The measured distance of the server.
+    pub(crate) fn server(&self) -> Proximity {
+        self.meters.tracker.server()
+    }
+
+    /// The sizes of requests for readers, as measured.
+    pub(crate) fn read_sizes(&self) -> ReadSizes {
+        self.meters.tracker.read_sizes()
+    }
+
+    /// Starts no thread from now on.
+    #[cfg(test)]
+    pub(crate) fn start_nothing(&self) {
+        self.lock().free_slots.clear();
+    }
+
+    /// No more work will be submitted: idle threads end.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.busy.notify_all();
+    }
+
+    /// Wakes or starts a thread for each fetch that may run.
+    fn wake(self: &Arc<Self>, queues: &mut Queues) {
+        let mut wanted = queues.startable().saturating_sub(queues.woken + queues.starting);
+        while wanted > 0 && queues.idle > 0 {
+            queues.idle -= 1;
+            queues.woken += 1;
+            self.work.notify_one();
+            wanted -= 1;
+        }
+        for _ in 0..wanted {
+            let Some(slot) = queues.free_slots.pop() else { break };
+            let pool = Arc::clone(self);
+            let name = format!("fetch-{slot}");
+            let spawned = thread::Builder::new().name(name).stack_size(STACK).spawn(move || pool.work(slot));
+            if let Err(error) = spawned {
+                queues.free_slots.push(slot);
+                tracing::warn!(%error, threads = queues.threads, "no further thread");
+                if queues.threads == 0 {
+                    queues.threadless = Some(Arc::new(error));
+                }
+                break;
+            }
+            queues.threads += 1;
+            queues.starting += 1;
+        }
+        self.watch(queues);
+    }
+
+    /// Fails all queued fetches if there is no thread and none can be started: nothing would ever
+    /// run them.
+    fn refuse(mut queues: MutexGuard<'_, Queues>) {
+        let Some(source) = queues.threadless.take() else { return };
+        let refused = queues.take_all();
+        drop(queues);
+        let error = Error::Thread { source };
+        refused.into_iter().for_each(|fetch| receive::refuse(fetch, &error));
+    }
+
+    /// Starts or wakes the supervisor.
+    fn watch(self: &Arc<Self>, queues: &mut Queues) {
+        if queues.supervised {
+            if std::mem::take(&mut queues.dormant) {
+                self.busy.notify_one();
+            }
+            return;
+        }
+        let pool = Arc::clone(self);
+        let spawned =
+            thread::Builder::new().name("watch".into()).stack_size(STACK).spawn(move || pool.supervise());
+        queues.supervised = spawned.is_ok();
+    }
+
+    fn work(self: Arc<Self>, slot: usize) {
+        let mut buffer = Vec::new();
+        let mut queues = self.lock();
+        queues.starting -= 1;
+        loop {
+            if let Some(fetch) = queues.next() {
+                let (priority, memory) = (fetch.priority, memory_of(&fetch));
+                queues.started(priority, memory);
+                // One that ended may leave room for several.
+                self.wake(&mut queues);
+                drop(queues);
+                receive::run(&self, fetch, slot, &mut buffer);
+                queues = self.lock();
+                queues.ended(priority, memory);
+                continue;
+            }
+            if queues.closed || !queues.can_idle(&mut buffer) {
+                break;
+            }
+            queues.idle += 1;
+            let (next, wait) =
+                self.work.wait_timeout(queues, KEEP_IDLE).unwrap_or_else(PoisonError::into_inner);
+            queues = next;
+            if !queues.resumed() && wait.timed_out() {
+                break;
+            }
+        }
+        queues.threads -= 1;
+        queues.free_slots.push(slot);
+    }
+
+    /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
+    /// reads at their deadline. Sleeps while there is no work.
+    fn supervise(self: Arc<Self>) {
+        let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
+        let mut most_of_kind = Controller::MOST_OF_ONE;
+        let mut queues = self.lock();
+        // What is under way when the last file is closed still ends.
+        while !(queues.closed && queues.is_idle()) {
+            let late = queues.late();
+            let seen = self.observe(&queues);
+            drop(queues);
+            late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
+            self.meters.tracker.cut_silent(seen.now);
+            // Its limit for small objects is kept for when they come again.
+            if let Some(work) = seen.waiting {
+                most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
+            }
+            let concurrency = controller.tick(&seen).min(most_of_kind);
+            queues = self.lock();
+            if concurrency != queues.concurrency {
+                queues.concurrency = concurrency;
+                self.wake(&mut queues);
+            }
+            queues = if queues.is_idle() && !queues.closed {
+                queues.dormant = true;
+                self.busy.wait(queues).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.busy.wait_timeout(queues, Controller::TICK).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    fn observe(&self, queues: &Queues) -> Observation {
+        let FetchMeters { tracker, moved, requests, slowdowns, .. } = &self.meters;
+        let now = Instant::now();
+        Observation {
+            now,
+            bytes: moved.load(Ordering::Relaxed),
+            requests: requests.load(Ordering::Relaxed),
+            slowdowns: slowdowns.load(Ordering::Relaxed),
+            under_way: queues.running_ahead + queues.running_background,
+            round_trip: tracker.round_trip().unwrap_or_default(),
+            server: tracker.server(),
+            silent: tracker.is_silent(now),
+            waiting: queues.work(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,291 @@
+//! The queues of waiting fetches, and the count of those that run. Pure: no thread, no clock but
+//! for the reads at their deadlines.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use firstbyte_location::to_usize;
+use firstbyte_pacing::{START, Work};
+use firstbyte_store::THREAD_MEMORY;
+
+use crate::block::BLOCK;
+use crate::block_table::{Fetch, FetchId, PendingRead, Priority};
+
+/// A fetch up to this length, in bytes, mostly waits for its round trip.
+const SMALL: u64 = BLOCK;
+/// Fetches of whole blocks for which memory is left at most: by those ahead for those on demand,
+/// and by those in the background for those ahead.
+pub(super) const LEFT: u64 = START as u64;
+/// Divisor: of little memory, this share is left. A reader in order waits for what is fetched ahead
+/// of it, and needs most.
+const LEFT_SHARE: u64 = 4;
+/// Memory of a fetch of whole blocks, bytes.
+pub(super) const LARGEST: u64 = THREAD_MEMORY + BLOCK;
+
+#[derive(Default)]
+pub(super) struct Queues {
+    pub(super) demand: VecDeque<Fetch>,
+    /// By distance from the reader in MiB, then by age.
+    pub(super) ahead: BTreeMap<(u64, u64), Fetch>,
+    pub(super) background: VecDeque<Fetch>,
+    /// Number of fetches ever submitted.
+    pub(super) submitted: u64,
+    pub(super) running_ahead: usize,
+    pub(super) running_background: usize,
+    pub(super) running: usize,
+    /// Bytes free for fetches.
+    pub(super) memory: u64,
+    /// Bytes free for fetches ahead and in the background, which leave some for demand.
+    pub(super) beside_demand: u64,
+    /// Bytes of those that background fetches leave for fetches ahead.
+    pub(super) for_ahead: u64,
+    pub(super) concurrency: usize,
+    pub(super) idle: usize,
+    /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
+    pub(super) woken: usize,
+    /// New threads that have not run yet.
+    pub(super) starting: usize,
+    pub(super) free_slots: Vec<usize>,
+    pub(super) threads: usize,
+    /// The error of the first thread, which could not be started.
+    pub(super) threadless: Option<Arc<std::io::Error>>,
+    /// Whether the supervisor's thread exists.
+    pub(super) supervised: bool,
+    /// The supervisor sleeps until it is woken. Otherwise it wakes after a tick, because waking it
+    /// for each request would cost more.
+    pub(super) dormant: bool,
+    pub(super) closed: bool,
+    /// Reads of callbacks, in order of their deadlines, which are all equally far ahead.
+    pub(super) waiting: VecDeque<Weak<PendingRead>>,
+}
+
+impl Queues {
+    /// No fetch, with `memory` bytes for those to come.
+    pub(super) fn new(memory: u64) -> Self {
+        let left = (memory / LEFT_SHARE).min(LEFT * LARGEST);
+        let beside_demand = memory - left;
+        Self { concurrency: START, memory, beside_demand, for_ahead: left, ..Self::default() }
+    }
+
+    /// Adds a fetch.
+    pub(super) fn push(&mut self, fetch: Fetch) {
+        self.submitted += 1;
+        match fetch.priority {
+            Priority::Demand => self.demand.push_back(fetch),
+            Priority::Ahead => drop(self.ahead.insert((fetch.distance, self.submitted), fetch)),
+            Priority::Background => self.background.push_back(fetch),
+        }
+    }
+
+    /// Raises a queued fetch to demand priority.
+    pub(super) fn promote(&mut self, id: FetchId) {
+        let found = self.ahead.iter().find(|(_, fetch)| fetch.id == id).map(|(key, _)| *key);
+        if let Some(fetch) = found.and_then(|key| self.ahead.remove(&key)) {
+            self.demand.push_back(Fetch { priority: Priority::Demand, ..fetch });
+        }
+    }
+
+    /// Adds reads that fail at their deadlines.
+    pub(super) fn watch(&mut self, reads: &[Arc<PendingRead>]) {
+        while self.waiting.front().is_some_and(|old| old.strong_count() == 0) {
+            self.waiting.pop_front();
+        }
+        self.waiting.extend(reads.iter().map(Arc::downgrade));
+    }
+
+    /// Removes all fetches.
+    pub(super) fn take_all(&mut self) -> Vec<Fetch> {
+        let ahead = std::mem::take(&mut self.ahead).into_values();
+        self.demand.drain(..).chain(ahead).chain(self.background.drain(..)).collect()
+    }
+
+    /// Queued fetches that may start.
+    pub(super) fn startable(&self) -> usize {
+        let demand = fit(self.memory, self.demand.front()).min(self.demand.len());
+        let ahead = self.room_ahead().min(self.ahead.len());
+        demand + ahead + self.room_in_background().min(self.background.len())
+    }
+
+    /// Fetches ahead that may start.
+    pub(super) fn room_ahead(&self) -> usize {
+        let fit = fit(self.memory.min(self.beside_demand), self.ahead.values().next());
+        self.concurrency.saturating_sub(self.running_ahead).min(fit)
+    }
+
+    /// Background fetches that may start.
+    pub(super) fn room_in_background(&self) -> usize {
+        let free = self.memory.min(self.beside_demand.saturating_sub(self.for_ahead));
+        let running = self.running_ahead + self.running_background;
+        self.concurrency.saturating_sub(running).min(fit(free, self.background.front()))
+    }
+
+    /// Whether a thread may wait for work. Those that do, and their buffers, take no more than the
+    /// memory that no fetch uses.
+    pub(super) fn can_idle(&self, buffer: &mut Vec<u8>) -> bool {
+        let threads = self.idle as u64 + 1;
+        if threads * LARGEST > self.memory {
+            *buffer = Vec::new();
+        }
+        threads * THREAD_MEMORY <= self.memory
+    }
+
+    /// An idle thread runs again: whether one was woken, which may have been another.
+    pub(super) fn resumed(&mut self) -> bool {
+        let was_woken = self.woken > 0;
+        if was_woken {
+            self.woken -= 1;
+        } else {
+            self.idle -= 1;
+        }
+        was_woken
+    }
+
+    /// Removes the next fetch that may start from its queue. One that does not fit is waited for by
+    /// those behind it, and a fetch on demand by all others.
+    pub(super) fn next(&mut self) -> Option<Fetch> {
+        if let Some(first) = self.demand.front() {
+            return if memory_of(first) <= self.memory { self.demand.pop_front() } else { None };
+        }
+        if self.room_ahead() > 0
+            && let Some((_, fetch)) = self.ahead.pop_first()
+        {
+            return Some(fetch);
+        }
+        if self.room_in_background() > 0 { self.background.pop_front() } else { None }
+    }
+
+    /// A fetch starts.
+    pub(super) fn started(&mut self, priority: Priority, memory: u64) {
+        self.running += 1;
+        self.memory -= memory;
+        match priority {
+            Priority::Demand => return,
+            Priority::Ahead => self.running_ahead += 1,
+            Priority::Background => self.running_background += 1,
+        }
+        self.beside_demand -= memory;
+    }
+
+    pub(super) fn ended(&mut self, priority: Priority, memory: u64) {
+        self.running -= 1;
+        self.memory += memory;
+        match priority {
+            Priority::Demand => return,
+            Priority::Ahead => self.running_ahead -= 1,
+            Priority::Background => self.running_background -= 1,
+        }
+        self.beside_demand += memory;
+    }
+
+    /// Whether there is nothing to supervise. A queued fetch counts, because the supervisor is not
+    /// woken when it starts.
+    pub(super) fn is_idle(&self) -> bool {
+        let queued = self.demand.len() + self.ahead.len() + self.background.len();
+        self.running + queued == 0 && self.waiting.is_empty()
+    }
+
+    /// Removes the reads whose deadline has passed.
+    pub(super) fn late(&mut self) -> Vec<Arc<PendingRead>> {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        while let Some(first) = self.waiting.front() {
+            match first.upgrade() {
+                Some(pending) if pending.deadline() > now => break,
+                Some(pending) => late.push(pending),
+                None => {}
+            }
+            self.waiting.pop_front();
+        }
+        late
+    }
+
+    /// The kind of work that waits, beside fetches on demand.
+    pub(super) fn work(&self) -> Option<Work> {
+        let next = self.ahead.values().next().or(self.background.front())?;
+        Some(if next.bytes() <= SMALL { Work::Small } else { Work::One })
+    }
+}
+
+/// Memory of a fetch while it runs, bytes.
+pub(super) fn memory_of(fetch: &Fetch) -> u64 {
+    THREAD_MEMORY + fetch.buffer()
+}
+
+/// How many fetches like the `first` fit into `memory` bytes; without one, of whole blocks.
+fn fit(memory: u64, first: Option<&Fetch>) -> usize {
+    to_usize(memory / first.map_or(LARGEST, memory_of))
+}
+
+#[cfg(test)]
+mod tests {
+    use firstbyte_location::{Location, Version};
+
+    use super::*;
+    use crate::block_store::{BlockStore, MemoryBlocks};
+    use crate::block_table::OpenTables;
+
+    /// Starts as many fetches of objects of `size` bytes as may run. Returns their number, and the
+    /// memory of one.
+    fn start(queues: &mut Queues, priority: Priority, size: u64) -> (usize, u64) {
+        let location = Location::parse("s3://bucket/key".as_ref()).unwrap();
+        let version = Version { size: Some(size), ..Version::default() };
+        let blocks = |id, _: &Version| BlockStore::new(id, size, None, Arc::new(MemoryBlocks::new(0)));
+        let table = Arc::new(OpenTables::default()).open(&location, version, blocks);
+        (0..1000).for_each(|id| queues.push(Fetch::new(Arc::clone(&table), id, priority, 0..1, false)));
+        let (startable, mut started, mut memory) = (queues.startable(), 0, 0);
+        while let Some(fetch) = queues.next() {
+            memory = memory_of(&fetch);
+            queues.started(priority, memory);
+            started += 1;
+        }
+        assert_eq!(started, startable);
+        queues.take_all();
+        (started, memory)
+    }
+
+    #[test]
+    fn more_small_objects_than_large_ones_fit_into_the_memory_and_each_kind_leaves_some() {
+        for (size, in_background, all) in [(BLOCK, 60, 76), (1 << 30, 60, 76), (16 << 10, 153, 194)] {
+            let mut queues = Queues { concurrency: 256, ..Queues::new(92 * LARGEST) };
+            let (started, memory) = start(&mut queues, Priority::Background, size);
+            assert_eq!(started, in_background);
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, all - in_background);
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, 0);
+            assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 16);
+            assert_eq!(start(&mut queues, Priority::Demand, BLOCK).0, 0);
+            queues.ended(Priority::Background, memory);
+            assert_eq!(start(&mut queues, Priority::Background, size).0, 0, "it is left for those ahead");
+            assert_eq!(start(&mut queues, Priority::Ahead, size).0, 1);
+        }
+    }
+
+    #[test]
+    fn idle_threads_and_their_buffers_fit_into_the_memory_that_no_fetch_uses() {
+        let mut queues = Queues::new(20 * LARGEST);
+        queues.started(Priority::Demand, 18 * LARGEST);
+        let mut can_idle = |idle: usize| {
+            queues.idle = idle;
+            let mut buffer = vec![0; 9];
+            (queues.can_idle(&mut buffer), buffer.len())
+        };
+        assert_eq!(can_idle(1), (true, 9));
+        assert_eq!(can_idle(2), (true, 0));
+        assert_eq!(can_idle(20), (false, 0));
+    }
+
+    #[test]
+    fn an_idle_thread_that_times_out_does_not_take_the_place_of_one_that_starts() {
+        let mut queues = Queues { idle: 1, threads: 2, starting: 1, ..Queues::default() };
+        assert!(!queues.resumed(), "nothing woke it");
+        assert_eq!((queues.idle, queues.woken, queues.starting), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_thread_that_times_out_while_another_is_woken_works_in_its_place() {
+        let mut queues = Queues { idle: 1, threads: 2, woken: 1, ..Queues::default() };
+        assert!(queues.resumed());
+        assert!(!queues.resumed(), "the one that was woken finds nothing to do, and stays if it is not late");
+        assert_eq!((queues.idle, queues.woken), (0, 0));
+    }
+}

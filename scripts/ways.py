@@ -1,0 +1,79 @@
+"""The ways of a request that ARCHITECTURE.md lists, file by file.
+
+Each file of a list exists, and names another file of its crate in the list or is named by one, as
+`reading.py` reads imports: so a file that has left the way is noticed. On the way down no file
+stands twice, and there are no more files than LIMITS says.
+
+    python3 scripts/ways.py
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import imports
+from imports import ROOT, crate_in
+from reading import Reading
+
+# The most files on the way down: of a chunk of a copy, of a read through a mount, of a part.
+LIMITS = {"download/chunks": 40, "reader": 20, "upload/parts": 25}
+ROW = re.compile(r"^(\w+ +| {11})((?:[\w/]+, )*[\w/]+)(?: {2,}\S.*)?$")
+
+
+def ways(text: str) -> list[list[tuple[str, str]]]:
+    """The lists in `text`: of each the crates and files, in order."""
+    found = []
+    for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        crate, files = "", []
+        rows = [ROW.match(line) for line in block.splitlines()]
+        if not all(rows):
+            continue
+        for row in rows:
+            crate = row.group(1).strip() or crate
+            files += [(crate, name) for name in row.group(2).split(", ")]
+        found.append(files)
+    return found
+
+
+def neighbours(crate: str) -> dict[Path, set[Path]]:
+    """The files that each file of a crate names or is named by."""
+    found: dict[Path, set[Path]] = {}
+    for root in crate_in(ROOT / "crates" / crate).roots:
+        for read in Reading(root).reads():
+            found.setdefault(read.edge.source, set()).add(read.edge.target)
+            found.setdefault(read.edge.target, set()).add(read.edge.source)
+    return found
+
+
+def wrong(way: list[tuple[str, str]]) -> list[str]:
+    """What is wrong with one list."""
+    found = []
+    files = {(crate, name): ROOT / "crates" / crate / "src" / f"{name}.rs" for crate, name in way}
+    for (crate, name), path in files.items():
+        others = {other for (of, _), other in files.items() if of == crate and other != path}
+        if not path.is_file():
+            found.append(f"ARCHITECTURE.md: {crate} {name}: there is no {path.relative_to(ROOT)}")
+        elif others and not others & neighbours(crate).get(path, set()):
+            found.append(f"ARCHITECTURE.md: {crate} {name}: no other file of this list leads there")
+    for limited, most in LIMITS.items():
+        if limited in [name for _, name in way] and ("fetch", "attempt") in way:
+            if len(way) > most:
+                found.append(f"ARCHITECTURE.md: {len(way)} files on the way of {limited}; at most {most}")
+            found += [f"ARCHITECTURE.md: {' '.join(file)} is entered twice" for file in set(way) if way.count(file) > 1]
+    return found
+
+
+def check() -> list[str]:
+    """What is wrong with the lists of ARCHITECTURE.md."""
+    listed = ways((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    found = [line for way in listed for line in wrong(way)]
+    for limited in LIMITS:
+        if not any(limited in [name for _, name in way] for way in listed):
+            found.append(f"ARCHITECTURE.md: lists no way with {limited}")
+    return found
+
+
+if __name__ == "__main__":
+    lines = check()
+    print("\n".join(lines))
+    sys.exit(bool(lines))
