@@ -311,7 +311,7 @@ impl Exchange<'_> {
         }
         client.counters.requests.fetch_add(1, Ordering::Relaxed);
         let used = connection.used;
-        let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
+        let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
             // The rest of the payload is missing: close the connection without a response.
             request.cancel.release(&Arc::downgrade(&connection.socket));
