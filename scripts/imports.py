@@ -45,14 +45,14 @@ MAY_IMPORT = {
     "hydrate": {"location", "pacing", "store", "fetch"},
     "mount": {"location", "store", "hydrate"},
     "firstbyte": {"location", "store", "transfer", "hydrate"},
-    "serve": {"location", "store", "listing", "pacing"},
+    "serve": {"location", "store", "listing", "pacing", "hydrate"},
     "link": {"location", "advise"},
     "advise": set(),
     "probe": {"location", "listing", "store", "advise"},
     "bench": {
         "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "firstbyte",
     },
-    "testkit": {"location", "store", "serve", "link"},
+    "testkit": {"location", "store", "hydrate", "serve", "link"},
     "python": {"location", "listing", "layout", "pacing", "store", "fetch", "transfer", "hydrate", "firstbyte"},
     "lambda": {"location", "store", "transfer", "mount", "firstbyte"},
     "cli": {

@@ -73,14 +73,22 @@ def fetched(log: Path, prefix: str) -> Counter:
 
 
 @contextmanager
-def serving(root: Path, *options: str, log: Path | None = None, write: bool = True, before=None, status: int = 0):
+def serving(
+    root: Path | str,
+    *options: str,
+    log: Path | None = None,
+    write: bool = True,
+    before=None,
+    status: int = 0,
+    env: dict[str, str] | None = None,
+):
     """`serve --write` over a directory, for as long as the block lasts, or without writes. Its
     standard error goes to `log`. `before` is called in its process before it starts, and `status`
-    is the one that it ends with.
+    is the one that it ends with. `env` has variables of its own.
     """
     process = subprocess.Popen(
         [PROGRAM, "serve", root, *(["--write"] if write else []), "--listen", "127.0.0.1:0", *options],
-        env=CLEAN,
+        env=CLEAN | (env or {}),
         stdout=subprocess.PIPE,
         stderr=log.open("w") if log else None,
         text=True,

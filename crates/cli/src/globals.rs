@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use firstbyte::{Client, Options, environment};
+use firstbyte::{Client, Options, environment, via};
 use firstbyte_location::units;
-use firstbyte_store::{CustomerKey, HttpHeaders, Redirects, Signing, Store};
+use firstbyte_store::{CustomerKey, Gateways, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 use crate::render::log_line::{self, LogFormat};
@@ -73,6 +73,14 @@ pub struct Globals {
     /// Follow redirects from https to http, although others can then read and change what is sent
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
+    /// Read ranges of objects through these gateways, each of which owns a share: URL,URL,..., or
+    /// @FILE with one on each line, or slurm[:PORT] for one on each node of the job. The origin
+    /// stays the way out, and has the names
+    #[arg(long, global = true, value_name = "URLS", value_parser = parse_via)]
+    pub via: Option<ViaUrls>,
+    /// Key file of the gateways of --via, whose first key is used
+    #[arg(long, global = true, value_name = "FILE", value_parser = parse_via_key)]
+    pub via_key: Option<ViaKey>,
     /// Longest time without data before a connection counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     pub read_timeout: Duration,
@@ -124,6 +132,25 @@ fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
     Ok(HttpHeaders(headers))
 }
 
+/// The URLs of gateways.
+#[derive(Clone, Debug)]
+pub struct ViaUrls(Vec<String>);
+
+/// The key file of gateways, and the key in it that clients use.
+#[derive(Clone, Debug)]
+pub struct ViaKey {
+    pub file: PathBuf,
+    keys: firstbyte_store::Keys,
+}
+
+fn parse_via_key(path: &str) -> Result<ViaKey, String> {
+    Ok(ViaKey { file: PathBuf::from(path), keys: via::key(path)? })
+}
+
+fn parse_via(text: &str) -> Result<ViaUrls, String> {
+    via::urls(text, &environment::variable).map(ViaUrls)
+}
+
 fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
     match text {
         "auto" => Ok(Concurrency::Auto),
@@ -147,6 +174,11 @@ impl Globals {
         store.http_headers = HttpHeaders(self.header.iter().flat_map(|it| it.0.clone()).collect());
         store.request_payer = self.request_payer;
         store.customer_key.clone_from(&self.sse_c_key);
+        store.gateways = Gateways {
+            urls: self.via.as_ref().map_or_else(Vec::new, |via| via.0.clone()),
+            own: None,
+            keys: self.via_key.as_ref().map(|key| key.keys.clone()),
+        };
         store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
         if self.ca_bundle.is_some() {
             store.ca_bundle.clone_from(&self.ca_bundle);
@@ -161,6 +193,11 @@ impl Globals {
     /// engine sees to that.
     pub fn store(&self) -> firstbyte::Result<Store> {
         Ok(self.client()?.store().clone())
+    }
+
+    /// A store of a verb with options of its own.
+    pub fn store_of(&self, store: firstbyte_store::Options) -> firstbyte::Result<Store> {
+        Ok(Client::waiting(Options { store, ..self.options() })?.store().clone())
     }
 
     /// A client of a verb that keeps nothing.

@@ -28,6 +28,7 @@ mod faults;
 mod few_threads;
 mod folded_names;
 mod functions;
+mod gateway;
 mod headers;
 mod hosted;
 mod hydrate;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_size};
-use firstbyte_store::{CustomerKey, Redirects, Sharing, Signing};
+use firstbyte_store::{CustomerKey, Gateways, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
 use crate::error::{Error, Result};
+use crate::via;
 
 /// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the
 /// reserve of other machines would leave no room to cache anything.
@@ -65,6 +66,14 @@ impl Options {
         if let Some(silence) = time("READ_TIMEOUT")? {
             options.set_read_timeout(silence);
         }
+
+        let urls = |text: String| parse("VIA", &text, |text| via::urls(text, lookup));
+        let key = |path: String| parse("VIA_KEY", &path, via::key);
+        options.store.gateways = Gateways {
+            urls: given("VIA").map(urls).transpose()?.unwrap_or_default(),
+            own: None,
+            keys: given("VIA_KEY").map(key).transpose()?,
+        };
 
         let reads = &mut options.reads;
         if let Some(cache) = given("CACHE") {

@@ -76,6 +76,16 @@ impl File {
         }
     }
 
+    /// The CRC-32C of a block of [`BLOCK`] bytes, as it was computed when the block was received.
+    /// `None` unless it is cached in a file of the object's own.
+    #[must_use]
+    pub fn block_checksum(&self, block: u64) -> Option<u32> {
+        match self.version.table.blocks.cached()? {
+            Held::Sparse(cached) => cached.block_checksum(block),
+            Held::Packed(_) => None,
+        }
+    }
+
     /// The state of the file in the cache. `None` without a cache.
     #[must_use]
     pub fn status(&self) -> Option<Status> {

@@ -5,14 +5,69 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use firstbyte_hydrate::Hydrator;
+use firstbyte_location::{Location, shown};
+use firstbyte_store::Via;
+
 use crate::access::keys::Keys;
+
+/// What a server serves.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A directory; nothing outside it is reachable.
+    Directory(PathBuf),
+    /// A remote location, through the block cache. It is read-only.
+    Gateway(GatewayConfig),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Directory(path) => shown(path).fmt(f),
+            Self::Gateway(gateway) => gateway.location.fmt(f),
+        }
+    }
+}
+
+/// The settings of a gateway.
+#[derive(Clone)]
+pub struct GatewayConfig {
+    /// The location at the origin: a bucket, a prefix, all buckets of a service, or a directory of
+    /// a web server or an SFTP host.
+    pub location: Location,
+    /// The cache, and the store that reads the origin.
+    pub hydrator: Hydrator,
+    /// How long an object is served before it is looked up again; zero: each time.
+    pub fresh: Duration,
+    /// How long after that it is still served while the origin is down.
+    pub stale: Duration,
+    /// Bytes of memory for clients that wait, and for bytes that are not in the cached file.
+    pub memory: u64,
+    /// How long a call of the origin may take.
+    pub deadline: Duration,
+    /// The header `Via` of the store's requests, which the gateway sets to detect loops.
+    pub via: Via,
+    /// The price of a request to the origin, for the counters.
+    pub usd_per_request: Option<f64>,
+}
+
+impl std::fmt::Debug for GatewayConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { location, fresh, stale, .. } = self;
+        f.debug_struct("GatewayConfig")
+            .field("location", location)
+            .field("fresh", fresh)
+            .field("stale", stale)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only,
 /// loopback, no keys.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The directory to serve; nothing outside it is reachable.
-    pub directory: PathBuf,
+    /// What to serve.
+    pub source: Source,
     /// The address to listen on; port 0 for any free one, see [`crate::Server::url`].
     pub listen: SocketAddr,
     /// Whether clients may change the directory.
@@ -47,8 +102,14 @@ impl Config {
     /// Serves `directory` read-only on a free loopback port, without keys.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self::of(Source::Directory(directory.into()))
+    }
+
+    /// Serves `source` read-only on a free loopback port, without keys.
+    #[must_use]
+    pub fn of(source: Source) -> Self {
         Self {
-            directory: directory.into(),
+            source,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             writing: Writing::Refused,
             buckets: Buckets::FirstLevel,

@@ -32,13 +32,13 @@ pub enum Error {
     /// Listening beyond loopback without keys would give access to all clients.
     #[error(
         "refusing to listen on {address} without keys: every client that can reach it could {may} {}; give --auth FILE (lines of: KEY SECRET read|write), listen on 127.0.0.1, or say --public-unauthenticated as well",
-        shown(path)
+        source_name
     )]
     Exposed {
         /// The address.
         address: SocketAddr,
-        /// The directory.
-        path: PathBuf,
+        /// What is served.
+        source_name: String,
         /// What every client could do there.
         may: &'static str,
     },

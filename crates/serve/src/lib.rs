@@ -1,4 +1,5 @@
-//! Serves a directory over HTTP/1.1 and the S3 API, on one port, zero-copy.
+//! Serves a directory, or a remote location through the block cache, over HTTP/1.1 and the S3 API,
+//! on one port, zero-copy.
 //!
 //! Rooms, from the top to the bottom; each imports from its own and from those below:
 //!
@@ -7,6 +8,7 @@
 //! - `s3` (grammar and signatures by s3s, called as a service), `plain` (HTTP on files) and `page`
 //!   (for browsers) are the APIs;
 //! - `state` is shared by all requests;
+//! - `gateway` reads a remote location, in place of a directory;
 //! - `object` has what the APIs share: names, metadata, checksums, staging, publishing, uploads.
 //!   Only `object::root` opens anything below the served directory;
 //! - `http` owns the socket, so a response that is a file range is sent by sendfile, on every
@@ -18,6 +20,7 @@
 mod access;
 mod config;
 mod error;
+mod gateway;
 mod http;
 mod object;
 mod page;
@@ -31,8 +34,8 @@ mod token;
 
 pub use crate::access::keys::{Key, Keys, Rights};
 pub use crate::config::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Origins, SignatureVersions, Tls,
-    Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, GatewayConfig, Limits, Origins,
+    SignatureVersions, Source, Tls, Writing,
 };
 pub use crate::error::{Error, Result};
 pub use crate::http::chunks::{ChunkDialect, decode_chunked};

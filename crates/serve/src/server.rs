@@ -14,8 +14,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::attempts::Attempts;
 use crate::access::sessions::Sessions;
-use crate::config::{Authentication, Buckets, Config, Exposure, Writing};
+use crate::config::{Authentication, Buckets, Config, Exposure, Source, Writing};
 use crate::error::{Error, Result};
+use crate::gateway::Gateway;
 use crate::http::connections::Connections;
 use crate::http::hosts::Hosts;
 use crate::http::listener;
@@ -24,7 +25,7 @@ use crate::object::root::Root;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::route::Router;
-use crate::state::ServerState;
+use crate::state::{DirectoryState, Served, ServerState};
 
 /// Connections the kernel holds before they are accepted: a thousand clients may start at once.
 const BACKLOG: u32 = 4096;
@@ -35,6 +36,7 @@ pub struct Server {
     acceptor: Option<TlsAcceptor>,
     connections: Arc<Connections>,
     state: Arc<ServerState>,
+    served: Served,
 }
 
 impl std::fmt::Debug for Server {
@@ -53,13 +55,13 @@ impl Server {
         let open = matches!(config.authentication, Authentication::None);
         if open && !config.listen.ip().is_loopback() && config.exposure == Exposure::Guarded {
             let may = if config.writing == Writing::Refused { "read" } else { "read, change and delete" };
-            return Err(Error::Exposed { address: config.listen, path: config.directory, may });
+            let source_name = config.source.to_string();
+            return Err(Error::Exposed { address: config.listen, source_name, may });
         }
         config.base_path = base_path(&config.base_path)?;
         check_bucket(&config.buckets)?;
         config.cors.check(!open)?;
-        let root = Root::open(&config.directory)
-            .map_err(|source| Error::Directory { path: config.directory.clone(), source })?;
+        let opened = OpenedSource::new(&mut config)?;
         let tls = config.tls.as_ref().map(crate::http::tls::acceptor).transpose()?;
         let (acceptor, certified) = tls.map_or((None, Vec::new()), |(tls, names)| (Some(tls), names));
         let hosts = Hosts::new(&[&config.names[..], &certified].concat(), &config.host_style)?;
@@ -68,17 +70,16 @@ impl Server {
             listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
         let metrics = Arc::new(Metrics::default());
         let connections = Connections::new(config.limits.clone(), config.access_log, metrics.clone());
-        let state = ServerState {
+        let state = Arc::new(ServerState {
             address,
             sessions: Sessions::default(),
             metrics,
-            uploads: Arc::new(Uploads::new(root.clone())),
-            root,
             attempts: Arc::new(Attempts::default()),
             hosts,
             config,
-        };
-        Ok(Self { listener, acceptor, connections: Arc::new(connections), state: Arc::new(state) })
+        });
+        let served = opened.served(&state);
+        Ok(Self { listener, acceptor, connections: Arc::new(connections), state, served })
     }
 
     /// Where to reach it, such as `http://127.0.0.1:8080`.
@@ -89,13 +90,18 @@ impl Server {
 
     /// Answers until `shutdown` is done, then lets running requests finish within the drain time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let state = self.state;
-        let router = Arc::new(Router::new(state.clone()));
-        tokio::select! {
-            () = listener::run(self.listener, self.acceptor, self.connections, router, shutdown) => {}
-            () = sweeper::run(&state) => {}
+        let router = Arc::new(Router::new(self.state, self.served.clone()));
+        let serving = listener::run(self.listener, self.acceptor, self.connections, router, shutdown);
+        match self.served {
+            Served::Gateway(_) => serving.await,
+            Served::Directory(directory) => {
+                tokio::select! {
+                    () = serving => {}
+                    () = sweeper::run(&directory) => {}
+                }
+                sweeper::finish(&directory).await;
+            }
         }
-        sweeper::finish(&state).await;
     }
 
     /// Starts a server on threads of its own.
@@ -123,6 +129,44 @@ impl Server {
         let thread =
             std::thread::Builder::new().name("firstbyte-serve".into()).spawn(run).map_err(Error::Runtime)?;
         Ok(Running { url, address, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// What is served, before the server has its state.
+enum OpenedSource {
+    Directory(Root),
+    Gateway(Box<Gateway>),
+}
+
+impl OpenedSource {
+    /// Opens the source of `config`. A gateway chooses the buckets.
+    fn new(config: &mut Config) -> Result<Self> {
+        match &config.source {
+            Source::Directory(path) => {
+                let failed = |source| Error::Directory { path: path.clone(), source };
+                Ok(Self::Directory(Root::open(path).map_err(failed)?))
+            }
+            Source::Gateway(_) if config.writing == Writing::Allowed => {
+                Err(Error::Setting("a gateway only reads; leave --write out".to_owned()))
+            }
+            Source::Gateway(source) => {
+                let (gateway, buckets) = Gateway::new(source, &config.buckets)?;
+                config.buckets = buckets;
+                check_bucket(&config.buckets)?;
+                Ok(Self::Gateway(Box::new(gateway)))
+            }
+        }
+    }
+
+    fn served(self, state: &Arc<ServerState>) -> Served {
+        match self {
+            Self::Directory(root) => Served::Directory(Arc::new(DirectoryState {
+                shared: Arc::clone(state),
+                uploads: Arc::new(Uploads::new(root.clone())),
+                root,
+            })),
+            Self::Gateway(gateway) => Served::Gateway(Arc::from(gateway)),
+        }
     }
 }
 

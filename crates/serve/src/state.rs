@@ -1,7 +1,8 @@
-//! The state that all requests of one server share: the directory, the policies, the counters. It
-//! also identifies the caller of a request. Used by the APIs and the router.
+//! The state that all requests of one server share: the policies, the counters, and what is served.
+//! It also identifies the caller of a request. Used by the APIs and the router.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::access::attempts::Attempts;
 use crate::access::keys::{Access, Key, Rights};
 use crate::access::sessions::{SESSION_COOKIE, Sessions, basic, cookie};
 use crate::config::{Authentication, Config, Writing};
+use crate::gateway::Gateway;
 use crate::http::hosts::Hosts;
 use crate::http::metrics::Metrics;
 use crate::http::request::Request;
@@ -25,10 +27,6 @@ pub(crate) struct ServerState {
     pub(crate) config: Config,
     /// The bound address.
     pub(crate) address: SocketAddr,
-    /// The served directory.
-    pub(crate) root: Root,
-    /// Uploads in parts, of S3 clients and of the page.
-    pub(crate) uploads: Arc<Uploads>,
     /// Browser sessions.
     pub(crate) sessions: Sessions,
     /// Recent wrong secrets.
@@ -37,6 +35,31 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Arc<Metrics>,
     /// The server's names.
     pub(crate) hosts: Hosts,
+}
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub(crate) enum Served {
+    Directory(Arc<DirectoryState>),
+    Gateway(Arc<Gateway>),
+}
+
+/// The state of a server of a directory: that of every server, and the directory.
+#[derive(Debug)]
+pub(crate) struct DirectoryState {
+    pub(crate) shared: Arc<ServerState>,
+    /// The served directory.
+    pub(crate) root: Root,
+    /// Uploads in parts, of S3 clients and of the page.
+    pub(crate) uploads: Arc<Uploads>,
+}
+
+impl Deref for DirectoryState {
+    type Target = ServerState;
+
+    fn deref(&self) -> &ServerState {
+        &self.shared
+    }
 }
 
 /// The result of checking an access key and a secret.

@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use firstbyte_location::{ByteRange, Kind, Version};
 
 use crate::dates::{http_date, rfc3339};
+use crate::gateways::{FRAMES, framed_len};
 use crate::wire::{Head, Incoming};
-use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, header_text};
+use crate::{Algorithm, Body, Checksum, Error, Get, Integrity, Metadata, Result, Stat, header_text};
 
 /// Headers kept as metadata beside `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =
@@ -111,6 +112,7 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
 
 fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
     let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail, trace: None };
+    let is_framed = get.integrity == Integrity::Blocks && head.get(FRAMES) == Some("1");
     let (range, size) = if head.status == 206 {
         let asked = get
             .range
@@ -126,7 +128,8 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
         if range.start != asked.start || range.end > asked.end {
             return Err(protocol(format!("bytes {range} where {asked} was asked")));
         }
-        if incoming.length().is_some_and(|length| length != range.len()) {
+        let length = if is_framed { framed_len(range) } else { range.len() };
+        if incoming.length().is_some_and(|sent| sent != length) {
             return Err(protocol(format!("Content-Range {text} with a body of another length")));
         }
         (range, size)
@@ -147,7 +150,10 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
     if let Some(asked) = get.range.filter(|asked| asked.is_empty()) {
         return Ok(Body::empty(place.to_owned(), stat, asked.start));
     }
-    Ok(Body::from_wire(place.to_owned(), stat, range, incoming))
+    Ok(match is_framed {
+        true => Body::from_frames(place.to_owned(), stat, range, incoming),
+        false => Body::from_wire(place.to_owned(), stat, range, incoming),
+    })
 }
 
 /// The result of a 416 (range after the end of the object): an empty body if the object is empty,

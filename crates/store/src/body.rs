@@ -6,11 +6,13 @@
 mod local;
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 
+use crate::gateways::{Frames, Member};
 use crate::sftp::Reading;
 use crate::wire::Incoming;
 use crate::{Cancel, Error, Result, Sink, Stat};
@@ -47,6 +49,8 @@ type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 enum Source {
     /// A socket.
     Wire(Box<Incoming>),
+    /// A socket with blocks that each have a checksum.
+    Framed(Box<Frames>),
     /// An open file.
     Local(LocalSource),
     /// An open file on another host.
@@ -60,6 +64,25 @@ impl Body {
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
+    }
+
+    /// The body of a gateway's response with the bytes `range`, each block with a checksum.
+    pub(crate) fn from_frames(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
+        let frames = Frames::new(place.clone(), range, incoming);
+        Self::new(place, stat, range, Some(range.len()), Source::Framed(Box::new(frames)))
+    }
+
+    /// Whether each block has a checksum.
+    pub(crate) fn is_framed(&self) -> bool {
+        matches!(self.source, Source::Framed(_))
+    }
+
+    /// The body, whose failures are reported to the gateway that it comes from.
+    pub(crate) fn watched_by(mut self, member: &Arc<Member>) -> Self {
+        if let Source::Framed(frames) = &mut self.source {
+            frames.member = Some(Arc::clone(member));
+        }
+        self
     }
 
     /// The bytes `range` of an open file; `range` must be within the file.
@@ -158,6 +181,7 @@ impl Body {
         let most = most.min(to_usize(allowed));
         let read = match &mut self.source {
             Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
+            Source::Framed(frames) => frames.read(&mut buffer[..most])?,
             Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
             Source::Sftp(reading) => reading.read(&mut buffer[..most])?,
             Source::Empty => 0,
@@ -237,7 +261,7 @@ impl Body {
             Source::Wire(incoming) => incoming.splice(sink, offset, allowed),
             Source::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
             Source::Sftp(reading) => Some(reading.write_to(sink, offset, allowed)),
-            Source::Empty => None,
+            Source::Framed(_) | Source::Empty => None,
         };
         let count = moved.as_ref().map_or(0, |moved| moved.as_ref().map_or(0, |count| *count as u64));
         self.throttle.refund(allowed.saturating_sub(count));
@@ -252,7 +276,7 @@ impl Body {
                 match &mut self.source {
                     Source::Local(source) => source.check_end(&self.place, version)?,
                     Source::Sftp(reading) => reading.check_end(version)?,
-                    Source::Wire(_) | Source::Empty => {}
+                    Source::Wire(_) | Source::Framed(_) | Source::Empty => {}
                 }
             }
             return Ok(count);
@@ -279,7 +303,7 @@ impl Body {
                     trace: None,
                 }),
             },
-            Source::Empty => Ok(count),
+            Source::Framed(_) | Source::Empty => Ok(count),
             Source::Local(source) => source.check_end(&self.place, version).map(|()| count),
             Source::Sftp(reading) => reading.check_end(version).map(|()| count),
         }

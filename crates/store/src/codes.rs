@@ -77,7 +77,7 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     match (find(code), status) {
         (Some((_, meaning)), _) => meaning,
         (None, 429 | 503) => SlowDown,
-        (None, 501) => Final,
+        (None, 501 | 508) => Final,
         (None, 500..) => Passing,
         (None, _) => Final,
     }

@@ -24,6 +24,25 @@ pub(crate) fn decode(value: &str) -> String {
     decoded().unwrap_or_else(|| value.to_owned())
 }
 
+/// The fault of a text with control characters.
+pub(crate) const CONTROL: &str = "has a line break or another control character";
+
+/// Checks that a text can be the value of a header.
+///
+/// # Errors
+/// The fault, as the predicate of a sentence.
+pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
+    if text.contains(char::is_control) {
+        Err(CONTROL)
+    } else if !text.is_ascii() {
+        Err("has characters that are not ASCII")
+    } else if text.trim().is_empty() {
+        Err("is empty")
+    } else {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

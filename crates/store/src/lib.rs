@@ -15,6 +15,7 @@ mod codes;
 mod conditions;
 mod dates;
 mod error;
+mod gateways;
 mod google;
 mod header_text;
 mod http;
@@ -30,12 +31,14 @@ mod rest;
 mod retry;
 mod s3;
 mod sftp;
+mod signing;
 mod sink;
 mod sorted;
 mod spending;
 mod store;
 mod turns;
 mod upload;
+mod via;
 mod walk;
 mod wire;
 
@@ -47,6 +50,8 @@ pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
+pub use gateways::SEGMENT;
+pub use header_text::header_value;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{
@@ -55,18 +60,20 @@ pub use local::{
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
-    AzureConnection, CustomerKey, HttpHeaders, Keys, Options, Outages, Proxies, Proxy, Redirects,
-    ServerSideEncryption, Signing, header_value,
+    AzureConnection, CustomerKey, HttpHeaders, Options, Outages, Proxies, Proxy, Redirects,
+    ServerSideEncryption,
 };
 pub use query::{
-    Directories, Get, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
+    Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength, Unfinished,
 };
 pub use requests::{CounterSnapshot, RequestCounts};
 pub use retry::attempt_span;
 pub use s3::{
     Endpoint, EndpointSource, Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest,
 };
+pub use signing::{Keys, Signing};
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
 pub use store::{Listing, Store, require_key};
 pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
+pub use via::{Gateways, Via};

@@ -10,20 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::redacted_operand;
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
+use crate::header_text::{CONTROL, header_value};
+use crate::signing::Signing;
+use crate::via::{Gateways, Via};
 use crate::wire::Origin;
 use crate::{Algorithm, Error, Hasher, Result, Spending};
-
-/// Whether S3 requests are signed, and with which credentials.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Signing {
-    /// With credentials from the AWS chain.
-    #[default]
-    Chain,
-    /// With these credentials only.
-    Keys(Keys),
-    /// Not signed, for public buckets.
-    Anonymous,
-}
 
 /// The redirects of web servers that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,23 +24,6 @@ pub enum Redirects {
     KeepTls,
     /// All.
     AllowPlain,
-}
-
-/// An access key. `Debug` omits the secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Keys {
-    /// The key's id, which is not secret.
-    pub access_key_id: String,
-    /// The secret.
-    pub secret_access_key: String,
-    /// The session token of temporary keys.
-    pub session_token: Option<String>,
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
-    }
 }
 
 /// The connection string of an Azure storage account. `Debug` omits it, since it holds the key.
@@ -214,6 +188,10 @@ pub struct Options {
     pub spending: Option<Spending>,
     /// The behaviour of control calls whose endpoint has stopped responding.
     pub outages: Outages,
+    /// The gateways that requests come from.
+    pub via: Via,
+    /// The gateways that ranges of objects are read through.
+    pub gateways: Gateways,
 }
 
 impl Default for Options {
@@ -244,6 +222,8 @@ impl Default for Options {
             retries: RETRIES,
             spending: None,
             outages: Outages::WaitFor,
+            via: Via::default(),
+            gateways: Gateways::default(),
         }
     }
 }
@@ -278,6 +258,8 @@ impl Options {
             retries: _,
             spending: _,
             outages: _,
+            via: _,
+            gateways: _,
         } = self;
         (profile, encryption, customer_key, storage_class, acl, tags)
     }
@@ -331,6 +313,7 @@ impl Options {
             let why = format!("`{url}` is not an endpoint; write http(s)://HOST[:PORT]");
             return Err(Error::Options { what: "--endpoint-url".to_owned(), why });
         }
+        self.gateways.check()?;
         let region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         match &self.region {
             Some(text) if !text.bytes().all(region) => Err(Error::Options {
@@ -339,23 +322,5 @@ impl Options {
             }),
             _ => Ok(()),
         }
-    }
-}
-
-const CONTROL: &str = "has a line break or another control character";
-
-/// Checks that a text can be the value of a header.
-///
-/// # Errors
-/// The fault, as the predicate of a sentence.
-pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
-    if text.contains(char::is_control) {
-        Err(CONTROL)
-    } else if !text.is_ascii() {
-        Err("has characters that are not ASCII")
-    } else if text.trim().is_empty() {
-        Err("is empty")
-    } else {
-        Ok(())
     }
 }

@@ -24,6 +24,18 @@ pub struct Get {
     pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait for it.
     pub throttle: Throttle,
+    /// Checksums within the body.
+    pub integrity: Integrity,
+}
+
+/// Checksums within the body of a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Integrity {
+    /// None.
+    #[default]
+    None,
+    /// One for each block, which a gateway sends.
+    Blocks,
 }
 
 /// The treatment of the length that a file system or a host states for a file. Pseudo files such as

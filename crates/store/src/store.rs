@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Strength, Version};
+use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Version};
 
 use crate::azure::Azure;
+use crate::gateways::Ring;
 use crate::google::Google;
 use crate::http::Http;
 use crate::order::Ordered;
@@ -15,8 +16,8 @@ use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, CounterSnapshot, Endpoint, Error, Get, ListOptions, ListedPage, ObjectVersion, Options,
-    Order, Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
+    Cancel, CounterSnapshot, Endpoint, Error, ListOptions, ListedPage, ObjectVersion, Options, Order,
+    Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
     Written, local, unsupported,
 };
 
@@ -64,6 +65,9 @@ macro_rules! by_service {
     };
 }
 
+// Behind the macro, which it uses.
+mod reading;
+
 /// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods
 /// block.
 #[derive(Clone)]
@@ -75,6 +79,8 @@ pub struct Store {
     azure: Arc<Azure>,
     http: Arc<Http>,
     sftp: Arc<Sftp>,
+    /// The gateways that ranges are read through. `None`: all come from the origin.
+    ring: Option<Arc<Ring>>,
 }
 
 impl Store {
@@ -84,6 +90,7 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
+        let ring = Ring::new(&options, |options| Ok(Box::new(Self::new(options)?)))?.map(Arc::new);
         let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle));
         Ok(Self {
             named: Arc::new(NamedServices::new(client.options.config_file.clone())),
@@ -92,6 +99,7 @@ impl Store {
             azure: Arc::new(Azure::new(Arc::clone(&client))),
             http: Arc::new(Http::new(Arc::clone(&client))),
             sftp: Arc::new(Sftp::new(Arc::clone(&client))),
+            ring,
             client,
         })
     }
@@ -130,6 +138,7 @@ impl Store {
             azure: Arc::new(self.azure.by(Arc::clone(&client))),
             http: Arc::new(self.http.by(Arc::clone(&client))),
             sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
+            ring: self.ring.clone(),
             client,
         }
     }
@@ -273,46 +282,6 @@ impl Store {
             Location::Object(object) => by_service!(self, object, it => it.has_below(object)),
             _ => Ok(false),
         }
-    }
-
-    /// Requests bytes, and returns after the head of the response. One request, whose response also
-    /// has the length and version. Any range of an empty object gives an empty body.
-    ///
-    /// # Errors
-    /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and errors of the
-    /// connection or the store.
-    pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
-        let cancel = self.client.scoped_cancel(&get.cancel);
-        let body = self.get_once(location, get)?;
-        let end = get.range.zip(body.stat().size()).map(|(asked, size)| asked.end.min(size));
-        let body = match end.filter(|end| *end > body.range().end) {
-            Some(end) => self.continued(location, get, body, end)?,
-            None => body,
-        };
-        Ok(body.kept_to(&get.throttle, &cancel))
-    }
-
-    fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {
-        match location {
-            Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
-            Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
-            Location::Http(url) => self.http.get(url, get),
-            Location::Sftp(place) => self.sftp.get(place, get),
-        }
-    }
-
-    /// A body of which the response brings only the beginning. It requests the rest when it comes
-    /// to its end. An object without a version cannot be read by several requests.
-    fn continued(&self, location: &Location, get: &Get, body: Body, end: u64) -> Result<Body> {
-        let version = body.stat().version.clone();
-        if version.strength() == Strength::None {
-            let detail = format!("bytes {} where more were asked", body.range());
-            return Err(Error::Protocol { location: location.to_string(), detail, trace: None });
-        }
-        let (store, location) = (self.clone(), location.clone());
-        let get = Get { version: Some(version), checksum: false, ..get.clone() };
-        let rest = move |range| store.get_once(&location, &Get { range: Some(range), ..get.clone() });
-        Ok(body.continued_to(end, Box::new(rest)))
     }
 
     /// Lists what is under `location`.

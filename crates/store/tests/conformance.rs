@@ -13,6 +13,7 @@ conformance!(versitygw, Versitygw);
 conformance!(minio, Minio);
 conformance!(serve_s3, ServeS3);
 conformance!(serve_http, ServeHttp);
+conformance!(gateway, Gateway);
 conformance!(nginx, Nginx);
 conformance!(google, Google);
 conformance!(azure, Azure);

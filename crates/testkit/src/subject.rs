@@ -4,10 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::{Location, ObjectLocation, Service, Strength};
-use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Tls, Writing};
-use firstbyte_store::{AzureConnection, Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
+use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Running, Server, Source, Tls, Writing};
+use firstbyte_store::{
+    AzureConnection, Error, Get, Options, Payload, PutOptions, Result, Signing, Store, Via,
+};
 use tempfile::TempDir;
 
 use crate::servers::minio_with;
@@ -29,6 +33,8 @@ pub enum Place {
     ServeS3,
     /// `serve`, by plain HTTP.
     ServeHttp,
+    /// A gateway of `serve`, by its S3 API, before a `serve` over a directory.
+    Gateway,
     /// [`Minio`](Self::Minio) over TLS.
     MinioTls,
     /// [`ServeS3`](Self::ServeS3) over TLS.
@@ -142,7 +148,21 @@ const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
 const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name of a file");
 const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
 const WHOLE_FILE: Support = Support::No("a file is written whole, by one session");
+const GATEWAY: Support = Support::No("a gateway only reads");
 const READ_ONLY: Support = Support::No("nginx is configured for reading only");
+
+/// The capabilities of a gateway, whose origin has those in `origin`.
+fn of_gateway(origin: Capabilities) -> Capabilities {
+    Capabilities {
+        write: GATEWAY,
+        stale_by_prefix: GATEWAY,
+        metadata: GATEWAY,
+        modified: GATEWAY,
+        copy: GATEWAY,
+        replace_if_matches: GATEWAY,
+        ..origin
+    }
+}
 
 impl Place {
     fn is_tls(self) -> bool {
@@ -192,6 +212,7 @@ impl Place {
                 ..files
             },
             Self::ServeS3 | Self::ServeS3Tls => files,
+            Self::Gateway => of_gateway(files),
             Self::Versitygw => Capabilities {
                 mistaken_keys: &["a//b", "./x", "x/./y", "a/../b", "../up", "/lead", "a/b//"],
                 refuses_aborted: Support::No("versitygw reports success and changes nothing"),
@@ -247,6 +268,7 @@ enum Backing {
     Shared(#[allow(dead_code, reason = "held for its drop, the last of which ends the server")] Arc<Process>),
     Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
+    Gateway(#[allow(dead_code, reason = "held for its drop, which ends the servers")] [Running; 2]),
     Sshd(Sshd),
     Scripted(#[allow(dead_code, reason = "held for its drop, which ends the server")] QuirkStore),
 }
@@ -289,6 +311,7 @@ impl Subject {
             Place::Versitygw => process(versitygw(&root)),
             Place::Minio | Place::MinioTls => process(minio_with(&root, certificate.as_ref())),
             Place::Nginx => process(nginx(&root, scratch.path())),
+            Place::Gateway => gateway(&root, &scratch.path().join("cache")),
             Place::Google => process(fake_gcs_server()),
             Place::Azure => {
                 let process = azurite();
@@ -317,6 +340,7 @@ impl Subject {
             | Place::MinioTls
             | Place::ServeS3
             | Place::ServeS3Tls
+            | Place::Gateway
             | Place::Scripted => bucket(Service::S3),
         };
         let url = (!url.is_empty()).then_some(url);
@@ -490,6 +514,33 @@ fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>
     let server = Server::start(config).expect("our own server");
     let url = server.url().to_owned();
     (Backing::Serve(server), url)
+}
+
+/// A gateway, whose clients need the keys, and its origin, whose files are written directly: so
+/// each object is looked up each time.
+fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String) {
+    let origin = Server::start(Config::new(root)).expect("our own server");
+    let via = Via::default();
+    let endpoint_url = Some(origin.url().to_owned());
+    let store =
+        Store::new(Options { endpoint_url, via: via.clone(), ..Options::default() }).expect("a store");
+    let settings = Settings { cache: Some(cache.to_owned()), ..Settings::default() };
+    let config = GatewayConfig {
+        location: bucket(Service::S3),
+        hydrator: Hydrator::new(store, settings).expect("a cache"),
+        fresh: Duration::ZERO,
+        stale: Duration::ZERO,
+        memory: 8 << 20,
+        deadline: Duration::from_secs(30),
+        via,
+        usd_per_request: None,
+    };
+    let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} read")).expect("a key");
+    let authentication = Authentication::Keys(keys);
+    let config = Config { authentication, ..Config::of(Source::Gateway(config)) };
+    let server = Server::start(config).expect("our own gateway");
+    let url = server.url().to_owned();
+    (Backing::Gateway([server, origin]), url)
 }
 
 /// True if an error is a refusal for lack of rights.

@@ -116,10 +116,8 @@ fn here(
     }
     let named: Vec<Location> = places.iter().map(|place| place.operand.root.clone()).collect();
     let account = args.account.open(&named, globals)?;
-    let options = globals.options();
-    let store = firstbyte_store::Options { spending: account.spending(), ..options.store };
-    let client = Client::waiting(firstbyte::Options { store, ..options })?;
-    let store = client.store().scoped(stop.cancel());
+    let options = firstbyte_store::Options { spending: account.spending(), ..globals.options().store };
+    let store = globals.store_of(options)?.scoped(stop.cancel());
     report.counted_by(&store);
     report.settled_by(move |receipt, store| account.settle(receipt, store));
     let client = Client::over(store.clone(), args.cache.settings(globals))?;

@@ -3,6 +3,7 @@
 mod daemon;
 mod faults;
 mod place;
+mod share;
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -27,6 +28,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 pub use place::Place;
+use share::ShareArgs;
 
 /// The end of a mount by a signal. After SIGTERM, by which services are ended, open files stay
 /// readable for a while.
@@ -106,6 +108,8 @@ pub struct MountArgs {
     account: AccountArgs,
     #[command(flatten)]
     cache: CacheArgs,
+    #[command(flatten)]
+    share: ShareArgs,
 }
 
 impl MountArgs {
@@ -141,15 +145,21 @@ impl MountArgs {
         addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
     }
 
-    /// The client. Without a cache that can be used reads go to the store each time: that is a
-    /// warning if the disk is full or the directory is the default one, and an error if it was
-    /// given.
-    fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
+    /// Settings of engines that use the cache.
+    fn cache_settings(&self, globals: &Globals) -> Result<Settings> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
         // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
-        let settings = Settings { cache: Some(cache), memory: whole.memory / 2, ..whole.clone() };
+        Ok(Settings { cache: Some(cache), memory: whole.memory / 2, ..whole })
+    }
+
+    /// The client. Without a cache that can be used reads go to the store each time: that is a
+    /// warning if the disk is full or the directory is the default one, and an error if it was
+    /// given.
+    fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
+        let settings = self.cache_settings(globals)?;
+        let whole = Settings { memory: settings.memory * 2, ..settings.clone() };
         match Client::over(store.clone(), settings) {
             Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() || error.is_full_disk() => {
@@ -192,14 +202,15 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
-    let options = globals.options();
-    let store = firstbyte_store::Options {
+    let given = globals.options().store;
+    let store_options = firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
         outages: Outages::FailFast,
         spending: account.spending(),
-        ..options.store
+        gateways: args.share.gateways(given.gateways.clone())?,
+        ..given
     };
-    let store = Client::waiting(firstbyte::Options { store, ..options })?.store().clone();
+    let store = globals.store_of(store_options.clone())?;
     let place = args.place()?;
     let options = Options {
         metadata_ttl: args.metadata_ttl,
@@ -223,6 +234,8 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     // After all that may refuse the mount: a refused one makes no cache.
     let client = args.client(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
+    // Lives as long as the mount.
+    let _shared = args.share.start(&location, store_options, args.cache_settings(globals)?, globals)?;
     let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));

@@ -9,7 +9,7 @@ use firstbyte_advise::billing::{Transfer, UnitPrices};
 use firstbyte_advise::model::{Bill, Catalogue, Cloud};
 use firstbyte_location::{Location, units};
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
-use firstbyte_store::{Outages, Store};
+use firstbyte_store::Outages;
 use rustix::system::uname;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     options.read_deadline = options.read_deadline.min(PATIENCE);
     options.connect_deadline = options.connect_deadline.min(PATIENCE);
     options.outages = Outages::FailFast;
-    let store = Store::new(options)?;
+    let store = globals.store_of(options)?;
     let transfer = args.bill.transfer().unwrap_or(Transfer::Internet);
     let (service, prices) = prices(args, args.bill.billing(&location, &store, globals, transfer)?)?;
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));

@@ -1,34 +1,43 @@
-//! `serve`: serves a directory over HTTP and the S3 API.
+//! `serve`: serves a directory, or a remote location through the cache, over HTTP and the S3 API.
 
+mod gateway;
+
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_location::units;
+use firstbyte_hydrate::Job;
+use firstbyte_location::{Location, shown, units};
 use firstbyte_serve::{
     AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Origins,
-    Server, SignatureVersions, Tls, Writing,
+    Server, SignatureVersions, Source, Tls, Writing,
 };
 use firstbyte_store::io_advice;
 use serde_json::json;
 
+use self::gateway::GatewayArgs;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Serve a directory over HTTP and the S3 API on one port; by default read-only and on loopback
+/// Serve a directory, or a remote location through the cache, over HTTP and the S3 API on one port;
+/// by default read-only and on loopback
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   firstbyte serve data                                    # http://127.0.0.1:8080/, buckets: data's directories
   firstbyte serve data --bucket data --write              # data itself is the bucket
   firstbyte serve data --listen 0.0.0.0:8080 --auth keys  # lines of: ACCESS_KEY SECRET read|write [PREFIX]
-  firstbyte serve data --listen 127.0.0.1:0               # prints the URL it got")]
+  firstbyte serve data --listen 127.0.0.1:0               # prints the URL it got
+  firstbyte serve s3://bucket/run7 --cache /scratch/cache # a gateway: fetched once, for all clients
+docs/gateway.md is about gateways, docs/serve.md about the rest.")]
 pub struct ServeArgs {
-    /// Directory to serve; nothing outside it can be reached
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// Directory to serve; nothing outside it can be reached. Or a remote location to read through
+    /// the cache
+    #[arg(value_name = "LOCATION")]
+    location: OsString,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
@@ -73,16 +82,30 @@ pub struct ServeArgs {
     /// Path that a reverse proxy adds in front of every path
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
-    /// Serve DIR itself as the only bucket, called NAME. /NAME/key and /key are then the same file
+    /// Serve LOCATION itself as the only bucket, called NAME. /NAME/key and /key are then the same
+    /// file
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
     /// Log each request on standard error
     #[arg(long)]
     access_log: bool,
+    #[command(flatten)]
+    gateway: GatewayArgs,
 }
 
 impl ServeArgs {
-    fn config(&self) -> Result<Config> {
+    /// What is served, and the job that fills the cache of a gateway.
+    fn source(&self, globals: &Globals) -> Result<(Source, Option<Job>)> {
+        match Location::parse(&self.location)? {
+            Location::Local(path) => Ok((Source::Directory(path), None)),
+            remote => {
+                let (config, job) = self.gateway.config(&remote, globals)?;
+                Ok((Source::Gateway(config), job))
+            }
+        }
+    }
+
+    fn config(&self, source: Source) -> Result<Config> {
         Ok(Config {
             listen: self.address()?,
             writing: if self.write { Writing::Allowed } else { Writing::Refused },
@@ -111,7 +134,7 @@ impl ServeArgs {
                 connection_rate: self.limit_connection_rate,
                 ..Limits::default()
             },
-            ..Config::new(&self.directory)
+            ..Config::of(source)
         })
     }
 
@@ -143,16 +166,26 @@ fn cannot_start(error: StartError) -> Error {
 /// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish:
 /// for moments after Ctrl-C, for the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
-    let config = args.config()?;
+    let (source, job) = args.source(globals)?;
+    let config = args.config(source)?;
     // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.
     let terminated = config.limits.drain + signals::GRACE;
     let ending = Ending { interrupted: signals::GRACE, terminated, exit: Exit::Done };
     let interruption = signals::interruption(ending)?;
     let running = Server::start(config).map_err(cannot_start)?;
     if globals.json {
-        console::print(json!({ "verb": "serve", "source": args.directory, "url": running.url() }))?;
+        console::print(
+            json!({ "verb": "serve", "source": shown(&args.location).to_string(), "url": running.url() }),
+        )?;
     } else {
         console::print(running.url())?;
+    }
+    if let Some(job) = job {
+        // It ends with the process.
+        std::thread::Builder::new()
+            .name("hydrate".into())
+            .spawn(move || gateway::report(&job))
+            .map_err(|error| Error::io("hydrate", &error))?;
     }
     // An error means that the sender was dropped, which happens only after it has sent.
     let _ = interruption.recv();

@@ -117,6 +117,14 @@ impl Cached {
         all_present().then_some(pinned)
     }
 
+    /// The CRC-32C of a block, as it was computed when the block was received. `None` if it is
+    /// absent, or was not verified since an unclean stop.
+    #[must_use]
+    pub fn block_checksum(&self, block: u64) -> Option<u32> {
+        let word = self.inner.map.word(block)?.load(Ordering::Acquire);
+        (self.inner.presence(block) == Presence::Present).then(|| BlockWord(word).crc())
+    }
+
     /// Whether a block is cached. One from before an unclean stop counts, though it may turn out
     /// to be wrong when it is read.
     #[must_use]

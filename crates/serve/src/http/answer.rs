@@ -16,7 +16,7 @@ use crate::http::connections::{self, Connections};
 use crate::http::date::http_date;
 use crate::http::head::Persistence;
 use crate::http::response::{Body, Response};
-use crate::http::sendfile::{Follow, send_bytes, send_file};
+use crate::http::sendfile::{Follow, send_bytes, send_file, send_pieces, send_throttled};
 use crate::http::wire::Transport;
 
 /// Bodies up to this length are copied behind the head, to leave in one call.
@@ -73,13 +73,7 @@ pub(crate) async fn send(
                 send_bytes(transport, &head, Follow::Nothing, stall).await?;
             } else {
                 send_bytes(transport, &head, Follow::More, stall).await?;
-                let mut rest = &bytes[..];
-                while !rest.is_empty() {
-                    let allowed = connections::wait_for(throttle, rest.len() as u64).await;
-                    let (piece, behind) = rest.split_at(to_usize(allowed));
-                    send_bytes(transport, piece, Follow::Nothing, stall).await?;
-                    rest = behind;
-                }
+                send_throttled(transport, &bytes, stall, throttle).await?;
             }
         }
         Body::File(content) => {
@@ -88,6 +82,10 @@ pub(crate) async fn send(
             if let Transport::Tls(stream) = transport {
                 tokio::io::AsyncWriteExt::flush(stream).await?;
             }
+        }
+        Body::Pieces(pieces) => {
+            body_bytes = pieces.length();
+            send_pieces(transport, head, pieces, connections, throttle).await?;
         }
         Body::Stream(mut pieces) => {
             send_bytes(transport, &head, Follow::More, stall).await?;

@@ -15,8 +15,8 @@ use crate::http::date::parse_http_date;
 pub(crate) struct Current<'a> {
     /// Its strong tag, without quotes.
     pub(crate) etag: &'a str,
-    /// When it last changed, to the second.
-    pub(crate) modified: SystemTime,
+    /// When it last changed, to the second, if that is known.
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// The result of evaluating a request's conditions.
@@ -70,17 +70,28 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> V
         if !lists(tags, current.etag) {
             return Verdict::Failed;
         }
-    } else if date(headers, &names.unmodified_since).is_some_and(|date| current.modified > date) {
+    } else if both(current.modified, date(headers, &names.unmodified_since), |modified, date| modified > date)
+    {
         return Verdict::Failed;
     }
     if let Some(tags) = text(headers, &names.differs) {
         if lists(tags, current.etag) {
             return Verdict::NotModified;
         }
-    } else if date(headers, &names.modified_since).is_some_and(|date| current.modified <= date) {
+    } else if both(current.modified, date(headers, &names.modified_since), |modified, date| modified <= date)
+    {
         return Verdict::NotModified;
     }
     Verdict::Proceed
+}
+
+/// Whether both times are known, and compare so.
+fn both(
+    modified: Option<SystemTime>,
+    date: Option<SystemTime>,
+    compare: impl FnOnce(SystemTime, SystemTime) -> bool,
+) -> bool {
+    modified.zip(date).is_some_and(|(modified, date)| compare(modified, date))
 }
 
 /// A condition on the current version, without which a write or a removal does not take place. By
@@ -180,7 +191,7 @@ pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
     // Two values, or one that is no text, name no version.
     let (Ok(value), None) = (value.to_str(), values.next()) else { return false };
     match parse_http_date(value) {
-        Some(date) => current.modified == date,
+        Some(date) => current.modified == Some(date),
         // Weak tags never match here: `lists` compares strongly once the weak mark is ruled out.
         None => !value.trim_start().starts_with("W/") && lists(value, current.etag),
     }
@@ -211,7 +222,7 @@ mod tests {
     const TAG: &str = "1-2-3";
 
     fn current() -> Current<'static> {
-        Current { etag: TAG, modified: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777) }
+        Current { etag: TAG, modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)) }
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use firstbyte_location::ByteRange;
 use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::http::etag::Identity;
 
@@ -50,6 +52,32 @@ impl FileContent {
     }
 }
 
+/// An open file whose bytes do not change while this lives.
+pub(crate) trait FixedFile: AsFd + Send + Sync + 'static {}
+
+impl<F: AsFd + Send + Sync + 'static> FixedFile for F {}
+
+/// The next bytes of a body, wherever they are.
+pub(crate) enum Piece {
+    /// A range of a file: by sendfile on plain TCP.
+    File(Arc<dyn FixedFile>, ByteRange),
+    /// Bytes in memory, with the share of the memory budget that they take, unless they are few.
+    Bytes(Bytes, Option<OwnedSemaphorePermit>),
+}
+
+/// A body that becomes available piece by piece. Its length is known before it is sent.
+#[async_trait::async_trait]
+pub(crate) trait Pieces: Send {
+    /// Bytes of all pieces together.
+    fn length(&self) -> u64;
+
+    /// The next piece. `None` after the last.
+    ///
+    /// # Errors
+    /// The rest cannot be had: the response must break off.
+    async fn next(&mut self) -> io::Result<Option<Piece>>;
+}
+
 /// What follows the head.
 pub(crate) enum Body {
     /// Nothing.
@@ -58,6 +86,8 @@ pub(crate) enum Body {
     Bytes(Bytes),
     /// A range of a file: by sendfile on plain TCP.
     File(FileContent),
+    /// Pieces of known total length, of files or in memory.
+    Pieces(Box<dyn Pieces>),
     /// Pieces made while sending, of unknown total length.
     Stream(Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>),
 }
@@ -68,6 +98,7 @@ impl std::fmt::Debug for Body {
             Self::Empty => f.write_str("Empty"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
             Self::File(content) => write!(f, "File({})", content.range),
+            Self::Pieces(pieces) => write!(f, "Pieces({})", pieces.length()),
             Self::Stream(_) => f.write_str("Stream"),
         }
     }
@@ -81,6 +112,7 @@ impl Body {
             Self::Empty => Some(0),
             Self::Bytes(bytes) => Some(bytes.len() as u64),
             Self::File(content) => Some(content.range.len()),
+            Self::Pieces(pieces) => Some(pieces.length()),
             Self::Stream(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Sends a range of a file: by sendfile(2) on plain TCP; on TLS it reads and encrypts.
+//! Sends ranges of files: by sendfile(2) on plain TCP; on TLS it reads and encrypts.
 //!
 //! The socket never blocks, but the disk might. Before each quantum `preadv2` with `RWF_NOWAIT`
 //! checks whether the quantum is in the page cache. If it is not, it is read ahead and a blocking
@@ -7,10 +7,8 @@
 //! The last bytes are sent only if the file is still the version that the head states. A file that
 //! another program rewrites meanwhile gives a broken answer, never a mixture that looks whole.
 
-use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -24,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::http::connections::{self, Connections};
-use crate::http::response::FileContent;
+use crate::http::response::{FileContent, Piece, Pieces};
 use crate::http::wire::Transport;
 
 /// Bytes that one connection sends before others get their turn. It is more than a socket buffer
@@ -67,7 +65,54 @@ pub(crate) async fn send_file(
     content.check_unchanged().inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?;
     connections.metrics.copied_bytes.fetch_add(end.len(), Relaxed);
     head.extend_from_slice(&last);
-    let mut rest = &head[..];
+    send_throttled(transport, &head, stall, throttle).await
+}
+
+/// Sends `head` and all `pieces`, each as soon as it is available.
+pub(crate) async fn send_pieces(
+    transport: &mut Transport,
+    head: Vec<u8>,
+    mut pieces: Box<dyn Pieces>,
+    connections: &Connections,
+    throttle: &Throttle,
+) -> io::Result<()> {
+    let stall = connections.limits.stall;
+    let mut remaining = pieces.length();
+    send_bytes(transport, &head, Follow::More, stall).await?;
+    while let Some(piece) =
+        pieces.next().await.inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?
+    {
+        match piece {
+            Piece::File(file, range) => {
+                remaining = remaining.saturating_sub(range.len());
+                send_range(transport, &file, range, connections, throttle).await?;
+            }
+            // A few bytes wait for those that follow, instead of taking a packet.
+            Piece::Bytes(bytes, None) if remaining > bytes.len() as u64 && throttle.is_unlimited() => {
+                remaining -= bytes.len() as u64;
+                send_bytes(transport, &bytes, Follow::More, stall).await?;
+            }
+            Piece::Bytes(bytes, _held) => {
+                remaining = remaining.saturating_sub(bytes.len() as u64);
+                connections.metrics.copied_bytes.fetch_add(bytes.len() as u64, Relaxed);
+                send_throttled(transport, &bytes, stall, throttle).await?;
+            }
+        }
+    }
+    match transport {
+        Transport::Tls(stream) => Ok(timeout(stall, stream.flush()).await??),
+        Transport::Plain(_) => Ok(()),
+    }
+}
+
+/// Sends bytes in memory as fast as `throttle` allows.
+pub(crate) async fn send_throttled(
+    transport: &mut Transport,
+    bytes: &[u8],
+    stall: Duration,
+    throttle: &Throttle,
+) -> io::Result<()> {
+    let mut rest = bytes;
     while !rest.is_empty() {
         let allowed = connections::wait_for(throttle, rest.len() as u64).await;
         let (piece, behind) = rest.split_at(to_usize(allowed));
@@ -84,9 +129,9 @@ fn shrunk() -> io::Error {
 }
 
 /// Sends `range` of `file`.
-async fn send_range(
+async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
     transport: &mut Transport,
-    file: &Arc<File>,
+    file: &Arc<F>,
     range: ByteRange,
     connections: &Connections,
     throttle: &Throttle,
@@ -100,7 +145,7 @@ async fn send_range(
         let sent = match transport {
             Transport::Plain(stream) => {
                 can_wait = can_wait && warm(file, part, connections).await?;
-                let sent = timeout(stall, splice(stream, file, part)).await??;
+                let sent = timeout(stall, splice(stream, file.as_fd(), part)).await??;
                 connections.metrics.sendfile_bytes.fetch_add(sent, Relaxed);
                 sent
             }
@@ -126,7 +171,7 @@ async fn send_range(
 }
 
 /// One sendfile, as soon as the socket takes any byte.
-async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<u64> {
+async fn splice(stream: &TcpStream, file: BorrowedFd<'_>, part: ByteRange) -> io::Result<u64> {
     let count = to_usize(part.len());
     let sent = stream
         .async_io(Interest::WRITABLE, || {
@@ -139,24 +184,28 @@ async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<
 
 /// Reads `part` into the page cache if it is not there. Returns false if reading this file never
 /// waits.
-async fn warm(file: &Arc<File>, part: ByteRange, connections: &Connections) -> io::Result<bool> {
-    let Some(begin) = is_cached(file, part.start) else { return Ok(false) };
-    if begin && is_cached(file, part.end - 1) == Some(true) {
+async fn warm<F: AsFd + Send + Sync + ?Sized + 'static>(
+    file: &Arc<F>,
+    part: ByteRange,
+    connections: &Connections,
+) -> io::Result<bool> {
+    let Some(begin) = is_cached(file.as_fd(), part.start) else { return Ok(false) };
+    if begin && is_cached(file.as_fd(), part.end - 1) == Some(true) {
         return Ok(true);
     }
     connections.metrics.cold_reads.fetch_add(1, Relaxed);
     let file = file.clone();
-    let read = move || read_ahead(&file, part);
+    let read = move || read_ahead(file.as_fd(), part);
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
     Ok(true)
 }
 
 /// True if the byte at `offset` can be read without waiting. `None` if the file system cannot say:
 /// tmpfs, where nothing waits.
-fn is_cached(file: &File, offset: u64) -> Option<bool> {
+fn is_cached(file: BorrowedFd<'_>, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut target = [IoSliceMut::new(&mut byte)];
-    match rustix::io::preadv2(file.as_fd(), &mut target, offset, ReadWriteFlags::NOWAIT) {
+    match rustix::io::preadv2(file, &mut target, offset, ReadWriteFlags::NOWAIT) {
         Err(Errno::OPNOTSUPP) => None,
         Err(Errno::AGAIN) => Some(false),
         _ => Some(true),
@@ -165,22 +214,26 @@ fn is_cached(file: &File, offset: u64) -> Option<bool> {
 
 /// Reads `part` into the page cache: announced whole, then touched page by page in the order the
 /// disk delivers.
-fn read_ahead(file: &File, part: ByteRange) -> io::Result<()> {
+fn read_ahead(file: BorrowedFd<'_>, part: ByteRange) -> io::Result<()> {
     let length = std::num::NonZeroU64::new(part.len());
     rustix::fs::fadvise(file, part.start, length, Advice::WillNeed)?;
     // One byte every 128 KiB, the default read-ahead window, is enough to wait for all of it.
     let mut byte = [0];
     for offset in (part.start..part.end).step_by(128 << 10).chain([part.end - 1]) {
-        file.read_at(&mut byte, offset)?;
+        rustix::io::pread(file, &mut byte, offset)?;
     }
     Ok(())
 }
 
 /// The bytes of `part`: read here when cached, else on a blocking thread.
-async fn read_piece(file: &Arc<File>, part: ByteRange, connections: &Connections) -> io::Result<Vec<u8>> {
+async fn read_piece<F: AsFd + Send + Sync + ?Sized + 'static>(
+    file: &Arc<F>,
+    part: ByteRange,
+    connections: &Connections,
+) -> io::Result<Vec<u8>> {
     warm(file, part, connections).await?;
     let mut piece = vec![0; to_usize(part.len())];
-    let count = file.read_at(&mut piece, part.start)?;
+    let count = rustix::io::pread(file.as_fd(), &mut piece[..], part.start)?;
     piece.truncate(count);
     Ok(piece)
 }
@@ -230,7 +283,7 @@ mod tests {
     fn reading_ahead_past_holes_and_to_the_last_byte_works() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(300_001).unwrap();
-        read_ahead(&file, ByteRange::new(0, 300_001)).unwrap();
-        assert_ne!(is_cached(&file, 300_000), Some(false));
+        read_ahead(file.as_fd(), ByteRange::new(0, 300_001)).unwrap();
+        assert_ne!(is_cached(file.as_fd(), 300_000), Some(false));
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod change_time;
 pub(crate) mod checksum;
 pub(crate) mod content_type;
 pub(crate) mod copying;
+pub(crate) mod described;
 pub(crate) mod directory;
 pub(crate) mod metadata;
 pub(crate) mod names;

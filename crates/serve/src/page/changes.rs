@@ -23,7 +23,7 @@ use super::protocol::{Answer, Refusal, blocking, json_response, read_json, writa
 use crate::access::keys::Access;
 use crate::http::request::Request;
 use crate::http::response::Response;
-use crate::state::ServerState;
+use crate::state::DirectoryState;
 
 /// Longest JSON body read: 10,000 names of common length, selected on the page.
 const LONGEST_JSON: usize = 1 << 20;
@@ -62,11 +62,16 @@ struct Restoration {
 }
 
 /// Answers one request of the protocol; `what` is its last component.
-pub(super) async fn answer(state: &ServerState, access: &Access, request: Request, what: &str) -> Response {
+pub(super) async fn answer(
+    state: &DirectoryState,
+    access: &Access,
+    request: Request,
+    what: &str,
+) -> Response {
     dispatch(state, access, request, what).await.unwrap_or_else(Refusal::into_response)
 }
 
-async fn dispatch(state: &ServerState, access: &Access, mut request: Request, what: &str) -> Answer {
+async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request, what: &str) -> Answer {
     let path = writable(state, access, &request)?;
     if request.method != Method::POST {
         return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "request", "changes are POST requests".into()));

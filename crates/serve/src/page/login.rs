@@ -12,6 +12,7 @@ use crate::access::sessions::cookie;
 use crate::config::{Authentication, Buckets};
 use crate::http::request::{Request, query_pairs};
 use crate::http::response::Response;
+use crate::object::root::Root;
 use crate::page::html::url_path;
 use crate::path::EntryPath;
 use crate::state::{ServerState, SignIn};
@@ -20,7 +21,7 @@ use crate::state::{ServerState, SignIn};
 const LONGEST_FORM: usize = 16 << 10;
 
 /// Takes the form: on the right secret a session and the way back, else the form again.
-pub(super) async fn sign_in(state: &ServerState, mut request: Request) -> Response {
+pub(super) async fn sign_in(state: &ServerState, root: Option<&Root>, mut request: Request) -> Response {
     let base = &state.config.base_path;
     let Ok(form) = request.body.collect(LONGEST_FORM).await else {
         return Response::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
@@ -39,7 +40,8 @@ pub(super) async fn sign_in(state: &ServerState, mut request: Request) -> Respon
         SignIn::Key(key) => {
             let token = state.sessions.begin(&key.access_key);
             let access = Access::Key(key);
-            let next = if opens(state, &access, next) { next.to_owned() } else { home(state, &access).await };
+            let next =
+                if opens(state, &access, next) { next.to_owned() } else { home(state, root, &access).await };
             go_to(base, &next).with_header(SET_COOKIE, set_cookie(state, &token, ""))
         }
         SignIn::Wrong => again("That key and secret do not belong together."),
@@ -64,11 +66,11 @@ fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
 }
 
 /// The page where `access` begins, as a path on this server: the directory that has all it opens,
-/// or the nearest one above that exists.
-pub(super) async fn home(state: &ServerState, access: &Access) -> String {
+/// or the nearest one above that exists. A gateway, which has no `root`, looks nothing up.
+pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Access) -> String {
     let mut path = access.home();
-    while !path.is_root() {
-        let found = state.root.open_entry(&path).await.and_then(|entry| entry.metadata());
+    while let Some(root) = root.filter(|_| !path.is_root()) {
+        let found = root.open_entry(&path).await.and_then(|entry| entry.metadata());
         if found.is_ok_and(|metadata| metadata.is_dir()) {
             break;
         }

@@ -11,7 +11,7 @@ mod entries;
 pub(crate) mod html;
 mod login;
 mod protocol;
-mod rows;
+pub(crate) mod rows;
 mod shell;
 mod upload;
 
@@ -23,12 +23,14 @@ use crate::config::Buckets;
 use crate::http::refusal;
 use crate::http::request::Request;
 use crate::http::response::Response;
+use crate::object::root::Root;
+use crate::page::rows::Row;
 use crate::path::EntryPath;
-use crate::state::ServerState;
+use crate::state::{DirectoryState, ServerState};
 
 /// The page of the directory `path`, which `access` may list.
 pub(crate) async fn directory(
-    state: &ServerState,
+    state: &DirectoryState,
     request: &Request,
     path: &EntryPath,
     access: &Access,
@@ -44,6 +46,28 @@ pub(crate) async fn directory(
     } else {
         shell::Writing::Hidden
     };
+    shown(state, request, path, access, writing, &rows)
+}
+
+/// The page of the directory `path` of a gateway. Nothing can be changed there.
+pub(crate) fn remote_directory(
+    state: &ServerState,
+    request: &Request,
+    path: &EntryPath,
+    access: &Access,
+    rows: &[Row],
+) -> Response {
+    shown(state, request, path, access, shell::Writing::Hidden, rows)
+}
+
+fn shown(
+    state: &ServerState,
+    request: &Request,
+    path: &EntryPath,
+    access: &Access,
+    writing: shell::Writing,
+    rows: &[Row],
+) -> Response {
     let account = matches!(access, Access::Key(_)).then(|| access.name());
     shell::directory(&shell::Directory {
         base: &state.config.base_path,
@@ -51,14 +75,14 @@ pub(crate) async fn directory(
         path,
         writing,
         account,
-        rows: &rows,
+        rows,
     })
 }
 
 /// Leads from the root to the same page below the bucket's name, where the directory holds an entry
 /// of that name: the links of the page to that entry would lead back to the bucket.
 pub(crate) async fn below_the_bucket(
-    state: &ServerState,
+    state: &DirectoryState,
     request: &Request,
     path: &EntryPath,
 ) -> Option<Response> {
@@ -81,28 +105,51 @@ pub(crate) fn login(state: &ServerState, request: &Request) -> Response {
 }
 
 /// Answers what lies below `/.firstbyte/`, at `rest`.
-pub(crate) async fn reserved(state: &ServerState, request: Request, rest: &str, access: &Access) -> Response {
+pub(crate) async fn reserved(
+    state: &DirectoryState,
+    request: Request,
+    rest: &str,
+    access: &Access,
+) -> Response {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
-        (&Method::GET | &Method::HEAD, "login") => shell::login(&state.config.base_path, "/", None, None),
-        (&Method::POST, "login") => login::sign_in(state, request).await,
-        (&Method::POST, "logout") => login::sign_out(state, &request),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
             protocol::answer(state, access, request).await
         }
         _ if rest.starts_with("changes/") => {
             changes::answer(state, access, request, rest.trim_start_matches("changes/")).await
         }
+        _ => account(state, Some(&state.root), request, rest).await,
+    }
+}
+
+/// Answers what lies below `/.firstbyte/` on every server: signing in and out. `root` is the served
+/// directory, if there is one.
+pub(crate) async fn account(
+    state: &ServerState,
+    root: Option<&Root>,
+    request: Request,
+    rest: &str,
+) -> Response {
+    match (&request.method, rest) {
+        (&Method::GET | &Method::HEAD, "login") => shell::login(&state.config.base_path, "/", None, None),
+        (&Method::POST, "login") => login::sign_in(state, root, request).await,
+        (&Method::POST, "logout") => login::sign_out(state, &request),
         _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here"),
     }
 }
 
 /// Refuses a page that the visitor's key does not open, and shows the way to what it does open or
 /// to another key.
-pub(crate) async fn refused(state: &ServerState, request: &Request, access: &Access) -> Response {
+pub(crate) async fn refused(
+    state: &ServerState,
+    root: Option<&Root>,
+    request: &Request,
+    access: &Access,
+) -> Response {
     let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
     let next = format!("{}{}", own_prefix(state, request), request.path);
-    let home = login::home(state, access).await;
+    let home = login::home(state, root, access).await;
     let mut answer = shell::login(&state.config.base_path, &next, Some(&problem), Some(&home));
     answer.status = StatusCode::FORBIDDEN;
     answer

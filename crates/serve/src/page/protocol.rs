@@ -29,7 +29,7 @@ use crate::http::response::Response;
 use crate::object::checksum::Checksums;
 use crate::object::writer::Writer;
 use crate::path::EntryPath;
-use crate::state::ServerState;
+use crate::state::DirectoryState;
 
 /// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
 const LONGEST_JSON: usize = 16 << 10;
@@ -76,14 +76,14 @@ struct Completion {
 }
 
 /// Answers one request of the protocol.
-pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
+pub(super) async fn answer(state: &DirectoryState, access: &Access, request: Request) -> Response {
     dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }
 
 /// The directory that a request names, for writing by `access`; refuses what another site may have
 /// made a browser send.
 pub(super) fn writable(
-    state: &ServerState,
+    state: &DirectoryState,
     access: &Access,
     request: &Request,
 ) -> std::result::Result<EntryPath, Refusal> {
@@ -100,7 +100,7 @@ pub(super) fn writable(
     Ok(path)
 }
 
-async fn dispatch(state: &ServerState, access: &Access, mut request: Request) -> Answer {
+async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request) -> Answer {
     let path = writable(state, access, &request)?;
     let directory = Directory {
         root: state.root.clone(),
@@ -141,7 +141,7 @@ async fn dispatch(state: &ServerState, access: &Access, mut request: Request) ->
 
 /// Takes part `number` off the wire and into its place.
 async fn receive(
-    state: &ServerState,
+    state: &DirectoryState,
     directory: Directory,
     id: &str,
     number: usize,

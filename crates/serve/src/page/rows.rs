@@ -10,15 +10,15 @@ use crate::path::EntryPath;
 
 /// The most rows that a page contains for browsers without scripts, some 100 KB. Directories that
 /// people browse by hand usually have fewer entries.
-pub(super) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
+pub(crate) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 
 /// One row of a page without scripts.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The entry's name, as it is on disk.
-    pub(super) name: Vec<u8>,
+    pub(crate) name: Vec<u8>,
     /// A file's length in bytes; none for a directory.
-    pub(super) size: Option<u64>,
+    pub(crate) size: Option<u64>,
 }
 
 /// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts
@@ -34,6 +34,11 @@ pub(super) fn first(root: &Root, path: &EntryPath, access: &Access) -> io::Resul
         let size = (entry.kind == Kind::File).then_some(identity.size);
         rows.push(Row { name: entry.name.into_vec(), size });
     }
-    rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
+    sort(&mut rows);
     Ok(rows)
+}
+
+/// Directories first, then by name.
+pub(crate) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
 }

@@ -30,7 +30,7 @@ use crate::http::response::{Body, Response, attachment};
 use crate::object::directory::{Kind, Position, Reader, is_left_out};
 use crate::object::root::Root;
 use crate::path::EntryPath;
-use crate::state::ServerState;
+use crate::state::DirectoryState;
 
 /// Bytes that are read and sent at once. Each slow client holds so many.
 const PIECE: usize = 64 << 10;
@@ -47,7 +47,7 @@ const BLOCK: usize = 512;
 /// Answers with the archive of the directory `path`, as far as `access` may read it, or of those of
 /// its entries that the query names.
 pub(crate) async fn answer(
-    state: &Arc<ServerState>,
+    state: &Arc<DirectoryState>,
     request: &Request,
     path: &EntryPath,
     format: &str,

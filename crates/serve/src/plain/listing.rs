@@ -1,20 +1,15 @@
-//! Listings for programs, sent while the directory is read, in its own order: one object per entry
-//! in JSON or NDJSON, one name a line as plain text, or one link for programs that follow links.
-//!
-//! An object is `{"name", "kind", "size", "modified", "etag"}`. With `?recursive` the name is the
-//! path below the listed directory. In a name that is not UTF-8, invalid bytes are replaced, and
-//! `"name_hex"` has the exact bytes. Plain text escapes such bytes and line breaks, as the page
-//! does.
+//! Listings for programs, sent while the directory is read, in its own order. With `?recursive` a
+//! name is the path below the listed directory. [`lines`](super::lines) has the forms.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use serde::Serialize;
+use http::header::CONTENT_TYPE;
 
+use super::lines::{Format, Line, Lines};
 use crate::access::keys::Access;
 use crate::http::etag::Identity;
 use crate::http::refusal::{failure, not_found};
@@ -22,78 +17,13 @@ use crate::http::request::Request;
 use crate::http::response::{Body, Response};
 use crate::object::directory::{Kind, Reader, is_left_out};
 use crate::object::root::Root;
-use crate::page::html::{escape, url_path, visible};
+use crate::page::html::url_path;
 use crate::path::EntryPath;
-use crate::state::ServerState;
-
-/// Lines are sent in pieces of this size: few system calls, little memory.
-const PIECE: usize = 64 << 10;
-
-/// Programs that read a directory by following the links of its page (the last one as fsspec's
-/// HTTP file system). They accept anything, so they are known by their name only.
-const LINK_FOLLOWERS: [&str; 4] = ["Wget/", "rclone/", "lftp/", "aiohttp/"];
-
-/// The beginning and the end of a page of links.
-const LINKS: [&str; 2] = [
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Files</title>\n<ul>\n",
-    "</ul>\n</html>\n",
-];
-
-/// Which form was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// One array.
-    Json,
-    /// One object a line.
-    Ndjson,
-    /// One name a line; those of directories end in `/`.
-    Text,
-    /// A page of links.
-    Links,
-}
-
-impl Format {
-    /// The form `request` asks for by `?format=` or `Accept`; none for the page for browsers.
-    pub(crate) fn asked_by(request: &Request) -> Option<Self> {
-        let accept = request.header(ACCEPT).unwrap_or_default();
-        let agent = request.header(USER_AGENT).unwrap_or_default();
-        match request.query("format").as_deref() {
-            Some("json") => Some(Self::Json),
-            Some("ndjson") => Some(Self::Ndjson),
-            Some("text") => Some(Self::Text),
-            _ if accept.contains("application/x-ndjson") => Some(Self::Ndjson),
-            _ if LINK_FOLLOWERS.iter().any(|name| agent.contains(name)) => Some(Self::Links),
-            _ if accept.contains("text/html") => None,
-            _ if accept.contains("application/json") => Some(Self::Json),
-            _ => Some(Self::Text),
-        }
-    }
-
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Ndjson => "application/x-ndjson",
-            Self::Text => "text/plain; charset=utf-8",
-            Self::Links => "text/html; charset=utf-8",
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    name: std::borrow::Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name_hex: Option<String>,
-    kind: &'static str,
-    size: u64,
-    modified: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    etag: Option<String>,
-}
+use crate::state::DirectoryState;
 
 /// Streams what `access` may see of the listing of `path`. No thread waits for the client.
 pub(crate) async fn answer(
-    state: &Arc<ServerState>,
+    state: &Arc<DirectoryState>,
     request: &Request,
     path: &EntryPath,
     format: Format,
@@ -121,11 +51,7 @@ pub(crate) async fn answer(
 
 /// A listing being made: the entries of each directory, then those of the directories in it.
 struct Rows {
-    buffer: Vec<u8>,
-    format: Format,
-    /// The beginning of every link: the path of the directory.
-    links: String,
-    rows: u64,
+    lines: Lines,
     root: Root,
     /// The rights of the request. If they do not cover a whole directory, only what they cover is
     /// listed.
@@ -164,21 +90,18 @@ impl Rows {
         let reader = Reader::open_for(&root, path, &access)?;
         let directory = Directory { path: path.clone(), prefix: Vec::new() };
         let level = Some(Level { directory, reader, below: Vec::new() });
-        let start = if format == Format::Links { LINKS[0] } else { "" };
-        let buffer = start.as_bytes().to_vec();
-        Ok(Self { buffer, format, links, rows: 0, root, access, recursive, level, left: Vec::new() })
+        Ok(Self { lines: Lines::new(format, links), root, access, recursive, level, left: Vec::new() })
     }
 
-    /// The next lines, at least [`PIECE`] bytes unless they are the last. `None` after those.
+    /// The next lines. `None` after the last.
     fn piece(&mut self) -> io::Result<Option<Bytes>> {
-        while self.buffer.len() < PIECE && self.level.is_some() {
+        while !self.lines.is_full() && self.level.is_some() {
             self.advance()?;
             if self.level.is_none() {
-                self.end();
+                self.lines.end();
             }
         }
-        let piece = std::mem::take(&mut self.buffer);
-        Ok((!piece.is_empty()).then(|| piece.into()))
+        Ok(self.lines.take())
     }
 
     /// Adds the row of the next entry, or continues with the next directory.
@@ -219,48 +142,12 @@ impl Rows {
     }
 
     fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
-        let slash = if kind == Kind::File { "" } else { "/" };
-        match self.format {
-            Format::Json | Format::Ndjson => self.object(name, kind, identity)?,
-            Format::Text => writeln!(self.buffer, "{}{slash}", visible(name))?,
-            Format::Links => {
-                let (href, text) = (url_path(name), escape(&visible(name)));
-                let links = &self.links;
-                writeln!(self.buffer, "<li><a href=\"{links}{href}{slash}\">{text}{slash}</a></li>")?;
-            }
-        }
-        Ok(())
-    }
-
-    fn object(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
-        let text = String::from_utf8_lossy(name);
-        let is_file = kind == Kind::File;
-        let row = Row {
-            name_hex: (text.as_bytes() != name).then(|| hex::encode(name)),
-            name: text,
-            kind: if is_file { "file" } else { "directory" },
-            size: if is_file { identity.size } else { 0 },
+        self.lines.add(&Line {
+            name,
+            is_file: kind == Kind::File,
+            size: identity.size,
             modified: identity.rfc3339(),
-            etag: is_file.then(|| identity.etag()),
-        };
-        if self.format == Format::Json {
-            self.buffer.extend_from_slice(if self.rows == 0 { b"[\n" } else { b",\n" });
-        }
-        self.rows += 1;
-        serde_json::to_writer(&mut self.buffer, &row).map_err(io::Error::from)?;
-        if self.format == Format::Ndjson {
-            self.buffer.push(b'\n');
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        let end: &[u8] = match self.format {
-            Format::Json if self.rows == 0 => b"[]\n",
-            Format::Json => b"\n]\n",
-            Format::Links => LINKS[1].as_bytes(),
-            Format::Ndjson | Format::Text => b"",
-        };
-        self.buffer.extend_from_slice(end);
+            etag: Some(identity.etag()),
+        })
     }
 }

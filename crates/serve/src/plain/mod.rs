@@ -2,8 +2,11 @@
 //! Pages come from `page`. Called by the router.
 
 mod archive;
+mod lines;
 mod listing;
+mod remote;
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,12 +25,13 @@ use crate::access::keys::Rights;
 use crate::config::Writing;
 use crate::http::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::http::date::http_date;
-use crate::http::etag::{Identity, etag, last_modified, stamp};
+use crate::http::etag::{Identity, stamp};
 use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::refusal::{failure, forbidden, not_found, unauthorized};
 use crate::http::request::Request;
 use crate::http::response::{Body, FileContent, Response, attachment};
 use crate::object::content_type::content_type;
+use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::publish::{self, Kind};
 use crate::object::staging::{self, TemporaryFile};
@@ -35,10 +39,13 @@ use crate::object::stated::{Stated, Trailers};
 use crate::object::writer::Writer;
 use crate::page;
 use crate::path::{EntryPath, PathError};
-use crate::state::ServerState;
+use crate::plain::lines::Format;
+use crate::state::DirectoryState;
+
+pub(crate) use self::remote::{answer as remote, unserved};
 
 /// Answers a plain request for a file or directory.
-pub(crate) async fn answer(state: &Arc<ServerState>, request: Request, access: &Access) -> Response {
+pub(crate) async fn answer(state: &Arc<DirectoryState>, request: Request, access: &Access) -> Response {
     let path = match EntryPath::from_url(&request.path) {
         Ok(path) => path,
         Err(PathError::Hidden) => return not_found(),
@@ -67,7 +74,7 @@ pub(crate) async fn answer(state: &Arc<ServerState>, request: Request, access: &
 
 /// Answers from the path alone what `access` has no right to: whether anything has that name is not
 /// looked at.
-async fn get(state: &Arc<ServerState>, request: Request, path: EntryPath, access: &Access) -> Response {
+async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, access: &Access) -> Response {
     if matches!(access, Access::Nobody) {
         return if asks_for_page(&request) { page::login(state, &request) } else { unauthorized() };
     }
@@ -100,12 +107,16 @@ fn asks_for_page(request: &Request) -> bool {
     request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"))
 }
 
-async fn refuse_read(state: &ServerState, request: &Request, access: &Access) -> Response {
-    if asks_for_page(request) { page::refused(state, request, access).await } else { forbidden() }
+async fn refuse_read(state: &DirectoryState, request: &Request, access: &Access) -> Response {
+    if asks_for_page(request) {
+        page::refused(state, Some(&state.root), request, access).await
+    } else {
+        forbidden()
+    }
 }
 
 async fn directory(
-    state: &Arc<ServerState>,
+    state: &Arc<DirectoryState>,
     request: Request,
     path: &EntryPath,
     access: &Access,
@@ -119,8 +130,8 @@ async fn directory(
     if let Some(format) = request.query("archive") {
         return archive::answer(state, &request, path, &format, access).await;
     }
-    let format = listing::Format::asked_by(&request);
-    if matches!(format, None | Some(listing::Format::Links))
+    let format = Format::asked_by(&request);
+    if matches!(format, None | Some(Format::Links))
         && let Some(moved) = page::below_the_bucket(state, &request, path).await
     {
         return moved;
@@ -133,39 +144,88 @@ async fn directory(
 
 /// The answer with a file, or what conditions and ranges make of it.
 fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Metadata) -> Response {
-    let tag = etag(metadata);
-    let current = Current { etag: &tag, modified: last_modified(metadata) };
-    let described = |status| {
-        Response::new(status)
-            .with_header(ETAG, format!("\"{tag}\""))
-            .with_header(LAST_MODIFIED, http_date(current.modified))
-            .with_header(ACCEPT_RANGES, "bytes")
-    };
+    let version = Identity::from(metadata);
+    let kept = ObjectMetadata::read(&file);
+    let (described, name) = (Described::from(&version), path.name());
+    match select(request, &described) {
+        Err(refused) => *refused,
+        Ok(selected) => {
+            let content = FileContent { file: Arc::new(file), range: selected.range(&described), version };
+            object_response(request, name, &described, &kept, selected).with_body(Body::File(content))
+        }
+    }
+}
+
+/// The part of an object that a request selects.
+#[derive(Clone, Copy, Debug)]
+enum Selected {
+    Whole,
+    Part(ByteRange),
+}
+
+impl Selected {
+    fn range(self, described: &Described) -> ByteRange {
+        match self {
+            Self::Whole => ByteRange::new(0, described.size),
+            Self::Part(range) => range,
+        }
+    }
+}
+
+/// Judges the conditions and the range of a read.
+///
+/// # Errors
+/// The answer without content.
+fn select(request: &Request, described: &Described) -> Result<Selected, Box<Response>> {
+    let current = described.current();
+    let without = |status| Box::new(described_response(status, described));
     match judge_read(&request.headers, current) {
         Verdict::Proceed => {}
-        Verdict::NotModified => return described(StatusCode::NOT_MODIFIED),
-        Verdict::Failed => return described(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => return Err(without(StatusCode::NOT_MODIFIED)),
+        Verdict::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
-    let size = metadata.len();
-    let kept = ObjectMetadata::read(&file);
-    let version = Identity::from(metadata);
-    let content = |file, range| Body::File(FileContent { file: Arc::new(file), range, version });
-    let mut response = match asked_range(&request.headers, current, size) {
+    match asked_range(&request.headers, current, described.size) {
+        RangeAnswer::Whole => Ok(Selected::Whole),
+        RangeAnswer::Part(range) => Ok(Selected::Part(range)),
         RangeAnswer::Unsatisfiable => {
-            return described(StatusCode::RANGE_NOT_SATISFIABLE)
-                .with_header(CONTENT_RANGE, format!("bytes */{size}"));
+            let refused = described_response(StatusCode::RANGE_NOT_SATISFIABLE, described);
+            Err(Box::new(refused.with_header(CONTENT_RANGE, format!("bytes */{}", described.size))))
         }
-        RangeAnswer::Whole => described(StatusCode::OK).with_body(content(file, ByteRange::new(0, size))),
-        RangeAnswer::Part(range) => described(StatusCode::PARTIAL_CONTENT)
-            .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1))
-            .with_body(content(file, range)),
+    }
+}
+
+/// An answer that states the version of an object.
+fn described_response(status: StatusCode, described: &Described) -> Response {
+    let mut response = Response::new(status).with_header(ACCEPT_RANGES, "bytes");
+    if let Some(etag) = &described.etag {
+        response = response.with_header(ETAG, etag);
+    }
+    if let Some(modified) = described.modified {
+        response = response.with_header(LAST_MODIFIED, http_date(modified));
+    }
+    response
+}
+
+/// The answer with an object called `name`, but for its body.
+fn object_response(
+    request: &Request,
+    name: Option<&OsStr>,
+    described: &Described,
+    kept: &ObjectMetadata,
+    selected: Selected,
+) -> Response {
+    let mut response = match selected {
+        Selected::Whole => described_response(StatusCode::OK, described),
+        Selected::Part(range) => described_response(StatusCode::PARTIAL_CONTENT, described).with_header(
+            CONTENT_RANGE,
+            format!("bytes {}-{}/{}", range.start, range.end - 1, described.size),
+        ),
     };
     response.headers.extend(kept.headers());
-    let by_name = content_type(path.name());
-    let content_type = kept.content_type.as_deref().unwrap_or(by_name);
+    let content_type = kept.content_type.as_deref().unwrap_or_else(|| content_type(name));
     response = response.with_header(CONTENT_TYPE, content_type);
     if request.query("download").is_some() {
-        let name = path.name().unwrap_or_default().as_bytes();
+        let name = name.unwrap_or_default().as_bytes();
         response = response.with_header(CONTENT_DISPOSITION, attachment(name));
     }
     response
@@ -180,7 +240,7 @@ fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAns
     }
 }
 
-async fn put(state: &Arc<ServerState>, mut request: Request, path: &EntryPath) -> io::Result<Response> {
+async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath) -> io::Result<Response> {
     if request.path.ends_with('/') {
         return Ok(Response::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
     }
@@ -225,7 +285,7 @@ async fn put(state: &Arc<ServerState>, mut request: Request, path: &EntryPath) -
     Ok(Response::new(status).with_header(ETAG, format!("\"{}\"", published.identity.etag())))
 }
 
-async fn delete(state: &Arc<ServerState>, request: &Request, path: EntryPath) -> io::Result<Response> {
+async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath) -> io::Result<Response> {
     let (root, condition) = (state.root.clone(), Condition::of_headers(&request.headers));
     let remove = move || {
         let remove = |kind| settled(publish::remove(&root, &path, kind, &condition));
@@ -248,7 +308,7 @@ fn names_chunks(value: &HeaderValue) -> bool {
 
 /// Judges a write early, before its body is read; it is judged again when it is published.
 async fn check_write(
-    state: &ServerState,
+    state: &DirectoryState,
     path: &EntryPath,
     condition: &Condition,
 ) -> io::Result<Result<(), Unmet>> {
@@ -277,7 +337,7 @@ fn refused(unmet: Unmet) -> Response {
     Response::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 
-fn refuse_write(state: &ServerState, access: &Access) -> Response {
+fn refuse_write(state: &DirectoryState, access: &Access) -> Response {
     if state.config.writing == Writing::Refused {
         return Response::text(StatusCode::FORBIDDEN, "this server takes no writes; start it with --write");
     }

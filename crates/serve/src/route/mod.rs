@@ -22,20 +22,21 @@ use crate::http::response::{Body, Response};
 use crate::page;
 use crate::path::EntryPath;
 use crate::route::choose::{remove_infrastructure, route};
-use crate::state::ServerState;
+use crate::state::{Served, ServerState};
 use crate::{plain, s3};
 
 /// Chooses the API that answers a request.
 #[derive(Debug)]
 pub(crate) struct Router {
     state: Arc<ServerState>,
+    served: Served,
     s3: s3::Service,
 }
 
 impl Router {
     /// The router of a server with this state.
-    pub(crate) fn new(state: Arc<ServerState>) -> Self {
-        Self { s3: s3::Service::new(&state), state }
+    pub(crate) fn new(state: Arc<ServerState>, served: Served) -> Self {
+        Self { s3: s3::Service::new(&state, &served), state, served }
     }
 
     /// Isolates the document in `response`, if it has one. `named` is the content type that the
@@ -69,6 +70,11 @@ impl Router {
             }
             _ => route(&request),
         };
+        if let Served::Gateway(gateway) = &self.served
+            && let Err(refused) = gateway.check_loop(&request)
+        {
+            return (plain::unserved(&refused), route, None);
+        }
         let is_read = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
         if !is_read
             && let Err(reason) = cors::check_write(&state.config.cors, &request.headers, state.scheme())
@@ -82,7 +88,7 @@ impl Router {
         } else {
             match state.access(&request) {
                 Ok(access) => {
-                    let mut response = unsigned(state, request, route, &access).await;
+                    let mut response = self.unsigned(request, route, &access).await;
                     if matches!(access, Access::Key(_)) {
                         keep_private(&mut response.headers);
                     }
@@ -92,6 +98,58 @@ impl Router {
             }
         };
         (response, route, who)
+    }
+}
+
+impl Router {
+    /// Answers a request that proves its key by password or cookie, if at all.
+    async fn unsigned(&self, mut request: Request, route: Route, access: &Access) -> Response {
+        let state = &self.state;
+        match route {
+            Route::Metrics => self.metrics(access),
+            Route::Reserved => {
+                let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
+                match &self.served {
+                    Served::Directory(directory) => page::reserved(directory, request, &rest, access).await,
+                    Served::Gateway(_) => page::account(state, None, request, &rest).await,
+                }
+            }
+            _ if self.is_metrics(&request).await => self.metrics(access),
+            _ => {
+                if let Some((bucket, rest)) = state.config.buckets.split(&request.path) {
+                    request.prefix.push_str(bucket);
+                    request.path = rest.to_owned();
+                }
+                match &self.served {
+                    Served::Directory(directory) => plain::answer(directory, request, access).await,
+                    Served::Gateway(gateway) => plain::remote(state, gateway, request, access).await,
+                }
+            }
+        }
+    }
+
+    /// Whether `/metrics` means the counters: only when no file or bucket has that name. A gateway,
+    /// whose origin would have to be asked, has its counters there.
+    async fn is_metrics(&self, request: &Request) -> bool {
+        let Served::Directory(directory) = &self.served else { return request.path == "/metrics" };
+        request.path == "/metrics"
+            && match EntryPath::parse(b"metrics") {
+                Ok(path) => directory.root.open_entry(&path).await.is_err(),
+                Err(_) => false,
+            }
+    }
+
+    fn metrics(&self, access: &Access) -> Response {
+        if matches!(access, Access::Nobody) {
+            return refusal::unauthorized();
+        }
+        let mut text = self.state.metrics.render();
+        if let Served::Gateway(gateway) = &self.served {
+            text.push_str(&gateway.render_metrics());
+        }
+        Response::new(StatusCode::OK)
+            .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")
+            .with_body(Body::Bytes(text.into()))
     }
 }
 
@@ -127,25 +185,6 @@ fn keep_private(headers: &mut HeaderMap) {
     }
 }
 
-/// Answers a request that proves its key by password or cookie, if at all.
-async fn unsigned(state: &Arc<ServerState>, mut request: Request, route: Route, access: &Access) -> Response {
-    match route {
-        Route::Metrics => metrics(state, access),
-        Route::Reserved => {
-            let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
-            page::reserved(state, request, &rest, access).await
-        }
-        _ if is_metrics(state, &request).await => metrics(state, access),
-        _ => {
-            if let Some((bucket, rest)) = state.config.buckets.split(&request.path) {
-                request.prefix.push_str(bucket);
-                request.path = rest.to_owned();
-            }
-            plain::answer(state, request, access).await
-        }
-    }
-}
-
 /// Takes the base path off a request's path; gives the path as it was sent, where there is a base.
 fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<String>, Box<Response>> {
     let base = &state.config.base_path;
@@ -164,22 +203,4 @@ fn strip_base(state: &ServerState, request: &mut Request) -> Result<Option<Strin
     };
     request.prefix.clone_from(base);
     Ok(Some(std::mem::replace(&mut request.path, path)))
-}
-
-/// Whether `/metrics` means the counters: only when no file or bucket has that name.
-async fn is_metrics(state: &ServerState, request: &Request) -> bool {
-    request.path == "/metrics"
-        && match EntryPath::parse(b"metrics") {
-            Ok(path) => state.root.open_entry(&path).await.is_err(),
-            Err(_) => false,
-        }
-}
-
-fn metrics(state: &ServerState, access: &Access) -> Response {
-    if matches!(access, Access::Nobody) {
-        return refusal::unauthorized();
-    }
-    Response::new(StatusCode::OK)
-        .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")
-        .with_body(Body::Bytes(state.metrics.render().into()))
 }

@@ -6,7 +6,8 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use s3s::S3Error;
 
-use crate::http::response::{Body, FileContent, Response};
+use crate::http::response::{Body, Response};
+use crate::s3::opened::SentBody;
 
 /// An S3 error made before s3s sees the request.
 pub(crate) fn error_response(error: S3Error) -> Response {
@@ -22,8 +23,8 @@ pub(crate) fn error_response(error: S3Error) -> Response {
 /// The answer of s3s; a file in its extensions is the body.
 pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
     let (mut parts, body) = response.into_parts();
-    let body = match (parts.extensions.remove::<FileContent>(), body.bytes()) {
-        (Some(content), _) => Body::File(content),
+    let body = match (parts.extensions.remove::<SentBody>().and_then(SentBody::take), body.bytes()) {
+        (Some(content), _) => content,
         (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
         (None, Some(bytes)) if is_xml(&parts.headers) => Body::Bytes(with_references(bytes)),
         (None, Some(bytes)) => Body::Bytes(bytes),

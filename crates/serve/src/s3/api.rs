@@ -10,27 +10,43 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use crate::access::keys::{Access, Keys, Rights};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
+use crate::gateway::Gateway;
 use crate::http::condition::{Current, Verdict, judge_copy_source};
 use crate::object::root::Root;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
 use crate::s3::accepted;
 use crate::s3::access::access;
-use crate::s3::error::from_path;
+use crate::s3::error::{from_path, read_only};
 use crate::s3::index::Index;
 use crate::s3::objects::{self, Found, Target};
+use crate::s3::opened::Opened;
 use crate::s3::signed::version_2_refused;
 use crate::s3::verify;
+use crate::state::Served;
 
-/// The operations over one served directory.
+/// The operations over what is served.
 #[derive(Debug)]
 pub(crate) struct Api {
-    pub(crate) root: Root,
-    pub(crate) index: Arc<Index>,
-    writing: Writing,
+    pub(crate) objects: Objects,
     pub(crate) buckets: Buckets,
     keys: Option<Keys>,
     signatures: SignatureVersions,
+}
+
+/// Where the objects are.
+#[derive(Debug)]
+pub(crate) enum Objects {
+    Directory(Directory),
+    Gateway(Arc<Gateway>),
+}
+
+/// The served directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) root: Root,
+    pub(crate) index: Arc<Index>,
+    writing: Writing,
     pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may lie untouched.
     pub(crate) abandoned: Duration,
@@ -39,15 +55,34 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
+    pub(crate) fn new(served: &Served, config: &Config) -> Self {
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
         };
-        let (writing, buckets) = (config.writing, config.buckets.clone());
-        let (signatures, abandoned) = (config.signatures, config.limits.abandoned);
-        let (index, smallest_part) = (Arc::default(), config.limits.smallest_part);
-        Self { root, index, writing, buckets, keys, signatures, uploads, abandoned, smallest_part }
+        let objects = match served {
+            Served::Directory(directory) => Objects::Directory(Directory {
+                root: directory.root.clone(),
+                index: Arc::default(),
+                writing: config.writing,
+                uploads: Arc::clone(&directory.uploads),
+                abandoned: config.limits.abandoned,
+                smallest_part: config.limits.smallest_part,
+            }),
+            Served::Gateway(gateway) => Objects::Gateway(Arc::clone(gateway)),
+        };
+        Self { objects, buckets: config.buckets.clone(), keys, signatures: config.signatures }
+    }
+
+    /// The served directory, for what only a directory has.
+    ///
+    /// # Errors
+    /// A gateway is served, which only reads.
+    pub(crate) fn directory(&self) -> S3Result<&Directory> {
+        match &self.objects {
+            Objects::Directory(directory) => Ok(directory),
+            Objects::Gateway(gateway) => Err(read_only(gateway)),
+        }
     }
 
     /// The directory of an existing bucket.
@@ -57,7 +92,12 @@ impl Api {
             Buckets::Named(_) => return Err(s3_error!(NoSuchBucket, "there is no such bucket")),
             Buckets::FirstLevel => EntryPath::parse(name.as_bytes()).map_err(from_path)?,
         };
-        let entry = self.root.open_entry(&path).await.and_then(|entry| entry.metadata());
+        let directory = match &self.objects {
+            Objects::Directory(directory) => directory,
+            // Its origin says so where it is asked for an object or a list.
+            Objects::Gateway(_) => return Ok(path),
+        };
+        let entry = directory.root.open_entry(&path).await.and_then(|entry| entry.metadata());
         match entry {
             Ok(metadata) if metadata.is_dir() => Ok(path),
             _ => Err(s3_error!(NoSuchBucket, "there is no such bucket")),
@@ -89,9 +129,11 @@ impl Api {
         Ok(Target { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
     }
 
-    pub(crate) fn check_writing(&self) -> S3Result<()> {
-        match self.writing {
-            Writing::Allowed => Ok(()),
+    /// The served directory, if it takes writes.
+    pub(crate) fn check_writing(&self) -> S3Result<&Directory> {
+        let directory = self.directory()?;
+        match directory.writing {
+            Writing::Allowed => Ok(directory),
             Writing::Refused => {
                 Err(s3_error!(AccessDenied, "this server takes no writes; start it with --write"))
             }
@@ -106,6 +148,30 @@ impl Api {
         key: &str,
     ) -> S3Result<Target> {
         self.target(&self.access(request), Rights::Read, bucket, key).await
+    }
+
+    /// The object `key` of `bucket`, if the signer may read it.
+    pub(crate) async fn open<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+    ) -> S3Result<Opened> {
+        match &self.objects {
+            Objects::Directory(directory) => {
+                check_version(version)?;
+                let target = self.readable(request, bucket, key).await?;
+                Ok(objects::open(&directory.root, &target.path, key).await?.into())
+            }
+            Objects::Gateway(gateway) => {
+                self.bucket(bucket).await?;
+                let version = version.filter(|id| *id != "null");
+                let found =
+                    gateway.look_up(&self.access(request), bucket, key, (version, &request.headers)).await?;
+                Ok(Opened::remote(gateway, found))
+            }
+        }
     }
 
     /// The bucket and path of an object that the signer may write, where writes are taken.
@@ -147,9 +213,9 @@ impl Api {
         };
         check_version(version)?;
         let target = self.readable(request, bucket, key).await?;
-        let source = objects::open(&self.root, &target.path, key).await?;
+        let source = objects::open(&self.directory()?.root, &target.path, key).await?;
         let etag = source.identity.etag();
-        let current = Current { etag: &etag, modified: source.identity.last_modified() };
+        let current = Current { etag: &etag, modified: Some(source.identity.last_modified()) };
         if judge_copy_source(&request.headers, current) != Verdict::Proceed {
             return Err(s3_error!(PreconditionFailed, "the source is not what the request expects"));
         }

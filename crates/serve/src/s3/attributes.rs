@@ -4,9 +4,8 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
 use crate::object::metadata::ObjectMetadata;
-use crate::s3::api::{Api, check_version};
-use crate::s3::objects;
-use crate::s3::outputs::{modified, with_checksums};
+use crate::s3::api::Api;
+use crate::s3::outputs::{sent_tag, with_checksums};
 
 /// The most parts on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
@@ -16,9 +15,7 @@ pub(crate) async fn get(
     request: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = &request.input;
-    check_version(input.version_id.as_deref())?;
-    let target = api.readable(&request, &input.bucket, &input.key).await?;
-    let found = objects::open(&api.root, &target.path, &input.key).await?;
+    let found = api.open(&request, &input.bucket, &input.key, input.version_id.as_deref()).await?;
     // They come in one header, separated by commas, or in several.
     let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
     let asked: Vec<&str> = asked.map(str::trim).collect();
@@ -31,11 +28,11 @@ pub(crate) async fn get(
     let metadata = found.metadata;
     let object_parts = (asks(ObjectAttributes::OBJECT_PARTS) && !metadata.parts.is_empty())
         .then(|| page(&metadata, input.part_number_marker, input.max_parts));
-    let size = i64::try_from(found.identity.size).ok();
+    let size = i64::try_from(found.described.size).ok();
     Ok(S3Response::new(GetObjectAttributesOutput {
         checksum,
-        e_tag: asks(ObjectAttributes::ETAG).then(|| ETag::Strong(found.identity.etag())),
-        last_modified: Some(modified(&found.identity)),
+        e_tag: found.described.etag.as_deref().map(sent_tag).filter(|_| asks(ObjectAttributes::ETAG)),
+        last_modified: found.described.modified.map(Timestamp::from),
         object_parts,
         object_size: size.filter(|_| asks(ObjectAttributes::OBJECT_SIZE)),
         storage_class: asks(ObjectAttributes::STORAGE_CLASS)

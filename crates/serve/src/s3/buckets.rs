@@ -16,7 +16,7 @@ use crate::object::root::Root;
 use crate::object::staging;
 use crate::object::trash;
 use crate::path::EntryPath;
-use crate::s3::api::Api;
+use crate::s3::api::{Api, Objects};
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
 use crate::s3::objects::{self, Target, blocking};
@@ -34,15 +34,7 @@ pub(crate) async fn list(
         |name: String| Bucket { name: Some(name), creation_date: Some(outputs::now()), ..Bucket::default() };
     let mut names = match &api.buckets {
         Buckets::Named(name) => vec![name.clone()],
-        Buckets::FirstLevel => {
-            let root = api.root.clone();
-            blocking(move || {
-                let entries = Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
-                let directories = entries.into_iter().filter(|entry| entry.kind != Kind::File);
-                Ok(directories.filter_map(|entry| entry.name.into_string().ok()).collect())
-            })
-            .await?
-        }
+        Buckets::FirstLevel => first_level(&api.objects).await?,
     };
     let access = api.access(&request);
     if api.buckets == Buckets::FirstLevel {
@@ -67,6 +59,20 @@ pub(crate) async fn list(
     }))
 }
 
+/// The names of all buckets, where there are several.
+async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
+    let root = match objects {
+        Objects::Directory(directory) => directory.root.clone(),
+        Objects::Gateway(gateway) => return Ok(gateway.buckets().await?),
+    };
+    blocking(move || {
+        let entries = Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
+        let directories = entries.into_iter().filter(|entry| entry.kind != Kind::File);
+        Ok(directories.filter_map(|entry| entry.name.into_string().ok()).collect())
+    })
+    .await
+}
+
 /// The name that a page of buckets continues behind.
 fn decode_token(token: &str) -> S3Result<String> {
     let name = hex::decode(token).ok().and_then(|name| String::from_utf8(name).ok());
@@ -88,6 +94,9 @@ pub(crate) async fn head(
     request: S3Request<HeadBucketInput>,
 ) -> S3Result<S3Response<HeadBucketOutput>> {
     api.bucket(&request.input.bucket).await?;
+    if let Objects::Gateway(gateway) = &api.objects {
+        gateway.check_bucket(&request.input.bucket).await?;
+    }
     Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
 }
 
@@ -118,7 +127,7 @@ pub(crate) async fn create(
     api: &Api,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    api.check_writing()?;
+    let root = &api.check_writing()?.root;
     let name = &request.input.bucket;
     match api.bucket(name).await {
         Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "the bucket is there already")),
@@ -137,7 +146,7 @@ pub(crate) async fn create(
     }
     let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
     let target = Target { bucket: EntryPath::default(), path };
-    objects::make_directory(&api.root, target, ObjectMetadata::default(), Condition::default()).await?;
+    objects::make_directory(root, target, ObjectMetadata::default(), Condition::default()).await?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
@@ -167,10 +176,10 @@ pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
-    api.check_writing()?;
+    let directory = api.check_writing()?;
     let path = api.bucket(&request.input.bucket).await?;
-    let (root, index, uploads) = (api.root.clone(), api.index.clone(), api.uploads.clone());
-    let abandoned = api.abandoned;
+    let (root, index) = (directory.root.clone(), directory.index.clone());
+    let (uploads, abandoned) = (directory.uploads.clone(), directory.abandoned);
     let removed = tokio::task::spawn_blocking(move || {
         let query = Query { limit: 1, ..Query::default() };
         if !page(&root, &index, &path, &query, &Access::Everyone)?.objects.is_empty() {

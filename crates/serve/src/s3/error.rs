@@ -6,6 +6,7 @@ use firstbyte_location::is_full;
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
+use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
 use crate::http::condition::Unmet;
 use crate::object::checksum::Refusal;
 use crate::object::metadata::NotKept;
@@ -18,6 +19,35 @@ pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<Stri
     let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), why.into());
     error.set_status_code(status);
     error
+}
+
+/// A write to a gateway.
+pub(crate) fn read_only(gateway: &Gateway) -> S3Error {
+    Unserved::ReadOnly(gateway.location().to_string()).into()
+}
+
+impl From<Unserved> for S3Error {
+    fn from(refused: Unserved) -> Self {
+        let why = refused.to_string();
+        match refused {
+            Unserved::NotFound => s3_error!(NoSuchKey, "{why}"),
+            Unserved::NoBucket => s3_error!(NoSuchBucket, "{why}"),
+            Unserved::BadKey(_) => s3_error!(InvalidArgument, "{why}"),
+            Unserved::Forbidden | Unserved::Denied(_) | Unserved::ReadOnly(_) => {
+                s3_error!(AccessDenied, "{why}")
+            }
+            Unserved::Archived(_) => s3_error!(InvalidObjectState, "{why}"),
+            Unserved::Changed(_) | Unserved::Unavailable(_) => {
+                let mut error = s3_error!(ServiceUnavailable, "{why}");
+                let seconds = http::HeaderValue::from(RETRY_SECONDS);
+                error.set_headers(http::HeaderMap::from_iter([(http::header::RETRY_AFTER, seconds)]));
+                error
+            }
+            Unserved::Unsupported(_) => s3_error!(NotImplemented, "{why}"),
+            Unserved::Loop => custom("LoopDetected", StatusCode::LOOP_DETECTED, why),
+            Unserved::Failed(_) => custom("BadGateway", StatusCode::BAD_GATEWAY, why),
+        }
+    }
 }
 
 /// A body that cannot be read: the decoder's error, or the connection's.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::access::keys::{Access, Rights};
 use crate::http::etag::Identity;
+use crate::object::described::Described;
 use crate::object::directory::{identity_at, is_left_out};
 use crate::object::root::Root;
 use crate::path::EntryPath;
@@ -43,14 +44,29 @@ pub(crate) enum After {
 }
 
 /// One page.
-#[derive(Debug, Default)]
-pub(crate) struct Page {
+#[derive(Debug)]
+pub(crate) struct Page<V = Identity> {
     /// Keys and their versions.
-    pub(crate) objects: Vec<(String, Identity)>,
+    pub(crate) objects: Vec<(String, V)>,
     /// Common prefixes.
     pub(crate) prefixes: Vec<String>,
     /// Where the next page begins; none for the last page.
     pub(crate) next: Option<After>,
+}
+
+impl<V> Default for Page<V> {
+    fn default() -> Self {
+        Self { objects: Vec::new(), prefixes: Vec::new(), next: None }
+    }
+}
+
+impl Page {
+    /// The page, with versions in HTTP's terms.
+    pub(crate) fn described(self) -> Page<Described> {
+        let describe = |(key, identity): (String, Identity)| (key, Described::from(&identity));
+        let objects = self.objects.into_iter().map(describe).collect();
+        Page { objects, prefixes: self.prefixes, next: self.next }
+    }
 }
 
 /// Lists one page of the bucket at `bucket`, with what `access` may read of it. Blocking.

@@ -2,15 +2,17 @@
 //! versions of an unversioned bucket.
 
 use s3s::dto::*;
-use s3s::{S3Request, S3Response, S3Result};
+use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::access::keys::Access;
-use crate::s3::api::Api;
+use crate::object::described::Described;
+use crate::s3::api::{Api, Objects};
 use crate::s3::index::Freshness;
 use crate::s3::list::{After, Page, Query, page};
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
 use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
+use crate::s3::remote_list;
 
 /// `ListObjectsV2`.
 pub(crate) async fn second_version(
@@ -94,6 +96,9 @@ pub(crate) async fn versions(
     api: &Api,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    if let Objects::Gateway(_) = &api.objects {
+        return Err(s3_error!(NotImplemented, "a gateway lists no versions; ask the origin itself"));
+    }
     let access = api.access(&request);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
@@ -152,8 +157,13 @@ fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
 }
 
 /// The page as far as `access` may see it.
-async fn page_of(api: &Api, access: Access, bucket: &str, query: Query) -> S3Result<Page> {
-    let bucket = api.bucket(bucket).await?;
-    let (root, index) = (api.root.clone(), api.index.clone());
-    blocking(move || page(&root, &index, &bucket, &query, &access)).await
+async fn page_of(api: &Api, access: Access, bucket: &str, query: Query) -> S3Result<Page<Described>> {
+    let path = api.bucket(bucket).await?;
+    match &api.objects {
+        Objects::Directory(directory) => {
+            let (root, index) = (directory.root.clone(), directory.index.clone());
+            Ok(blocking(move || page(&root, &index, &path, &query, &access)).await?.described())
+        }
+        Objects::Gateway(gateway) => Ok(remote_list::page(gateway, &access, bucket, &query).await?),
+    }
 }

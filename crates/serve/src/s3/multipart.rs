@@ -38,7 +38,7 @@ pub(crate) async fn working<T: Send + 'static>(
 /// The upload `id` of this key.
 pub(crate) async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
     let bucket = api.bucket(bucket).await?;
-    let (uploads, id) = (api.uploads.clone(), id.to_owned());
+    let (uploads, id) = (api.directory()?.uploads.clone(), id.to_owned());
     let upload = working(move || uploads.find(&bucket, &id)).await?;
     match &upload.description.origin {
         Origin::S3 { key: own, .. } if own == key => Ok(upload),
@@ -59,7 +59,7 @@ pub(crate) async fn create(
     let checksum = Agreed::new(algorithm, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
     let origin = Origin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
-    let (uploads, id) = (api.uploads.clone(), random_token());
+    let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
     let upload = working(move || uploads.create(&target.bucket, &id, &description)).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket.clone()),
@@ -281,8 +281,9 @@ async fn publish_upload(
     target: &Target,
 ) -> S3Result<Made> {
     let (input, headers) = (request.input.clone(), request.headers.clone());
-    let (root, uploads, target) = (api.root.clone(), api.uploads.clone(), target.clone());
-    let (condition, smallest) = (Condition::of_headers(&headers), api.smallest_part);
+    let directory = api.directory()?;
+    let (root, uploads, target) = (directory.root.clone(), directory.uploads.clone(), target.clone());
+    let (condition, smallest) = (Condition::of_headers(&headers), directory.smallest_part);
     let work = move || {
         let mut checksums = WholeChecksums::default();
         let choose = |known: &std::collections::BTreeMap<u32, Part>| -> S3Result<Whole> {
@@ -318,7 +319,7 @@ async fn publish_upload(
 
 /// The object, where this very request has made it before and it is unchanged.
 async fn published_before(api: &Api, input: &CompleteMultipartUploadInput, target: &Target) -> Option<Made> {
-    let found = objects::open(&api.root, &target.path, &input.key).await.ok()?;
+    let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
     same.then(|| (found.identity, found.metadata.shown_checksums()))
 }
@@ -330,7 +331,7 @@ pub(crate) async fn abort(
     api.check_writing()?;
     let input = &request.input;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
-    let uploads = api.uploads.clone();
+    let uploads = api.directory()?.uploads.clone();
     working(move || uploads.remove(&upload)).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }

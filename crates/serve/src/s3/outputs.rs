@@ -7,10 +7,19 @@ use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp, Timest
 
 use crate::http::etag::Identity;
 use crate::object::checksum::Values;
+use crate::object::described::Described;
 
 /// A strong tag.
 pub(crate) fn tag(text: impl Into<String>) -> ETag {
     ETag::Strong(text.into())
+}
+
+/// A tag as a header has it.
+pub(crate) fn sent_tag(text: &str) -> ETag {
+    match text.strip_prefix("W/") {
+        Some(weak) => ETag::Weak(weak.trim_matches('"').to_owned()),
+        None => ETag::Strong(text.trim_matches('"').to_owned()),
+    }
 }
 
 /// When a version was last modified.
@@ -41,13 +50,14 @@ pub(crate) fn shown(text: &str, encoded: bool) -> String {
 }
 
 /// Rows of a listing.
-pub(crate) fn objects(rows: Vec<(String, Identity)>, encoded: bool) -> Vec<Object> {
-    let object = |(key, identity): (String, Identity)| Object {
+pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool) -> Vec<Object> {
+    let standard = || ObjectStorageClass::from_static(ObjectStorageClass::STANDARD);
+    let object = |(key, described): (String, Described)| Object {
         key: Some(shown(&key, encoded)),
-        size: i64::try_from(identity.size).ok(),
-        last_modified: Some(modified(&identity)),
-        e_tag: Some(tag(identity.etag())),
-        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        size: i64::try_from(described.size).ok(),
+        last_modified: described.modified.map(Timestamp::from),
+        e_tag: described.etag.as_deref().map(sent_tag),
+        storage_class: Some(described.storage_class.map_or_else(standard, ObjectStorageClass::from)),
         ..Object::default()
     };
     rows.into_iter().map(object).collect()

@@ -53,8 +53,8 @@ pub(crate) async fn object_acl(
     api: &Api,
     request: S3Request<GetObjectAclInput>,
 ) -> S3Result<S3Response<GetObjectAclOutput>> {
-    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    let S3Request { input, .. } = &request;
+    api.open(&request, &input.bucket, &input.key, None).await?;
     let (grants, owner) = (Some(grants()), Some(owner()));
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
@@ -96,8 +96,8 @@ pub(crate) async fn object_tags(
     api: &Api,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    let S3Request { input, .. } = &request;
+    api.open(&request, &input.bucket, &input.key, None).await?;
     Ok(S3Response::new(GetObjectTaggingOutput::default()))
 }
 
@@ -134,8 +134,8 @@ pub(crate) async fn retention(
     api: &Api,
     request: S3Request<GetObjectRetentionInput>,
 ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
-    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    let S3Request { input, .. } = &request;
+    api.open(&request, &input.bucket, &input.key, None).await?;
     Err(not_locked())
 }
 
@@ -143,8 +143,8 @@ pub(crate) async fn legal_hold(
     api: &Api,
     request: S3Request<GetObjectLegalHoldInput>,
 ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
-    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
-    exists(api, target, &request.input.key).await?;
+    let S3Request { input, .. } = &request;
+    api.open(&request, &input.bucket, &input.key, None).await?;
     Err(not_locked())
 }
 
@@ -154,5 +154,5 @@ fn not_locked() -> S3Error {
 
 /// Refuses an object that does not exist.
 async fn exists(api: &Api, target: Target, key: &str) -> S3Result<()> {
-    objects::open(&api.root, &target.path, key).await.map(drop)
+    objects::open(&api.directory()?.root, &target.path, key).await.map(drop)
 }

@@ -1,22 +1,24 @@
 //! GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that describe
 //! the object.
 
+use std::time::Duration;
+
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::http::condition::{Current, Verdict, judge_read, range_applies};
+use crate::gateway::{BlockFrames, FRAMES, STALE};
+use crate::http::condition::{Verdict, judge_read, range_applies};
 use crate::http::date::http_date;
-use crate::http::etag::Identity;
 use crate::http::range::{RangeAnswer, parse_range};
-use crate::http::response::FileContent;
 use crate::object::content_type::content_type;
+use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 use crate::object::part_checksums::ChecksumKind;
-use crate::s3::api::{Api, check_version};
-use crate::s3::objects::{self, Found};
-use crate::s3::outputs::{expires, modified, tag, with_checksums};
+use crate::s3::api::Api;
+use crate::s3::opened::Opened;
+use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
 /// What a read requests in addition to the object's own headers.
 struct Asked {
@@ -37,14 +39,13 @@ pub(crate) async fn head(
     api: &Api,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    check_version(request.input.version_id.as_deref())?;
-    let key = &request.input.key;
-    let target = api.readable(&request, &request.input.bucket, key).await?;
-    let found = objects::open(&api.root, &target.path, key).await?;
+    let (key, version) = (&request.input.key, request.input.version_id.as_deref());
+    let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
     let range = asked(request.input.part_number, &request.headers, &found)?;
     let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
-    Ok(S3Response::new(head_output(found, key, range, &asked)))
+    let stale = found.stale();
+    Ok(said(S3Response::new(head_output(found, key, range, &asked)), stale))
 }
 
 /// An object, or a range of it: the loop sends the file itself.
@@ -52,15 +53,13 @@ pub(crate) async fn get(
     api: &Api,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    check_version(request.input.version_id.as_deref())?;
-    let key = &request.input.key;
-    let target = api.readable(&request, &request.input.bucket, key).await?;
-    let found = objects::open(&api.root, &target.path, key).await?;
+    let (key, version) = (&request.input.key, request.input.version_id.as_deref());
+    let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
-    let size = found.identity.size;
-    let range = asked(request.input.part_number, &request.headers, &found)?;
-    let range_sent = range.unwrap_or(ByteRange::new(0, size));
-    let sent = FileContent { file: found.file.clone(), range: range_sent, version: found.identity };
+    let range = asked(request.input.part_number, &request.headers, &found)?.filter(|_| !found.is_stream());
+    let frames = found.frames(&request.headers, range);
+    let sent = found.body(range.unwrap_or(ByteRange::new(0, found.described.size)), frames).await?;
+    let stale = found.stale();
     let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
@@ -83,21 +82,33 @@ pub(crate) async fn get(
         last_modified: head.last_modified,
         metadata: head.metadata,
         parts_count: head.parts_count,
+        storage_class: head.storage_class,
+        version_id: head.version_id,
         ..GetObjectOutput::default()
     });
     response.extensions.insert(sent);
-    Ok(response)
+    if frames == BlockFrames::Blocks {
+        response.headers.insert(FRAMES, 1.into());
+    }
+    Ok(said(response, stale))
+}
+
+/// The response, which says how old it is if the origin of a gateway could not be asked.
+fn said<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
+    if let Some(age) = stale {
+        response.headers.insert(STALE, age.as_secs().into());
+    }
+    response
 }
 
 /// Refuses a read whose conditions do not hold.
-fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
-    let etag = found.identity.etag();
-    match judge_read(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
+fn check_read(headers: &HeaderMap, found: &Opened) -> S3Result<()> {
+    match judge_read(headers, found.described.current()) {
         Verdict::Proceed => Ok(()),
         Verdict::NotModified => {
             let mut error = s3_error!(NotModified);
             error.set_status_code(StatusCode::NOT_MODIFIED);
-            error.set_headers(headers_of_unmodified(found, &etag));
+            error.set_headers(headers_of_unmodified(found));
             Err(error)
         }
         Verdict::Failed => Err(s3_error!(PreconditionFailed, "the object is not what the request expects")),
@@ -105,22 +116,22 @@ fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
 }
 
 /// The headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with them.
-fn headers_of_unmodified(found: &Found, etag: &str) -> HeaderMap {
+fn headers_of_unmodified(found: &Opened) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = value.parse() {
             headers.insert(name, value);
         }
     };
-    set("etag", &format!("\"{etag}\""));
-    set("last-modified", &http_date(found.identity.last_modified()));
+    found.described.etag.iter().for_each(|etag| set("etag", etag));
+    found.described.modified.iter().for_each(|modified| set("last-modified", &http_date(*modified)));
     found.metadata.cache_control.iter().for_each(|value| set("cache-control", value));
     found.metadata.expires.iter().for_each(|value| set("expires", value));
     headers
 }
 
 /// The range asked for, by bytes or by part; none for the whole object.
-fn asked(part: Option<i32>, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
+fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, found),
         None => asked_range(headers, found),
@@ -129,9 +140,9 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &Found) -> S3Result<Opti
 
 /// The range of the `Range` header, unless `If-Range` names another version: then the whole object,
 /// so that a resumed download mixes no two.
-fn asked_range(headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
-    let (size, etag) = (found.identity.size, found.identity.etag());
-    if !range_applies(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
+fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
+    let size = found.described.size;
+    if !range_applies(headers, found.described.current()) {
         return Ok(None);
     }
     match headers.get("range").and_then(|value| value.to_str().ok()).map(|value| parse_range(value, size)) {
@@ -151,11 +162,11 @@ fn asked_range(headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>
 
 /// The range of a read by `partNumber`. An object without known parts counts as one part, as in S3
 /// an object that was sent whole.
-fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
+fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
     }
-    let Found { identity: Identity { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } = found;
+    let Opened { described: Described { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } = found;
     let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     let range = match index {
         Some(0) if parts.is_empty() => Some(ByteRange::new(0, *size)),
@@ -177,9 +188,9 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Optio
 ///
 /// Checksums are those of the whole object, and are sent only to a client that requests them: one
 /// that does not may take them for the checksum of what it reads.
-fn head_output(found: Found, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
-    let Found { identity, metadata, .. } = found;
-    let whole = ByteRange::new(0, identity.size);
+fn head_output(found: Opened, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
+    let Opened { described, metadata, .. } = found;
+    let whole = ByteRange::new(0, described.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let has_checksums = asked.checksums && range.is_none_or(|range| range == whole);
     let (checksums, kind) = if has_checksums {
@@ -198,12 +209,14 @@ fn head_output(found: Found, key: &str, range: Option<ByteRange>, asked: &Asked)
         content_language: metadata.content_language,
         content_length: i64::try_from(range.unwrap_or(whole).len()).ok(),
         content_range: range
-            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
+            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, described.size)),
         content_type: Some(content_type),
-        e_tag: Some(tag(identity.etag())),
+        e_tag: described.etag.as_deref().map(sent_tag),
         expires: metadata.expires.as_deref().and_then(expires),
-        last_modified: Some(modified(&identity)),
+        last_modified: described.modified.map(Timestamp::from),
         parts_count,
+        storage_class: described.storage_class.map(StorageClass::from),
+        version_id: described.version_id,
         metadata: (!metadata.user.is_empty()).then(|| metadata.user.into_iter().collect()),
         ..HeadObjectOutput::default()
     };

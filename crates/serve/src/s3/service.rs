@@ -18,7 +18,7 @@ use super::verify::{NoOperations, Signer};
 use crate::access::keys::Keys;
 use crate::config::Authentication;
 use crate::http::hosts::{Addressed, Hosts};
-use crate::state::ServerState;
+use crate::state::{Served, ServerState};
 
 /// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is
 /// half of it.
@@ -52,15 +52,15 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    pub(crate) fn new(state: &ServerState) -> Self {
-        let ServerState { root, uploads, config, hosts, attempts, .. } = state;
+    pub(crate) fn new(state: &ServerState, served: &Served) -> Self {
+        let ServerState { config, hosts, attempts, .. } = state;
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
         };
         let key_file = || keys.clone().map(|keys| KeyFile { keys, attempts: attempts.clone() });
         let answering = |limits| {
-            let api = Api::new(root.clone(), uploads.clone(), config);
+            let api = Api::new(served, config);
             let mut builder = builder(api, key_file(), limits);
             if let Some(keys) = keys.clone() {
                 builder.set_access(access::RightsByPrefix { keys, buckets: config.buckets.clone() });

@@ -57,7 +57,7 @@ pub(crate) async fn list_uploads(
     let access = api.access(&request);
     let input = request.input;
     let bucket = api.bucket(&input.bucket).await?;
-    let (known, of) = (api.uploads.clone(), bucket.clone());
+    let (known, of) = (api.directory()?.uploads.clone(), bucket.clone());
     let listed = blocking(move || known.list(&of)).await?;
     let of_s3 = |listed: Listed| match listed.description.origin {
         Origin::S3 { key, .. } => Some((key, listed.id, listed.begun)),

@@ -81,17 +81,17 @@ pub(crate) async fn put(
         objects::receive_nothing(&stated, body).await?;
         let mut described = described;
         described.content_type.take_if(|kind| kind == DIRECTORY_TYPE);
-        let identity = objects::make_directory(&api.root, target, described, condition).await?;
+        let identity = objects::make_directory(&api.directory()?.root, target, described, condition).await?;
         return Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(tag(identity.etag())),
             ..Default::default()
         }));
     }
-    objects::check_write(&api.root, &target.path, &condition).await?;
-    let temporary = objects::create(&api.root, &target.bucket).await?;
+    objects::check_write(&api.directory()?.root, &target.path, &condition).await?;
+    let temporary = objects::create(&api.directory()?.root, &target.bucket).await?;
     let (_, checksums) = objects::receive(&stated, body, temporary.file().clone()).await?;
     let kept = ObjectMetadata { checksums: checksums.clone(), ..described };
-    let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
+    let identity = objects::commit(&api.directory()?.root, temporary, target, kept, condition).await?;
     let output = PutObjectOutput {
         e_tag: Some(tag(identity.etag())),
         checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
@@ -110,23 +110,23 @@ pub(crate) async fn copy(
     let source = api.source(&request, &input.copy_source).await?;
     let kept = metadata_of_copy(&request, &source)?;
     let condition = Condition::of_headers(&request.headers);
-    objects::check_write(&api.root, &target.path, &condition).await?;
+    objects::check_write(&api.directory()?.root, &target.path, &condition).await?;
     if input.key.ends_with('/') {
         if source.identity.size > 0 {
             return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
         }
         let kept = ObjectMetadata { checksums: Values::default(), ..kept };
-        let made = objects::make_directory(&api.root, target, kept, condition).await?;
+        let made = objects::make_directory(&api.directory()?.root, target, kept, condition).await?;
         return Ok(copied(&made, Values::default()));
     }
     let wanted = named_algorithm(&request.headers)?;
     let wanted = wanted.filter(|algorithm| !kept.checksums.contains_key(algorithm));
-    let temporary = objects::create(&api.root, &target.bucket).await?;
+    let temporary = objects::create(&api.directory()?.root, &target.bucket).await?;
     let computed = copy_content(source, temporary.file().clone(), wanted).await?;
     let mut checksums = kept.checksums.clone();
     checksums.extend(computed);
     let kept = ObjectMetadata { checksums: checksums.clone(), ..kept };
-    let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
+    let identity = objects::commit(&api.directory()?.root, temporary, target, kept, condition).await?;
     Ok(copied(&identity, checksums))
 }
 
@@ -194,7 +194,7 @@ pub(crate) async fn delete(
     let modified = input.if_match_last_modified_time.clone().map(moment);
     let size = input.if_match_size.and_then(|size| u64::try_from(size).ok());
     let condition = Condition::of_headers(&request.headers).and_is(None, size, modified);
-    objects::delete(&api.root, target, &input.key, condition).await?;
+    objects::delete(&api.directory()?.root, target, &input.key, condition).await?;
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
 }
 
@@ -219,7 +219,7 @@ pub(crate) async fn delete_many(
             Err(error) => Err(error),
         };
         let removed = match found {
-            Ok(target) => objects::delete(&api.root, target, &key, condition).await,
+            Ok(target) => objects::delete(&api.directory()?.root, target, &key, condition).await,
             Err(error) => Err(error),
         };
         match removed {

@@ -15,7 +15,7 @@ use crate::object::staging;
 use crate::object::trash;
 use crate::object::uploads::Uploads;
 use crate::path::EntryPath;
-use crate::state::ServerState;
+use crate::state::DirectoryState;
 
 /// The longest pause between two sweeps: leftovers only take room.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(3600);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sweeps now and again until it is dropped.
-pub(crate) async fn run(state: &ServerState) {
+pub(crate) async fn run(state: &DirectoryState) {
     if state.config.writing == Writing::Refused {
         return std::future::pending().await;
     }
@@ -37,7 +37,7 @@ pub(crate) async fn run(state: &ServerState) {
 }
 
 /// Removes the empty staging directories when the server stops.
-pub(crate) async fn finish(state: &ServerState) {
+pub(crate) async fn finish(state: &DirectoryState) {
     if state.config.writing == Writing::Allowed {
         let sweeper = Sweeper::new(state);
         let _ = tokio::task::spawn_blocking(move || sweeper.tidy()).await;
@@ -53,7 +53,7 @@ struct Sweeper {
 }
 
 impl Sweeper {
-    fn new(state: &ServerState) -> Self {
+    fn new(state: &DirectoryState) -> Self {
         let (root, uploads, buckets) =
             (state.root.clone(), state.uploads.clone(), state.config.buckets.clone());
         Self { root, uploads, buckets, abandoned: state.config.limits.abandoned }

@@ -2,11 +2,12 @@
 
 use firstbyte_location::{ByteRange, Kind, ObjectLocation, Service, Version};
 
-use crate::{Body, Cancel, Error, Get, Result, Stat, answer, conditions};
+use crate::{Body, Cancel, Error, Get, Integrity, Result, Stat, answer, conditions};
 
 use super::operation::Operation;
 use super::{Call, S3};
 use crate::error::VERSION;
+use crate::gateways::FRAMES;
 use crate::retry::Retry;
 
 impl S3 {
@@ -97,6 +98,9 @@ impl S3 {
         }
         if get.checksum {
             call.header("x-amz-checksum-mode", "ENABLED");
+        }
+        if get.integrity == Integrity::Blocks {
+            call.header(FRAMES, "1");
         }
         let place = call.place();
         match self.send(&call)? {

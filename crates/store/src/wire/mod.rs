@@ -317,7 +317,7 @@ impl Exchange<'_> {
         }
         client.counters.requests.add(request.kind);
         let used = connection.used;
-        let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
+        let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
             // The rest of the payload is missing: close the connection without a response.
             request.cancel.release(&Arc::downgrade(&connection.socket));

@@ -13,7 +13,7 @@ use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::UsableProxy;
-use super::{Connection, Counters, Origin};
+use super::{Client, Connection, Origin};
 use crate::requests::RequestKind;
 use crate::{Cancel, Error, Payload, RECORD, Result};
 
@@ -105,10 +105,10 @@ impl Request<'_> {
         &self,
         connection: &mut Connection,
         proxy: Option<&UsableProxy>,
-        counters: &Counters,
+        client: &Client,
         endpoint: &Endpoint,
     ) -> std::result::Result<(), SendError> {
-        let mut bytes = self.head(proxy).into_bytes();
+        let mut bytes = self.head(proxy, client.options.via.value().as_deref()).into_bytes();
         match self.payload {
             Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload)?,
             Payload::File(file, range) => {
@@ -128,7 +128,7 @@ impl Request<'_> {
                 self.write_bytes(connection, bytes, &tail)?;
             }
         }
-        counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
+        client.counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Request<'_> {
         Ok(grant.bytes)
     }
 
-    fn head(&self, proxy: Option<&UsableProxy>) -> String {
+    fn head(&self, proxy: Option<&UsableProxy>, via: Option<&str>) -> String {
         let mut head = String::new();
         let authority = self.origin.authority();
         // Writing to a String cannot fail.
@@ -198,6 +198,9 @@ impl Request<'_> {
         }
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if let Some(via) = via {
+            let _ = write!(head, "via: {via}\r\n");
         }
         if matches!(self.method, Method::Put | Method::Post) {
             let _ = write!(head, "content-length: {}\r\n", self.payload.length());

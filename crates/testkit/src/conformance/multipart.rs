@@ -11,7 +11,8 @@ const PART: usize = 5 << 20;
 fn can_upload(subject: &Subject) -> bool {
     let supported = subject.can.multipart == Support::Yes;
     assert_eq!(subject.store.has_multipart(&subject.at("x")), supported);
-    subject.can.multipart.or_refuses(|| subject.store.begin_upload(&subject.at("x"), &PutOptions::default()))
+    let begin = || subject.store.begin_upload(&subject.at("x"), &PutOptions::default());
+    subject.can.multipart.or_refuses(begin) && subject.can.write.or_refuses(begin)
 }
 
 fn begin(subject: &Subject, name: &str) -> Upload {

@@ -2,7 +2,7 @@
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{Access, Right, Rights};
-use firstbyte_store::{Outages, Store};
+use firstbyte_store::Outages;
 
 use super::Finding;
 use super::network::{PATIENCE, SKEW};
@@ -15,7 +15,7 @@ pub(super) fn look(location: &Location, globals: &Globals) -> Result<Vec<Finding
     options.connect_deadline = options.connect_deadline.min(PATIENCE);
     options.outages = Outages::FailFast;
     options.retries = 0;
-    Ok(findings(&firstbyte_probe::access(&Store::new(options)?, location, Rights::ReadOnly)))
+    Ok(findings(&firstbyte_probe::access(&globals.store_of(options)?, location, Rights::ReadOnly)))
 }
 
 fn findings(access: &Access) -> Vec<Finding> {

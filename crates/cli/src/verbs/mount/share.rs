@@ -1,0 +1,151 @@
+//! `mount --share`: lets other machines read what this one has cached, as one of their gateways.
+//!
+//! Its requests at the origin go past `--via`: a gateway that asked other gateways would let two of
+//! them wait for each other. It shares the cache directory of the mount, in which each block is
+//! fetched once.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte::Client;
+use firstbyte_hydrate::Settings;
+use firstbyte_location::Location;
+use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Running, Server, Source, Tls};
+use firstbyte_store::{Gateways, Options, Via};
+
+use crate::globals::{Globals, ViaKey};
+use crate::render::error::{Error, Result};
+
+/// The clients pin versions, so that a look-up is repeated where it matters.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Options by which a mount is a gateway too.
+#[derive(Args, Clone, Debug)]
+pub struct ShareArgs {
+    /// Let the machines of --via read what this mount has cached, as one of the gateways listed
+    /// there. Beyond loopback it needs --via-key
+    #[arg(long, value_name = "HOST:PORT", requires = "via")]
+    share: Option<String>,
+    /// Certificate chain for HTTPS of --share
+    #[arg(long, value_name = "FILE", requires_all = ["share", "share_tls_key"])]
+    share_tls_cert: Option<PathBuf>,
+    /// Private key for HTTPS of --share
+    #[arg(long, value_name = "FILE", requires_all = ["share", "share_tls_cert"])]
+    share_tls_key: Option<PathBuf>,
+}
+
+impl ShareArgs {
+    /// The gateways to read through, of which this process may be one.
+    pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
+        let Some(share) = &self.share else { return Ok(gateways) };
+        let address = address(share)?;
+        let own = gateways.urls.iter().find(|url| is_own(url, address)).cloned();
+        match own {
+            Some(_) => Ok(Gateways { own, ..gateways }),
+            None => Err(Error::usage(format!("--share {share}: none of the gateways of --via is here"))
+                .advise("list this machine there, by its name or address and the same port")),
+        }
+    }
+
+    /// Starts the gateway, if one is wanted.
+    pub fn start(
+        &self,
+        location: &Location,
+        options: Options,
+        settings: Settings,
+        globals: &Globals,
+    ) -> Result<Option<Running>> {
+        let Some(share) = &self.share else { return Ok(None) };
+        let location = match location {
+            Location::Object(object) if !object.bucket.is_empty() => Location::Object(object.with_key("")),
+            other => {
+                return Err(Error::usage(format!("{other}: --share shares buckets of object stores only")));
+            }
+        };
+        let via = Via::default();
+        let options = Options { gateways: Gateways::default(), via: via.clone(), ..options };
+        let store = globals.store_of(options)?;
+        let (memory, deadline) = (settings.memory, settings.deadline);
+        let client = Client::over(store, Settings { memory: memory / 2, ..settings })?;
+        let source = Source::Gateway(GatewayConfig {
+            location,
+            hydrator: client.hydrator().clone(),
+            fresh: FRESH,
+            stale: Duration::ZERO,
+            memory: memory / 2,
+            deadline,
+            via,
+            usd_per_request: None,
+        });
+        let key_file = globals.via_key.as_ref().map(|ViaKey { file, .. }| file);
+        let keys = key_file.map(|file| Keys::read(file)).transpose();
+        let config = Config {
+            listen: address(share)?,
+            authentication: keys
+                .map_err(|error| Error::failed(error.to_string()))?
+                .map_or(Authentication::None, Authentication::Keys),
+            tls: match (&self.share_tls_cert, &self.share_tls_key) {
+                (Some(certificate), Some(key)) => {
+                    Some(Tls { certificate: certificate.clone(), key: key.clone() })
+                }
+                _ => None,
+            },
+            names: share.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
+            ..Config::of(source)
+        };
+        let started = Server::start(config).map_err(|error| match error {
+            firstbyte_serve::Error::Exposed { address, .. } => Error::usage(format!(
+                "--share {address}: every machine that reaches it could read the bucket"
+            ))
+            .advise("give --via-key FILE, with a line KEY SECRET read, to all machines of the job"),
+            error => Error::failed(error.to_string()),
+        });
+        started.map(Some)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    let wrong = |why: String| Error::usage(format!("--share {text}: {why}")).advise("write HOST:PORT");
+    let mut addresses = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("no such host".into()))
+}
+
+/// Whether a URL names the gateway that listens at `address`: by the same port, and by its address
+/// or this machine's name.
+fn is_own(url: &str, address: SocketAddr) -> bool {
+    let Some((_, authority)) = url.split_once("://") else { return false };
+    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let node = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    let is_host = match host.parse::<IpAddr>() {
+        Ok(ip) => ip == address.ip(),
+        Err(_) => short(host) == short(&node) || (host == "localhost" && address.ip().is_loopback()),
+    };
+    port.parse() == Ok(address.port()) && is_host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_gateway_is_found_by_address_or_name_and_port() {
+        let at = |text: &str| text.parse().unwrap();
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        assert!(is_own("http://10.0.0.1:8090", at("10.0.0.1:8090")));
+        assert!(is_own(&format!("https://{node}.cluster:8090"), at("0.0.0.0:8090")));
+        assert!(is_own("http://localhost:1", at("127.0.0.1:1")));
+        assert!(is_own("http://[::1]:1", at("[::1]:1")));
+        for (url, address) in [
+            ("http://10.0.0.2:8090", "10.0.0.1:8090"),
+            ("http://10.0.0.1:8091", "10.0.0.1:8090"),
+            ("http://10.0.0.1", "10.0.0.1:80"),
+            ("http://another-machine:8090", "10.0.0.1:8090"),
+        ] {
+            assert!(!is_own(url, at(address)), "{url}");
+        }
+    }
+}

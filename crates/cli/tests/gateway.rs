@@ -1,0 +1,275 @@
+//! `serve` of a remote location, and `--via`: gateways as processes, which are killed, wrong or not
+//! there.
+
+use crate::support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use firstbyte_testkit::{ACCESS_KEY, BUCKET, Reply, SECRET_KEY, Scripted, bytes, count, free_port, until};
+use rustix::process::{Pid, Signal, kill_process};
+use support::World;
+use support::place::Place;
+use support::servers::S3;
+
+/// A gateway of its own process; killed when dropped.
+struct Gateway {
+    child: Child,
+    url: String,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may have been killed by the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Gateway {
+    fn start(world: &World, cache: &str, options: &[&str]) -> Self {
+        let base = ["serve", "s3://bucket", "--listen", "127.0.0.1:0", "--fresh", "0s", "--cache", cache];
+        let mut command = world.command(&[&base[..], options].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        assert!(url.starts_with("http"), "serve said {url:?}");
+        Self { child, url: url.trim().trim_end_matches('/').to_owned() }
+    }
+
+    fn ask(&self, target: &str, headers: &str) -> Vec<u8> {
+        ask(self.url.trim_start_matches("http://"), target, headers)
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.url.trim_start_matches("http://")).unwrap()
+    }
+
+    /// The value of a counter.
+    fn counter(&self, name: &str) -> u64 {
+        let text = String::from_utf8(self.ask("/.firstbyte/metrics", "")).unwrap();
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Sends a request to a server and returns the whole response.
+fn ask(address: &str, target: &str, headers: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n").unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    all
+}
+
+fn put(s3: &S3, key: &str, content: &[u8]) {
+    let path = s3.root.join(BUCKET).join(key);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+#[test]
+fn a_kill_loses_no_finished_block_and_the_cache_is_one_like_any_other() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let (content, block) = (bytes(1, 3 << 20), 128 << 10);
+    put(&s3, "k", &content);
+    let mut fetched = 0;
+    for run in 0..count("GATEWAY_KILLS", 6) {
+        let mut gateway = Gateway::start(&world, "cache", &[]);
+        let from = usize::try_from(run).unwrap() * block % content.len();
+        let range = format!("Range: bytes={from}-{}\r\n", from + block - 1);
+        assert!(gateway.ask("/bucket/k", &range).ends_with(&content[from..from + block]));
+        // The first block of all runs is there from the first run on.
+        assert!(gateway.ask("/bucket/k", "Range: bytes=0-9\r\n").ends_with(&content[..10]));
+        let received = gateway.counter("firstbyte_gateway_origin_bytes_total");
+        let is_new = from != 0 || run == 0;
+        assert_eq!(received, if is_new && run < 24 { block as u64 } else { 0 }, "run {run}");
+        fetched += received;
+        gateway.child.kill().unwrap();
+        gateway.child.wait().unwrap();
+    }
+    let status = world.run(&["--json", "status", "s3://bucket/k", "--cache", "cache"]).ok();
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert!(text.contains(&format!(":{fetched}")), "{fetched} bytes: {text}");
+    world.run(&["-q", "hydrate", "s3://bucket/k", "--cache", "cache"]).ok();
+    let gateway = Gateway::start(&world, "cache", &[]);
+    assert!(gateway.ask("/bucket/k", "").ends_with(&content));
+    assert_eq!(gateway.counter("firstbyte_gateway_origin_bytes_total"), 0);
+    world.run(&["-q", "release", "s3://bucket/k", "--cache", "cache"]).ok();
+    assert!(gateway.ask("/bucket/k", "").ends_with(&content));
+}
+
+#[test]
+fn memory_stays_within_the_ceiling_with_many_clients() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(2, 8 << 20);
+    put(&s3, "k", &content);
+    (0..50).for_each(|number| put(&s3, &format!("small-{number}"), &content[..100_000]));
+    let gateway = Gateway::start(&world, "cache", &["--memory", "32MiB"]);
+    let clients = usize::try_from(count("GATEWAY_CLIENTS", 300)).unwrap();
+    // None of them reads its response.
+    let open: Vec<TcpStream> = (0..clients)
+        .map(|number| {
+            let mut stream = gateway.connect();
+            let name = if number % 2 == 0 { "k".to_owned() } else { format!("small-{}", number % 50) };
+            write!(stream, "GET /bucket/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    until("all are connected", || gateway.counter("firstbyte_connections ") > clients as u64);
+    assert!(gateway.ask("/bucket/k", "").ends_with(&content));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.child.id())).unwrap();
+    let peak = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    // The ceiling, and what a connection and a debug build need.
+    assert!(kib < (32 << 10) + 24 * 1024 + 16 * clients as u64, "{peak}");
+    drop(open);
+}
+
+#[test]
+fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(3, 150 << 20);
+    put(&s3, "big", &content);
+    let mut gateways: Vec<Gateway> =
+        (0..3).map(|number| Gateway::start(&world, &format!("cache{number}"), &[])).collect();
+    let via = gateways.iter().map(|gateway| gateway.url.clone()).collect::<Vec<_>>().join(",");
+    for copy in ["one", "two"] {
+        world.run(&["-q", "cp", "s3://bucket/big", copy, "--via", &via]).ok();
+        assert!(world.read(copy) == content, "{copy}");
+    }
+    let fetched: u64 = gateways.iter().map(|it| it.counter("firstbyte_gateway_origin_bytes_total")).sum();
+    assert!(fetched > 100 << 20 && fetched <= 150 << 20, "{fetched}");
+    gateways[1].child.kill().unwrap();
+    gateways[1].child.wait().unwrap();
+    let read = world.run(&["cat", "s3://bucket/big", "--via", &via]).ok();
+    assert!(read.stdout == content);
+    world.run(&["-q", "hydrate", "s3://bucket/big", "--cache", "own", "--via", &via]).ok();
+    let again = world.run(&["--json", "status", "s3://bucket/big", "--cache", "own"]).ok();
+    assert!(String::from_utf8(again.stdout).unwrap().contains("hydrated"));
+}
+
+#[test]
+fn mounts_that_share_fetch_once_and_a_killed_one_costs_no_read() {
+    let s3 = S3::ours();
+    let content = bytes(6, 140 << 20);
+    put(&s3, "big", &content);
+    let ports = [free_port(), free_port()];
+    let via = ports.map(|port| format!("http://127.0.0.1:{port}")).join(",");
+    let places = [(); 2].map(|()| Place::new(World::with_s3(&s3)));
+    let receipts: Vec<_> = (0..2)
+        .map(|node| {
+            let share = format!("127.0.0.1:{}", ports[node]);
+            places[node].mount("s3://bucket", &["--cache", "cache", "--share", &share, "--via", &via])
+        })
+        .collect();
+    for place in &places {
+        assert!(place.read("big").unwrap() == content);
+    }
+    let text = String::from_utf8(ask(s3.address(), "/.firstbyte/metrics", "")).unwrap();
+    let sent: u64 = ["firstbyte_sendfile_bytes_total ", "firstbyte_copied_bytes_total "]
+        .iter()
+        .filter_map(|name| text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()))
+        .sum();
+    // Once, and what was cut and sent again; twice without sharing.
+    assert!(sent < (content.len() + content.len() / 2) as u64, "{sent} of {}", content.len());
+    let pid = i32::try_from(receipts[1]["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    places[0].world.run(&["-q", "release", "s3://bucket/big", "--cache", "cache"]).ok();
+    assert!(places[0].read("big").unwrap() == content);
+    let reach = ["mount", "s3://bucket", "mnt2", "--cache", "c", "--share"];
+    std::fs::create_dir(places[0].world.path("mnt2")).unwrap();
+    let other = [&reach[..], &["127.0.0.1:1", "--via", "http://127.0.0.1:2"]].concat();
+    places[0].world.run(&other).fails(2, &["none of the gateways of --via is here"]);
+    places[0].unmount().ok();
+    // Of the killed one only the mount point is left.
+    places[1].unmount();
+}
+
+#[test]
+fn wrong_gateways_are_passed_by() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(4, 20 << 20);
+    put(&s3, "k", &content);
+    // Not a gateway, one that answers nothing, one that is not there, one that lies about content.
+    let page = Scripted::start(|_, _| Reply::answer("200 OK", &[], b"hello"));
+    let mute = Scripted::start(|_, _| Reply::Silence);
+    let real = Gateway::start(&world, "cache", &[]);
+    let url = real.url.clone();
+    let liar = Scripted::start(move |_, head| {
+        let target = head.split(' ').nth(1).unwrap().to_owned();
+        let lines: Vec<&str> =
+            head.lines().skip(1).filter(|line| !line.to_lowercase().starts_with("host")).collect();
+        let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+        let lines = lines.join("\r\n");
+        write!(
+            stream,
+            "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n\r\n",
+            lines.trim()
+        )
+        .unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        // One bit of the second half is another.
+        let at = all.len() / 2;
+        all[at] ^= 1;
+        Reply::SendAndClose(all)
+    });
+    for (name, via) in [
+        ("page", page.url().to_owned()),
+        ("mute", mute.url().to_owned()),
+        ("none", "http://127.0.0.1:9".to_owned()),
+        ("liar", liar.url().to_owned()),
+        ("all", format!("{},{},http://127.0.0.1:9,{}", page.url(), mute.url(), liar.url())),
+    ] {
+        world.run(&["-q", "cp", "s3://bucket/k", name, "--via", &via]).ok();
+        assert!(world.read(name) == content, "{name}");
+    }
+    assert!(liar.count() > 0, "the gateway was asked");
+}
+
+#[test]
+fn a_list_of_gateways_that_cannot_be_meant_is_one_clear_line() {
+    let s3 = S3::ours();
+    let mut world = World::with_s3(&s3);
+    put(&s3, "k", b"content");
+    for (via, fact) in [
+        (",", "names no gateway"),
+        ("http://a:1,http://A:1/", "twice"),
+        ("a:1", "is no gateway"),
+        ("slurm", "SLURM_JOB_NODELIST"),
+        ("@missing", "missing"),
+    ] {
+        let ran = world.run(&["cat", "s3://bucket/k", "--via", via]);
+        assert!(ran.code == Some(2) || ran.code == Some(1), "{via}: {ran:?}");
+        assert!(ran.stderr.to_lowercase().contains(&fact.to_lowercase()), "{via}: {ran:?}");
+    }
+    world.write("gateways", b"# none is here\nhttp://127.0.0.1:9\n");
+    assert_eq!(world.run(&["cat", "s3://bucket/k", "--via", "@gateways"]).ok().stdout, b"content");
+    world.set("FIRSTBYTE_VIA", "http://127.0.0.1:9");
+    assert_eq!(world.run(&["cat", "s3://bucket/k"]).ok().stdout, b"content");
+}
+
+#[test]
+fn a_gateway_that_cannot_start_says_why() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.run(&["serve", "s3://missing", "--cache", "cache"]).fails(1, &["s3://missing", "not found"]);
+    world.run(&["serve", "s3://bucket", "--cache", "cache", "--write"]).fails(1, &["only reads"]);
+    world
+        .run(&["serve", "s3://bucket", "--cache", "cache", "--listen", "0.0.0.0:0"])
+        .fails(1, &["without keys", "s3://bucket"]);
+    world.run(&["serve", "s3://", "--bucket", "x", "--cache", "cache"]).fails(1, &["many buckets"]);
+    let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} read\n").as_bytes());
+    let gateway = Gateway::start(&world, "cache", &["--auth", keys.to_str().unwrap()]);
+    put(&s3, "k", &bytes(5, 1 << 20));
+    let via = ["cp", "s3://bucket/k", "copy", "--via", &gateway.url, "--via-key", "keys"];
+    world.run(&via).ok();
+    assert!(world.read("copy") == bytes(5, 1 << 20));
+}

@@ -1,0 +1,121 @@
+//! Detects loops: a gateway whose origin leads back to it.
+//!
+//! Every request to an origin names, in `Via` (RFC 9110, 7.6.3), this gateway and those that ask
+//! it.
+//! A fetch serves many requests, so the gateways of the last minute are named, not those of one
+//! request. A request that names its receiver has passed it before and is refused.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_store::Via;
+use http::HeaderMap;
+use http::header::VIA;
+
+use super::error::Unserved;
+use crate::token::random_token;
+
+/// The beginning of a gateway's name in `Via`.
+const NAME: &str = "firstbyte-";
+
+/// How long a gateway is named after it has asked.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// The most gateways that are named. A chain is not longer.
+const MOST_NAMED: usize = 16;
+
+/// This gateway's name, and the names of those that ask it.
+#[derive(Debug)]
+pub(super) struct Chain {
+    own: String,
+    askers: Mutex<HashMap<String, Instant>>,
+    via: Via,
+}
+
+impl Chain {
+    /// A new name, which is in all requests with `via` from now on.
+    pub(super) fn new(via: Via) -> Self {
+        let chain = Self { own: format!("{NAME}{}", random_token()), askers: Mutex::default(), via };
+        chain.announce(&HashMap::new());
+        chain
+    }
+
+    /// Refuses a request that has passed this gateway; remembers the gateways of another.
+    pub(super) fn check(&self, headers: &HeaderMap, now: Instant) -> Result<(), Unserved> {
+        let named: Vec<&str> = headers.get_all(VIA).iter().filter_map(|value| value.to_str().ok()).collect();
+        let named = named.iter().flat_map(|value| value.split(',')).filter_map(pseudonym);
+        let mut others = named.peekable();
+        if others.peek().is_none() {
+            return Ok(());
+        }
+        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_new = false;
+        for name in others.take(MOST_NAMED) {
+            if name == self.own {
+                return Err(Unserved::Loop);
+            }
+            is_new |= askers.insert(name.to_owned(), now).is_none();
+        }
+        let before = askers.len();
+        askers.retain(|_, asked| now.duration_since(*asked) < REMEMBERED);
+        while askers.len() > MOST_NAMED {
+            let oldest = askers.iter().min_by_key(|(_, asked)| **asked).map(|(name, _)| name.clone());
+            oldest.and_then(|name| askers.remove(&name));
+        }
+        if is_new || askers.len() != before {
+            self.announce(&askers);
+        }
+        Ok(())
+    }
+
+    fn announce(&self, askers: &HashMap<String, Instant>) {
+        let names = std::iter::once(&self.own).chain(askers.keys());
+        let text = names.map(|name| format!("1.1 {name}")).collect::<Vec<_>>().join(", ");
+        if let Err(why) = self.via.set(text) {
+            tracing::error!("the header `via` {why}: loops are not detected");
+        }
+    }
+}
+
+/// The name of a gateway in one element of `Via`.
+fn pseudonym(element: &str) -> Option<&str> {
+    let name = element.split_whitespace().nth(1)?;
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (name.starts_with(NAME) && name.len() <= 80 && name.bytes().all(is_word)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(via: &str) -> HeaderMap {
+        HeaderMap::from_iter([(VIA, via.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_request_that_comes_back_is_refused_over_any_number_of_gateways() {
+        let (one, two, three) = (Via::default(), Via::default(), Via::default());
+        let chains = [&one, &two, &three].map(|via| Chain::new(via.clone()));
+        let now = Instant::now();
+        assert!(chains[1].check(&headers(&one.value().unwrap()), now).is_ok());
+        assert!(chains[2].check(&headers(&two.value().unwrap()), now).is_ok());
+        assert!(matches!(chains[0].check(&headers(&three.value().unwrap()), now), Err(Unserved::Loop)));
+        assert!(matches!(chains[1].check(&headers(&two.value().unwrap()), now), Err(Unserved::Loop)));
+    }
+
+    #[test]
+    fn other_proxies_are_no_gateways_and_askers_are_forgotten() {
+        let via = Via::default();
+        let chain = Chain::new(via.clone());
+        let (alone, now) = (via.value(), Instant::now());
+        assert!(chain.check(&headers("1.1 varnish, HTTP/2 cdn (firstbyte-x)"), now).is_ok());
+        assert_eq!(via.value(), alone);
+        assert!(chain.check(&headers("1.1 firstbyte-x"), now).is_ok());
+        assert_ne!(via.value(), alone);
+        assert!(chain.check(&headers("1.1 firstbyte-y"), now + REMEMBERED).is_ok());
+        assert!(!via.value().unwrap().contains("firstbyte-x"));
+        (0..100).for_each(|n| assert!(chain.check(&headers(&format!("1.1 firstbyte-{n}")), now).is_ok()));
+        assert!(via.value().unwrap().split(',').count() <= MOST_NAMED + 1);
+    }
+}

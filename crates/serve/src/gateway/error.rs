@@ -1,0 +1,108 @@
+//! The reasons for which a gateway does not answer with an object. The APIs turn them into their
+//! own responses.
+
+use firstbyte_store::FailureKind;
+use http::StatusCode;
+
+/// Seconds after which a client should ask again while the origin is down: an outage of a moment
+/// is over by then.
+pub(crate) const RETRY_SECONDS: u64 = 5;
+
+/// Why a request is not answered.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Unserved {
+    /// There is no such object.
+    #[error("there is no such object at the origin")]
+    NotFound,
+    /// There is no such bucket.
+    #[error("there is no such bucket")]
+    NoBucket,
+    /// No store is asked for such a key.
+    #[error("{0}")]
+    BadKey(&'static str),
+    /// The rights of the request do not cover it.
+    #[error("this key gives no right to do so")]
+    Forbidden,
+    /// The origin refuses the gateway's own credentials.
+    #[error("the origin refuses this to the gateway: {0}")]
+    Denied(String),
+    /// The object must be restored from an archive first.
+    #[error("{0}")]
+    Archived(String),
+    /// The object has changed since it was looked up.
+    #[error("{0}; ask again")]
+    Changed(String),
+    /// The origin does not answer, and nothing recent is cached.
+    #[error("the origin does not answer: {0}")]
+    Unavailable(String),
+    /// The request has passed this gateway before.
+    #[error(
+        "this gateway has asked itself: its origin leads back to it; start it with the URL of the store as its location"
+    )]
+    Loop,
+    /// The gateway only reads.
+    #[error("this is a gateway, which only reads; write to {0} itself")]
+    ReadOnly(String),
+    /// It cannot be done here.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Unserved {
+    /// The HTTP status of the response.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound | Self::NoBucket => StatusCode::NOT_FOUND,
+            Self::BadKey(_) => StatusCode::BAD_REQUEST,
+            Self::Forbidden | Self::Denied(_) | Self::Archived(_) | Self::ReadOnly(_) => {
+                StatusCode::FORBIDDEN
+            }
+            Self::Changed(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::Failed(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// Whether the origin could not be reached, so that what is known of it may be served.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+
+    /// The error of a failed call of the origin.
+    fn of(kind: FailureKind, text: String) -> Self {
+        match kind {
+            FailureKind::NotFound | FailureKind::IsDirectory => Self::NotFound,
+            FailureKind::NoSuchBucket => Self::NoBucket,
+            FailureKind::Denied | FailureKind::NoCredentials => Self::Denied(text),
+            FailureKind::Archived => Self::Archived(text),
+            FailureKind::Changed => Self::Changed(text),
+            FailureKind::TimedOut
+            | FailureKind::Throttled
+            | FailureKind::Unreachable
+            | FailureKind::Disconnected
+            | FailureKind::ServerError
+            | FailureKind::Certificate => Self::Unavailable(text),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+impl From<firstbyte_store::Error> for Unserved {
+    fn from(error: firstbyte_store::Error) -> Self {
+        // A gateway that asked itself has this answer from itself.
+        if matches!(&error, firstbyte_store::Error::Server { status: 508, .. }) {
+            return Self::Loop;
+        }
+        Self::of(error.kind(), error.to_string())
+    }
+}
+
+impl From<firstbyte_hydrate::Error> for Unserved {
+    fn from(error: firstbyte_hydrate::Error) -> Self {
+        Self::of(error.kind(), error.to_string())
+    }
+}

@@ -1,0 +1,291 @@
+//! A read-through gateway: a remote location, served from the block cache. Used by the APIs in
+//! place of a directory.
+//!
+//! An object is looked up at its origin ([`lookups`]), then read through `hydrate`: cached blocks
+//! leave by sendfile, others are fetched once for all clients ([`reading`]). Invariants: a response
+//! has bytes of one version; memory is bounded by two budgets, whatever the number of clients; a
+//! request reaches only keys that its rights and the served prefix cover ([`origin`]).
+
+mod chain;
+mod error;
+mod lookups;
+mod metrics;
+mod object;
+mod origin;
+mod reading;
+mod stream;
+mod visible;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{BLOCK, Hydrator};
+use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_store::{ListOptions, ListedPage, Listing};
+use http::HeaderMap;
+use http::header::IF_MATCH;
+use tokio::sync::Semaphore;
+
+use self::chain::Chain;
+pub(crate) use self::error::{RETRY_SECONDS, Unserved};
+use self::lookups::Lookups;
+use self::metrics::Counters;
+pub(crate) use self::object::RemoteObject;
+use self::origin::Origin;
+pub(crate) use self::reading::BlockFrames;
+use self::reading::{Budgets, Reading, Shared};
+pub(crate) use self::visible::Visible;
+use crate::access::keys::{Access, Rights};
+use crate::config::{Buckets, GatewayConfig};
+use crate::error::Result;
+use crate::http::request::Request;
+use crate::http::response::Body;
+
+/// The header of a response about an object that could not be looked up again: the seconds since it
+/// was.
+pub(crate) const STALE: &str = "x-firstbyte-stale";
+
+/// The header of a request for blocks with checksums, and of its response.
+pub(crate) const FRAMES: &str = "x-firstbyte-frames";
+
+/// Requests to the origin at once that look objects up or list. Each takes a thread; the rest of
+/// the threads stay free for cold reads of the disk.
+const ORIGIN_CALLS: usize = 32;
+
+/// How long clients of an object that is known wait for a look-up before they get what is known.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The served location.
+pub(crate) struct Gateway {
+    origin: Origin,
+    hydrator: Hydrator,
+    lookups: Lookups,
+    budgets: Arc<Budgets>,
+    calls: Arc<Semaphore>,
+    chain: Chain,
+    counters: Arc<Counters>,
+    stale: Duration,
+    deadline: Duration,
+    usd_per_request: Option<f64>,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A gateway, and the buckets that it has.
+    ///
+    /// # Errors
+    /// A location that cannot be served.
+    pub(crate) fn new(config: &GatewayConfig, buckets: &Buckets) -> Result<(Self, Buckets)> {
+        let (origin, buckets) = Origin::new(&config.location, buckets)?;
+        let gateway = Self {
+            origin,
+            hydrator: config.hydrator.clone(),
+            lookups: Lookups::new(config.fresh),
+            budgets: Arc::new(Budgets::new(config.memory)),
+            calls: Arc::new(Semaphore::new(ORIGIN_CALLS)),
+            chain: Chain::new(config.via.clone()),
+            counters: Arc::default(),
+            stale: config.stale,
+            deadline: config.deadline,
+            usd_per_request: config.usd_per_request,
+        };
+        Ok((gateway, buckets))
+    }
+
+    /// Refuses a request that this gateway has sent itself: its origin leads back to it.
+    pub(crate) fn check_loop(&self, request: &Request) -> std::result::Result<(), Unserved> {
+        self.chain.check(&request.headers, Instant::now())
+    }
+
+    /// The served location, for messages.
+    pub(crate) fn location(&self) -> &Location {
+        self.origin.location()
+    }
+
+    /// Whether the first level of names are buckets.
+    pub(crate) fn has_buckets(&self) -> bool {
+        self.origin.has_buckets()
+    }
+
+    /// The path by which rights are judged, and which plain URLs have.
+    pub(crate) fn path(&self, bucket: &str, key: &str) -> String {
+        self.origin.path(bucket, key)
+    }
+
+    /// Whether there is a bucket of this name.
+    ///
+    /// # Errors
+    /// There is none, or the origin cannot be asked.
+    pub(crate) async fn check_bucket(&self, bucket: &str) -> std::result::Result<(), Unserved> {
+        let Some(location) = self.origin.bucket(bucket)? else { return Ok(()) };
+        let store = self.hydrator.store().clone();
+        self.call(move || store.stat(&location)).await.map(drop)
+    }
+
+    /// The object `key` of `bucket` as it is at the origin, if `access` may read it. The rights are
+    /// judged by the names alone, before the origin is asked.
+    ///
+    /// # Errors
+    /// It may not, there is no such object, or the origin cannot be asked and nothing recent is
+    /// known of it.
+    pub(crate) async fn look_up(
+        &self,
+        access: &Access,
+        bucket: &str,
+        key: &str,
+        (version, headers): (Option<&str>, &HeaderMap),
+    ) -> std::result::Result<RemoteObject, Unserved> {
+        self.check_right(access, bucket, key)?;
+        let location = self.origin.locate(bucket, key)?;
+        let expected = headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
+        self.lookups.get(self, location, (version.map(str::to_owned), expected)).await
+    }
+
+    /// Refuses a key that `access` may not read, or that is not served.
+    fn check_right(&self, access: &Access, bucket: &str, key: &str) -> std::result::Result<(), Unserved> {
+        match access.allows(Rights::Read, self.origin.path(bucket, key).as_bytes()) {
+            true => Ok(()),
+            false => Err(Unserved::Forbidden),
+        }
+    }
+
+    /// The form in which a request wants a range of an object of `size` bytes: in frames, if it is
+    /// of whole blocks.
+    pub(crate) fn frames(
+        headers: &HeaderMap,
+        range: Option<ByteRange>,
+        object: &RemoteObject,
+    ) -> BlockFrames {
+        let size = object.stat.size().unwrap_or(0);
+        let is_whole = |range: ByteRange| {
+            range.start.is_multiple_of(BLOCK) && (range.end.is_multiple_of(BLOCK) || range.end == size)
+        };
+        match range {
+            Some(range) if headers.contains_key(FRAMES) && is_whole(range) && !object.is_stream() => {
+                BlockFrames::Blocks
+            }
+            _ => BlockFrames::None,
+        }
+    }
+
+    /// The bytes of a range. If the object changed at the origin since it was looked up, and these
+    /// bytes are not cached, it is looked up again for the next request.
+    ///
+    /// # Errors
+    /// The first bytes cannot be had within the deadline.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        object: &RemoteObject,
+        range: ByteRange,
+        frames: BlockFrames,
+    ) -> std::result::Result<Body, Unserved> {
+        if range.is_empty() {
+            return Ok(Body::Empty);
+        }
+        if object.is_stream() {
+            return stream::body(self.hydrator.store(), &object.location, &self.budgets).await;
+        }
+        let file = self.hydrator.described(&object.location, object.stat.as_ref().clone())?;
+        let (gateway, location) = (Arc::clone(self), object.location.clone());
+        let shared = Shared {
+            budgets: Arc::clone(&self.budgets),
+            counters: Arc::clone(&self.counters),
+            changed: Box::new(move || gateway.lookups.forget(&location)),
+        };
+        Ok(Body::Pieces(Box::new(Reading::begin(file, range, frames, shared).await?)))
+    }
+
+    /// One page of a listing of the keys below `prefix`, which is empty or ends in `/`.
+    ///
+    /// # Errors
+    /// The origin cannot be asked.
+    pub(crate) async fn list_page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        options: ListOptions,
+    ) -> std::result::Result<ListedPage, Unserved> {
+        let location = self.origin.directory(bucket, prefix)?;
+        let store = self.hydrator.store().clone();
+        self.call(move || store.list_page(&location, &options)).await
+    }
+
+    /// A listing of the keys below `prefix`. Its iterator blocks.
+    ///
+    /// # Errors
+    /// The origin cannot be asked.
+    pub(crate) async fn list(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        options: ListOptions,
+    ) -> std::result::Result<Listing, Unserved> {
+        let location = self.origin.directory(bucket, prefix)?;
+        let store = self.hydrator.store().clone();
+        self.call(move || store.list(&location, &options)).await
+    }
+
+    /// Whether keys lie below `key`, as below a directory.
+    ///
+    /// # Errors
+    /// The origin cannot be asked.
+    pub(crate) async fn is_directory(&self, bucket: &str, key: &str) -> std::result::Result<bool, Unserved> {
+        let location = self.origin.directory(bucket, key)?;
+        let store = self.hydrator.store().clone();
+        let stat = self.call(move || store.stat(&location)).await;
+        match stat {
+            Ok(stat) => Ok(stat.kind == Kind::Directory),
+            Err(Unserved::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The buckets of the origin, where it has several.
+    ///
+    /// # Errors
+    /// The origin cannot be asked.
+    pub(crate) async fn buckets(&self) -> std::result::Result<Vec<String>, Unserved> {
+        let (store, location) = (self.hydrator.store().clone(), self.origin.location().clone());
+        let entries = self.call(move || store.list_page(&location, &ListOptions::default())).await?.entries;
+        Ok(entries.into_iter().filter_map(|entry| String::from_utf8(entry.name).ok()).collect())
+    }
+
+    /// The keys of a bucket that `access` may see.
+    pub(crate) fn visible<'a>(&'a self, access: &'a Access, bucket: &'a str) -> Visible<'a> {
+        Visible::new(&self.origin, access, bucket)
+    }
+
+    /// Calls the origin from a thread that may block, within the deadline.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
+    ) -> std::result::Result<T, Unserved> {
+        let called = async {
+            let permit = Arc::clone(&self.calls).acquire_owned().await;
+            let run = move || {
+                let _permit = permit;
+                call()
+            };
+            tokio::task::spawn_blocking(run).await
+        };
+        match tokio::time::timeout(self.deadline, called).await {
+            Ok(Ok(done)) => Ok(done?),
+            Ok(Err(panicked)) => Err(Unserved::Failed(panicked.to_string())),
+            Err(_) => Err(Unserved::Unavailable(format!(
+                "{}: no answer within {:?}",
+                self.origin.location(),
+                self.deadline
+            ))),
+        }
+    }
+
+    /// The counters of the gateway, as Prometheus reads them.
+    pub(crate) fn render_metrics(&self) -> String {
+        self.counters.render(&self.hydrator, self.usd_per_request)
+    }
+}

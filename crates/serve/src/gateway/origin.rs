@@ -1,0 +1,244 @@
+//! Maps buckets and keys of a gateway to locations at its origin. Pure.
+//!
+//! A key goes to the origin as it is. Stores differ on what `.` and `..` in a key name, and some
+//! resolve them like paths, so that a key below an allowed prefix could name an object outside of
+//! it: such keys are refused for all stores.
+
+use firstbyte_location::{Location, ObjectLocation};
+
+use super::error::Unserved;
+use crate::config::Buckets;
+use crate::error::{Error, Result};
+
+/// The served location.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// As it was given.
+    location: Location,
+    /// The location of the one bucket, or of the service whose buckets are served.
+    base: Location,
+    /// The key that all served keys are, or lie below; empty for all.
+    scope: String,
+    /// Whether the buckets of the origin are served, not one.
+    has_buckets: bool,
+}
+
+impl Origin {
+    /// The origin at `location`, and the buckets that clients see. Of an object store it is the
+    /// bucket of the location, with the keys that it has there; with a name given, the location
+    /// itself is the bucket of this name, and keys are relative to it.
+    ///
+    /// # Errors
+    /// A location that cannot be served.
+    pub(super) fn new(location: &Location, asked: &Buckets) -> Result<(Self, Buckets)> {
+        let setting = |why: &str| Error::Setting(format!("cannot serve {location}: {why}"));
+        let named = |default: &str| match asked {
+            Buckets::Named(name) => Buckets::Named(name.clone()),
+            Buckets::FirstLevel => Buckets::Named(default.to_owned()),
+        };
+        let (base, scope, buckets) = match (location, asked) {
+            (Location::Object(object), Buckets::FirstLevel) if object.bucket.is_empty() => {
+                (location.clone(), String::new(), Buckets::FirstLevel)
+            }
+            (Location::Object(object), Buckets::Named(_)) if object.bucket.is_empty() => {
+                return Err(setting("it has many buckets, which no --bucket can name; leave it out"));
+            }
+            (Location::Object(object), Buckets::FirstLevel) => {
+                let scope = object.key.trim_end_matches('/').to_owned();
+                (Location::Object(object.with_key("")), scope, named(&object.bucket))
+            }
+            (Location::Object(object), Buckets::Named(name)) => {
+                let key = object.key.trim_end_matches('/');
+                let key = if key.is_empty() { String::new() } else { format!("{key}/") };
+                (Location::Object(object.with_key(key)), String::new(), named(name))
+            }
+            (Location::Http(url), _) if url.target.contains(['?', '#']) => {
+                return Err(setting("a URL with a query has nothing below it; serve the directory of it"));
+            }
+            (Location::Http(url), _) => {
+                let name = last_name(&url.target).unwrap_or_else(|| host(&url.authority));
+                (location.join(b""), String::new(), named(name))
+            }
+            (Location::Sftp(place), _) => {
+                let path = String::from_utf8_lossy(&place.path).into_owned();
+                (location.clone(), String::new(), named(last_name(&path).unwrap_or("files")))
+            }
+            (Location::Local(_), _) => return Err(setting("a directory needs no gateway")),
+        };
+        let has_buckets = buckets == Buckets::FirstLevel;
+        Ok((Self { location: location.clone(), base, scope, has_buckets }, buckets))
+    }
+
+    /// The location as it was given.
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The key that all served keys are, or lie below; empty for all.
+    pub(super) fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// Whether the first level of the origin are its buckets.
+    pub(super) fn has_buckets(&self) -> bool {
+        self.has_buckets
+    }
+
+    /// The location of a bucket, to ask whether it exists. `None` if there is only one.
+    pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
+        if !self.has_buckets {
+            return Ok(None);
+        }
+        check_names(name)?;
+        Ok(Some(self.base.join(name.as_bytes())))
+    }
+
+    /// The path by which rights are judged: below the one bucket, or with the bucket's name.
+    pub(super) fn path(&self, bucket: &str, key: &str) -> String {
+        if self.has_buckets { format!("{bucket}/{key}") } else { key.to_owned() }
+    }
+
+    /// Whether a key is served.
+    pub(super) fn serves(&self, key: &str) -> bool {
+        let rest = key.strip_prefix(self.scope.as_str());
+        self.scope.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether a key that starts so is served.
+    pub(super) fn reaches(&self, beginning: &str) -> bool {
+        self.serves(beginning) || self.scope.starts_with(beginning)
+    }
+
+    /// The location of an object.
+    ///
+    /// # Errors
+    /// A key that is not served, or that no store is asked for.
+    pub(super) fn locate(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+        check_names(key)?;
+        if key.is_empty() {
+            return Err(Unserved::BadKey("an object has a name"));
+        }
+        if !self.serves(key) {
+            return Err(Unserved::NotFound);
+        }
+        self.place(bucket, key)
+    }
+
+    /// The location of all keys that start with `prefix`, which is empty or ends in `/`.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    pub(super) fn directory(&self, bucket: &str, prefix: &str) -> std::result::Result<Location, Unserved> {
+        check_names(prefix)?;
+        self.place(bucket, prefix)
+    }
+
+    fn place(&self, bucket: &str, key: &str) -> std::result::Result<Location, Unserved> {
+        let is_path = !matches!(self.base, Location::Object(_));
+        if is_path && (key.starts_with('/') || key.contains("//")) {
+            return Err(Unserved::BadKey("the keys of this origin are paths, which have no empty names"));
+        }
+        Ok(match (&self.base, self.has_buckets) {
+            (Location::Object(object), true) => {
+                check_names(bucket)?;
+                let (bucket, key) = (bucket.to_owned(), key.to_owned());
+                Location::Object(ObjectLocation { service: object.service, bucket, key })
+            }
+            // The key of the base is empty or ends in `/`.
+            (Location::Object(object), false) => {
+                Location::Object(object.with_key(format!("{}{key}", object.key)))
+            }
+            (_, _) if key.is_empty() => self.base.clone(),
+            (base, _) => base.join(key.as_bytes()),
+        })
+    }
+}
+
+/// Refuses keys that stores take for different names.
+fn check_names(key: &str) -> std::result::Result<(), Unserved> {
+    if key.split(['/', '\\']).any(|name| matches!(name, "." | "..")) {
+        return Err(Unserved::BadKey(
+            "a gateway passes on no key with `.` or `..`: stores differ on what it names",
+        ));
+    }
+    if key.contains('\0') {
+        return Err(Unserved::BadKey("a key has no NUL byte"));
+    }
+    Ok(())
+}
+
+/// The host in `USER:PASSWORD@HOST:PORT`, without brackets.
+fn host(authority: &str) -> &str {
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let end = if host.starts_with('[') { ']' } else { ':' };
+    host.trim_start_matches('[').split(end).next().unwrap_or_default()
+}
+
+/// The last name in a path.
+fn last_name(path: &str) -> Option<&str> {
+    path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str, bucket: Option<&str>) -> (Origin, Buckets) {
+        let asked = bucket.map_or(Buckets::FirstLevel, |name| Buckets::Named(name.to_owned()));
+        Origin::new(&Location::parse(text.as_ref()).unwrap(), &asked).unwrap()
+    }
+
+    #[test]
+    fn keys_are_those_of_the_origin_unless_the_location_is_given_a_name() {
+        for (text, bucket, name, key, at) in [
+            ("s3://b", None, "b", "x/y", "s3://b/x/y"),
+            ("s3://b/run", None, "b", "run/y", "s3://b/run/y"),
+            ("s3://b/run/", Some("data"), "data", "y", "s3://b/run/y"),
+            ("s3://b/run", Some("data"), "data", "y//z", "s3://b/run/y//z"),
+            ("https://h:8/pub/db", None, "db", "a b", "https://h:8/pub/db/a%20b"),
+            ("https://h:8", None, "h", "x", "https://h:8/x"),
+            ("http://[::1]:8", None, "::1", "x", "http://[::1]:8/x"),
+        ] {
+            let (origin, buckets) = origin(text, bucket);
+            assert_eq!(buckets, Buckets::Named(name.to_owned()), "{text}");
+            assert_eq!(origin.locate(name, key).unwrap().to_string(), at, "{text}");
+        }
+        let (all, buckets) = origin("s3://", None);
+        assert_eq!(buckets, Buckets::FirstLevel);
+        assert_eq!(all.locate("b", "k").unwrap().to_string(), "s3://b/k");
+    }
+
+    #[test]
+    fn nothing_outside_the_served_prefix_is_located() {
+        let (origin, _) = origin("s3://b/run/7", None);
+        for key in ["run/7/a", "run/7", "run/7//a"] {
+            assert!(origin.locate("b", key).is_ok(), "{key}");
+        }
+        for key in [
+            "run/70",
+            "run/7-secret/a",
+            "run/",
+            "run",
+            "a",
+            "/run/7/a",
+            "run/7/../8/a",
+            "run/7/./a",
+            "run/7/..\\a",
+        ] {
+            assert!(origin.locate("b", key).is_err(), "{key}");
+        }
+        assert!(
+            origin.reaches("") && origin.reaches("ru") && origin.reaches("run/7/x") && !origin.reaches("x")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        for (text, bucket) in [("s3://", Some("x")), ("https://h/x?a=b", None), ("/tmp", None)] {
+            let asked = bucket.map_or(Buckets::FirstLevel, |name: &str| Buckets::Named(name.to_owned()));
+            assert!(Origin::new(&Location::parse(text.as_ref()).unwrap(), &asked).is_err(), "{text}");
+        }
+        let (origin, _) = origin("https://h/x/", None);
+        assert!(origin.locate("x", "a//b").is_err() && origin.locate("x", "/a").is_err());
+    }
+}

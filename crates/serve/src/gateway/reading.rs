@@ -1,0 +1,247 @@
+//! Reads a range of a cached object piece by piece, as it is sent.
+//!
+//! Cached blocks are sent from the cached file. For an absent block the reading waits for the fetch
+//! that brings it, which all clients share; the blocks after it are fetched ahead, never beyond the
+//! range. A waiting reading takes a share of a budget, and so do bytes that only memory holds, so
+//! thousands of clients need no more memory than a few.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use firstbyte_hydrate::{BLOCK, File, Handle};
+use firstbyte_location::{ByteRange, to_usize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::metrics::Counters;
+use crate::http::response::{Piece, Pieces};
+
+/// Bytes that are looked for in the cache at once.
+const STRIDE: u64 = 1 << 20;
+
+/// Bytes that are requested ahead of a client: more than a link of 1 Gbit/s with 100 ms has under
+/// way. They are cached, so they take no memory.
+const AHEAD: u64 = 32 << 20;
+
+/// The memory of one gateway for readings, in blocks.
+pub(super) struct Budgets {
+    /// Readings that wait for a block, which may arrive as bytes.
+    waiting: Arc<Semaphore>,
+    /// Small objects, which are copied out of the cache.
+    small: Arc<Semaphore>,
+}
+
+impl Budgets {
+    /// Budgets of `memory` bytes together.
+    pub(super) fn new(memory: u64) -> Self {
+        let blocks = to_usize(memory / 2 / BLOCK).max(1);
+        Self { waiting: Arc::new(Semaphore::new(blocks)), small: Arc::new(Semaphore::new(blocks)) }
+    }
+
+    /// A share for one block.
+    pub(super) async fn share(&self) -> io::Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
+    }
+}
+
+/// The form of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockFrames {
+    /// The bytes of the range.
+    None,
+    /// Blocks, each with its CRC-32C behind it, as other caches read them.
+    Blocks,
+}
+
+/// Bytes of a checksum.
+const SUM: u64 = 4;
+
+/// A range that is being sent.
+pub(super) struct Reading {
+    file: File,
+    range: ByteRange,
+    /// The end of what was sent.
+    at: u64,
+    /// The end of what was requested ahead.
+    ahead: u64,
+    /// Requests ahead are wanted while this lives.
+    interest: Handle,
+    first: Option<Piece>,
+    frames: BlockFrames,
+    /// The checksum that follows what was sent.
+    checksum: Option<u32>,
+    shared: Shared,
+}
+
+/// What the readings of a gateway share, and what one of them reports.
+pub(super) struct Shared {
+    pub(super) budgets: Arc<Budgets>,
+    pub(super) counters: Arc<Counters>,
+    /// Called when the object turns out to have changed.
+    pub(super) changed: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Reading {
+    /// Begins to read `range`, which is not empty, and waits for its first piece.
+    ///
+    /// # Errors
+    /// The first piece cannot be had.
+    pub(super) async fn begin(
+        file: File,
+        range: ByteRange,
+        frames: BlockFrames,
+        shared: Shared,
+    ) -> firstbyte_hydrate::Result<Self> {
+        let interest = file.handle();
+        let (at, ahead) = (range.start, range.start);
+        let (first, checksum) = (None, None);
+        let mut reading = Self { file, range, at, ahead, interest, first, frames, checksum, shared };
+        reading.first = Some(reading.piece().await?);
+        Ok(reading)
+    }
+
+    /// The piece at `at`, which is before the end.
+    async fn piece(&mut self) -> firstbyte_hydrate::Result<Piece> {
+        if let Some(piece) = self.cached() {
+            self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
+            return Ok(piece);
+        }
+        if let Some(piece) = self.small().await {
+            self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
+            return Ok(piece);
+        }
+        self.request_ahead();
+        let piece = self.wait().await.inspect_err(|error| {
+            if let firstbyte_hydrate::Error::Changed { .. } = error {
+                (self.shared.changed)();
+            }
+        })?;
+        self.shared.counters.awaited_bytes.fetch_add(self.length_of(&piece), Relaxed);
+        Ok(piece)
+    }
+
+    /// The bytes at `at` that are in the cached file, if any: the rest of a complete object, or up
+    /// to the end of a stride or a block.
+    fn cached(&self) -> Option<Piece> {
+        if self.frames == BlockFrames::Blocks {
+            return pinned(&self.file, ByteRange::new(self.at, block_end(self.at).min(self.range.end)));
+        }
+        if let Some(backing) = self.file.backing() {
+            return Some(Piece::File(Arc::new(backing), ByteRange::new(self.at, self.range.end)));
+        }
+        let to = |end: u64| ByteRange::new(self.at, end.min(self.range.end));
+        [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
+    }
+
+    /// The rest of the range, of an object so small that the cache packs it.
+    async fn small(&self) -> Option<Piece> {
+        if self.file.size() > BLOCK || !self.file.is_complete() {
+            return None;
+        }
+        let share = Arc::clone(&self.shared.budgets.small).acquire_owned().await.ok()?;
+        let range = to_usize(self.at)..to_usize(self.range.end);
+        let bytes = self.file.with_packed(|content| content.get(range).map(Bytes::copy_from_slice))??;
+        Some(Piece::Bytes(bytes, Some(share)))
+    }
+
+    /// Requests what follows, so that one request brings many blocks.
+    fn request_ahead(&mut self) {
+        let end = self.range.end.min(self.at + AHEAD);
+        let is_due = self.ahead < self.range.end && self.ahead < self.at + AHEAD / 2;
+        if is_due {
+            self.interest.prefetch(&[ByteRange::new(self.ahead.max(self.at), end)]);
+            self.ahead = end;
+        }
+    }
+
+    /// The rest of the block at `at`, when it has arrived.
+    async fn wait(&self) -> firstbyte_hydrate::Result<Piece> {
+        let range = ByteRange::new(self.at, block_end(self.at).min(self.range.end));
+        let closed = || firstbyte_hydrate::Error::from(firstbyte_store::Error::Cancelled);
+        let share = self.shared.budgets.share().await.map_err(|_| closed())?;
+        let waiting = self.shared.counters.begin_wait();
+        let (sender, receiver) = oneshot::channel();
+        let file = self.file.clone();
+        let arrived = move |result: firstbyte_hydrate::Result<&[u8]>| {
+            // It is in the cached file by now, unless there was no room. A client that has left
+            // takes nothing.
+            let piece = result.map(|bytes| {
+                pinned(&file, range)
+                    .unwrap_or_else(|| Piece::Bytes(Bytes::copy_from_slice(bytes), Some(share)))
+            });
+            let _ = sender.send(piece);
+        };
+        // A handle of its own: one that sees all reads would read ahead beyond the range.
+        self.file.handle().read_then(range.start, to_usize(range.len()), Box::new(arrived));
+        let piece = receiver.await.map_err(|_| closed())?;
+        drop(waiting);
+        piece
+    }
+
+    /// The CRC-32C of the block at `at`: as the cache has it, or of bytes that just came.
+    fn checksum_of(&self, piece: &Piece) -> io::Result<u32> {
+        match piece {
+            Piece::File(..) => self
+                .file
+                .block_checksum(self.at / BLOCK)
+                .ok_or_else(|| io::Error::other("a block left the cache while it was sent")),
+            Piece::Bytes(bytes, _) => Ok(crc32c(bytes)),
+        }
+    }
+
+    fn length_of(&self, piece: &Piece) -> u64 {
+        match piece {
+            Piece::File(_, range) => range.len(),
+            Piece::Bytes(bytes, _) => bytes.len() as u64,
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Pieces for Reading {
+    fn length(&self) -> u64 {
+        match self.frames {
+            BlockFrames::None => self.range.len(),
+            BlockFrames::Blocks => self.range.len() + SUM * self.range.len().div_ceil(BLOCK),
+        }
+    }
+
+    async fn next(&mut self) -> io::Result<Option<Piece>> {
+        if let Some(checksum) = self.checksum.take() {
+            return Ok(Some(Piece::Bytes(Bytes::copy_from_slice(&checksum.to_be_bytes()), None)));
+        }
+        if self.at >= self.range.end {
+            return Ok(None);
+        }
+        let piece = match self.first.take() {
+            Some(piece) => piece,
+            None => self.piece().await.map_err(io::Error::other)?,
+        };
+        if self.frames == BlockFrames::Blocks {
+            self.checksum = Some(self.checksum_of(&piece)?);
+        }
+        self.at += self.length_of(&piece);
+        // While it is sent, the next blocks arrive.
+        if self.at < self.range.end && !matches!(&piece, Piece::File(_, range) if range.len() > STRIDE) {
+            self.request_ahead();
+        }
+        Ok(Some(piece))
+    }
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    // The algorithm has 32 bits.
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The cached file, if all of `range` is in it.
+fn pinned(file: &File, range: ByteRange) -> Option<Piece> {
+    let (blocks, range) = file.handle().pin_blocks(range.start, to_usize(range.len()))?;
+    Some(Piece::File(Arc::new(blocks), range))
+}
+
+/// The end of the block that has the byte at `offset`.
+fn block_end(offset: u64) -> u64 {
+    (offset / BLOCK + 1) * BLOCK
+}

@@ -1,0 +1,50 @@
+//! Passes on an object whose server sends nothing that identifies its content: one response, from
+//! its first byte to its last, cached nowhere.
+
+use std::io;
+
+use bytes::Bytes;
+use firstbyte_hydrate::BLOCK;
+use firstbyte_location::{Location, to_usize};
+use firstbyte_store::{Get, Store};
+use tokio::sync::mpsc;
+
+use super::error::Unserved;
+use super::reading::Budgets;
+use crate::http::response::Body;
+
+/// Pieces between the thread that receives and the client.
+const QUEUED: usize = 1;
+
+/// The whole object as a stream. A thread receives it as fast as the client takes it.
+pub(super) async fn body(store: &Store, location: &Location, budgets: &Budgets) -> Result<Body, Unserved> {
+    let share = budgets.share().await.map_err(|error| Unserved::Failed(error.to_string()))?;
+    let (sender, mut receiver) = mpsc::channel::<io::Result<Bytes>>(QUEUED);
+    let (opened, begun) = tokio::sync::oneshot::channel();
+    let (store, location) = (store.clone(), location.clone());
+    tokio::task::spawn_blocking(move || {
+        let _share = share;
+        let mut body = match store.get(&location, &Get::default()) {
+            Ok(body) => body,
+            Err(error) => return drop(opened.send(Err(Unserved::from(error)))),
+        };
+        if opened.send(Ok(())).is_err() {
+            return;
+        }
+        let mut buffer = vec![0; to_usize(BLOCK) / 2];
+        loop {
+            let piece = match body.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(read) => Ok(Bytes::copy_from_slice(&buffer[..read])),
+                Err(error) => Err(io::Error::other(error)),
+            };
+            let is_last = piece.is_err();
+            // The client has left, or the response breaks off.
+            if sender.blocking_send(piece).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    begun.await.map_err(|_| Unserved::Failed("the thread that receives has ended".to_owned()))??;
+    Ok(Body::Stream(Box::pin(futures::stream::poll_fn(move |context| receiver.poll_recv(context)))))
+}

@@ -1,0 +1,46 @@
+//! The keys of a bucket that a request may see: those that are served and that its rights cover.
+//! Listings ask the origin only for keys below their common directory, and show no others.
+
+use super::origin::Origin;
+use crate::access::keys::{Access, Rights};
+
+/// The visible keys of one bucket.
+#[derive(Clone, Copy)]
+pub(crate) struct Visible<'a> {
+    origin: &'a Origin,
+    access: &'a Access,
+    bucket: &'a str,
+}
+
+impl<'a> Visible<'a> {
+    pub(super) fn new(origin: &'a Origin, access: &'a Access, bucket: &'a str) -> Self {
+        Self { origin, access, bucket }
+    }
+
+    /// Whether the key is visible.
+    pub(crate) fn shows(&self, key: &str) -> bool {
+        self.origin.serves(key)
+            && self.access.allows(Rights::Read, self.origin.path(self.bucket, key).as_bytes())
+    }
+
+    /// Whether a key that starts so may be visible.
+    pub(crate) fn reaches(&self, beginning: &str) -> bool {
+        self.origin.reaches(beginning)
+            && self.access.reaches(self.origin.path(self.bucket, beginning).as_bytes())
+    }
+
+    /// The key that all visible keys are, or lie below; empty for all. `None`: no key is visible.
+    pub(crate) fn root(&self) -> Option<String> {
+        let home = String::from_utf8_lossy(self.access.home().as_bytes()).into_owned();
+        let home = match self.origin.has_buckets() {
+            false => home,
+            true if home.is_empty() || home == self.bucket => String::new(),
+            true => home.strip_prefix(self.bucket)?.strip_prefix('/')?.to_owned(),
+        };
+        let scope = self.origin.scope();
+        let (shorter, longer) =
+            if home.len() < scope.len() { (home.as_str(), scope) } else { (scope, home.as_str()) };
+        let rest = longer.strip_prefix(shorter)?;
+        (shorter.is_empty() || rest.is_empty() || rest.starts_with('/')).then(|| longer.to_owned())
+    }
+}

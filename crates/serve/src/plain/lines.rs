@@ -1,0 +1,167 @@
+//! The lines of a listing for programs: one object per entry in JSON or NDJSON, one name a line as
+//! plain text, or one link for programs that follow links.
+//!
+//! An object is `{"name", "kind", "size", "modified", "etag"}`. In a name that is not UTF-8,
+//! invalid bytes are replaced, and `"name_hex"` has the exact bytes. Plain text escapes such bytes
+//! and line breaks, as the page does.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, USER_AGENT};
+use serde::Serialize;
+
+use crate::http::request::Request;
+use crate::page::html::{escape, url_path, visible};
+
+/// Lines are sent in pieces of this size: few system calls, little memory.
+const PIECE: usize = 64 << 10;
+
+/// Programs that read a directory by following the links of its page (the last one as fsspec's
+/// HTTP file system). They accept anything, so they are known by their name only.
+const LINK_FOLLOWERS: [&str; 4] = ["Wget/", "rclone/", "lftp/", "aiohttp/"];
+
+/// The beginning and the end of a page of links.
+const LINKS: [&str; 2] = [
+    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Files</title>\n<ul>\n",
+    "</ul>\n</html>\n",
+];
+
+/// Which form was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// One array.
+    Json,
+    /// One object a line.
+    Ndjson,
+    /// One name a line; those of directories end in `/`.
+    Text,
+    /// A page of links.
+    Links,
+}
+
+impl Format {
+    /// The form `request` asks for by `?format=` or `Accept`; none for the page for browsers.
+    pub(crate) fn asked_by(request: &Request) -> Option<Self> {
+        let accept = request.header(ACCEPT).unwrap_or_default();
+        let agent = request.header(USER_AGENT).unwrap_or_default();
+        match request.query("format").as_deref() {
+            Some("json") => Some(Self::Json),
+            Some("ndjson") => Some(Self::Ndjson),
+            Some("text") => Some(Self::Text),
+            _ if accept.contains("application/x-ndjson") => Some(Self::Ndjson),
+            _ if LINK_FOLLOWERS.iter().any(|name| agent.contains(name)) => Some(Self::Links),
+            _ if accept.contains("text/html") => None,
+            _ if accept.contains("application/json") => Some(Self::Json),
+            _ => Some(Self::Text),
+        }
+    }
+
+    /// The content type of the listing.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Text => "text/plain; charset=utf-8",
+            Self::Links => "text/html; charset=utf-8",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: std::borrow::Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+    kind: &'static str,
+    size: u64,
+    modified: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'a str>,
+}
+
+/// One entry of a listing.
+pub(crate) struct Line<'a> {
+    /// The name, or the path below the listed directory.
+    pub(crate) name: &'a [u8],
+    pub(crate) is_file: bool,
+    pub(crate) size: u64,
+    /// As RFC 3339 writes it; empty if unknown.
+    pub(crate) modified: String,
+    pub(crate) etag: Option<String>,
+}
+
+/// Lines in one form, until they are sent.
+pub(crate) struct Lines {
+    buffer: Vec<u8>,
+    format: Format,
+    /// The beginning of every link: the path of the directory.
+    links: String,
+    rows: u64,
+}
+
+impl Lines {
+    /// None so far.
+    pub(crate) fn new(format: Format, links: String) -> Self {
+        let start = if format == Format::Links { LINKS[0] } else { "" };
+        Self { buffer: start.as_bytes().to_vec(), format, links, rows: 0 }
+    }
+
+    /// Whether there are enough to be sent.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer.len() >= PIECE
+    }
+
+    /// Those that were not taken yet. `None` if there are none.
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
+        let piece = std::mem::take(&mut self.buffer);
+        (!piece.is_empty()).then(|| piece.into())
+    }
+
+    /// Adds an entry.
+    pub(crate) fn add(&mut self, line: &Line<'_>) -> io::Result<()> {
+        let slash = if line.is_file { "" } else { "/" };
+        match self.format {
+            Format::Json | Format::Ndjson => self.object(line)?,
+            Format::Text => writeln!(self.buffer, "{}{slash}", visible(line.name))?,
+            Format::Links => {
+                let (href, text) = (url_path(line.name), escape(&visible(line.name)));
+                let links = &self.links;
+                writeln!(self.buffer, "<li><a href=\"{links}{href}{slash}\">{text}{slash}</a></li>")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, line: &Line<'_>) -> io::Result<()> {
+        let text = String::from_utf8_lossy(line.name);
+        let row = Row {
+            name_hex: (text.as_bytes() != line.name).then(|| hex::encode(line.name)),
+            name: text,
+            kind: if line.is_file { "file" } else { "directory" },
+            size: if line.is_file { line.size } else { 0 },
+            modified: &line.modified,
+            etag: line.etag.as_deref().filter(|_| line.is_file),
+        };
+        if self.format == Format::Json {
+            self.buffer.extend_from_slice(if self.rows == 0 { b"[\n" } else { b",\n" });
+        }
+        self.rows += 1;
+        serde_json::to_writer(&mut self.buffer, &row).map_err(io::Error::from)?;
+        if self.format == Format::Ndjson {
+            self.buffer.push(b'\n');
+        }
+        Ok(())
+    }
+
+    /// Ends the listing.
+    pub(crate) fn end(&mut self) {
+        let end: &[u8] = match self.format {
+            Format::Json if self.rows == 0 => b"[]\n",
+            Format::Json => b"\n]\n",
+            Format::Links => LINKS[1].as_bytes(),
+            Format::Ndjson | Format::Text => b"",
+        };
+        self.buffer.extend_from_slice(end);
+    }
+}

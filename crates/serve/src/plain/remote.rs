@@ -1,0 +1,321 @@
+//! Plain HTTP on the objects of a gateway: GET and HEAD of objects, listings for programs, and the
+//! page of a directory. Called by the router.
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use firstbyte_location::{Entry, Kind};
+use firstbyte_store::{ListOptions, Listing};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER};
+use http::{Method, StatusCode};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::lines::{Format, Line, Lines};
+use super::{Selected, object_response, select};
+use crate::access::keys::Access;
+use crate::gateway::{BlockFrames, FRAMES, Gateway, RETRY_SECONDS, RemoteObject, STALE, Unserved, Visible};
+use crate::http::refusal::{not_found, unauthorized};
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+use crate::page;
+use crate::page::html::url_path;
+use crate::page::rows::{self, ROWS_WITHOUT_SCRIPTS, Row};
+use crate::path::EntryPath;
+use crate::state::ServerState;
+
+/// Answers a plain request for an object or a directory.
+pub(crate) async fn answer(
+    state: &ServerState,
+    gateway: &Arc<Gateway>,
+    request: Request,
+    access: &Access,
+) -> Response {
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        let refused = Unserved::ReadOnly(gateway.location().to_string());
+        let mut response = unserved(&refused).with_header(ALLOW, "GET, HEAD, OPTIONS");
+        response.status = StatusCode::METHOD_NOT_ALLOWED;
+        return response;
+    }
+    let asks_for_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+    if matches!(access, Access::Nobody) {
+        return if asks_for_page { page::login(state, &request) } else { unauthorized() };
+    }
+    let Some(name) = Name::parse(gateway, &request.path) else {
+        return Response::text(StatusCode::BAD_REQUEST, "no key is named so: keys are UTF-8");
+    };
+    let answered = match name.is_directory() {
+        true => directory(state, gateway, &request, &name, access).await,
+        false => object(gateway, &request, &name, access).await,
+    };
+    match answered {
+        Err(Unserved::Forbidden) if asks_for_page => page::refused(state, None, &request, access).await,
+        answered => answered.unwrap_or_else(|refused| unserved(&refused)),
+    }
+}
+
+/// The response to a request that is not answered with an object.
+pub(crate) fn unserved(refused: &Unserved) -> Response {
+    let response = match refused {
+        Unserved::NotFound | Unserved::NoBucket => return not_found(),
+        refused => Response::text(refused.status(), refused),
+    };
+    match refused.status() {
+        StatusCode::SERVICE_UNAVAILABLE => response.with_header(RETRY_AFTER, RETRY_SECONDS.to_string()),
+        _ => response,
+    }
+}
+
+/// The bucket and key that a path names.
+struct Name {
+    bucket: String,
+    key: String,
+}
+
+impl Name {
+    /// Decodes the path once. Where there is one bucket, its name was removed already.
+    fn parse(gateway: &Gateway, path: &str) -> Option<Self> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?.into_owned();
+        if !gateway.has_buckets() {
+            return Some(Self { bucket: String::new(), key: path });
+        }
+        let (bucket, key) =
+            path.split_once('/').map_or((path.as_str(), None), |(bucket, key)| (bucket, Some(key)));
+        // A bucket is a directory, whose name ends in a slash.
+        let key = key.map_or_else(String::new, str::to_owned);
+        Some(Self { bucket: bucket.to_owned(), key })
+    }
+
+    fn is_directory(&self) -> bool {
+        self.key.is_empty() || self.key.ends_with('/')
+    }
+}
+
+/// The object, or a redirection if the name is that of a directory.
+async fn object(
+    gateway: &Arc<Gateway>,
+    request: &Request,
+    name: &Name,
+    access: &Access,
+) -> Result<Response, Unserved> {
+    let found = match gateway.look_up(access, &name.bucket, &name.key, (None, &request.headers)).await {
+        Err(Unserved::NotFound | Unserved::Forbidden)
+            if gateway.visible(access, &name.bucket).reaches(&format!("{}/", name.key)) =>
+        {
+            if !gateway.is_directory(&name.bucket, &name.key).await? {
+                return Err(Unserved::NotFound);
+            }
+            let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
+            let target = format!("{}{}/{query}", request.prefix, request.path);
+            return Ok(Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
+                .with_header(LOCATION, target));
+        }
+        found => found?,
+    };
+    let described = found.described();
+    let selected = match select(request, &described) {
+        Ok(_) if found.is_stream() => Selected::Whole,
+        Ok(selected) => selected,
+        Err(refused) => return Ok(*refused),
+    };
+    let file_name = name.key.rsplit('/').next().map(OsStr::new);
+    let response = object_response(request, file_name, &described, &found.metadata(), selected);
+    let response = said(response, &found);
+    if request.method == Method::HEAD {
+        return Ok(
+            response.with_header(http::header::CONTENT_LENGTH, selected.range(&described).len().to_string())
+        );
+    }
+    let range = selected.range(&described);
+    let part = matches!(selected, Selected::Part(_)).then_some(range);
+    let frames = Gateway::frames(&request.headers, part, &found);
+    let response = match frames {
+        BlockFrames::Blocks => response.with_header(HeaderName::from_static(FRAMES), "1"),
+        BlockFrames::None => response,
+    };
+    Ok(response.with_body(gateway.read(&found, range, frames).await?))
+}
+
+/// The response, which says how old it is if the origin could not be asked.
+fn said(response: Response, found: &RemoteObject) -> Response {
+    match found.stale {
+        Some(age) => response.with_header(HeaderName::from_static(STALE), age.as_secs().to_string()),
+        None => response,
+    }
+}
+
+async fn directory(
+    state: &ServerState,
+    gateway: &Arc<Gateway>,
+    request: &Request,
+    name: &Name,
+    access: &Access,
+) -> Result<Response, Unserved> {
+    if request.query("archive").is_some() {
+        return Err(Unserved::Unsupported(
+            "a gateway makes no archives; copy the prefix with `firstbyte cp -r`",
+        ));
+    }
+    let recursive = request.query("recursive").is_some();
+    let mut rows = Rows::open(gateway, name, access, recursive).await?;
+    let path = EntryPath::parse(gateway.path(&name.bucket, &name.key).as_bytes());
+    match (Format::asked_by(request), path) {
+        (None, Ok(path)) => {
+            let first = blocking(move || {
+                let mut first = Vec::new();
+                while first.len() < ROWS_WITHOUT_SCRIPTS
+                    && let Some(row) = rows.next()?
+                {
+                    let size = (row.kind == Kind::File).then_some(row.size.unwrap_or(0));
+                    first.push(Row { name: row.name, size });
+                }
+                rows::sort(&mut first);
+                Ok(first)
+            });
+            let first = first.await.map_err(|error| Unserved::Unavailable(error.to_string()))?;
+            Ok(page::remote_directory(state, request, &path, access, &first))
+        }
+        (format, _) => {
+            let format = format.unwrap_or(Format::Links);
+            let below = gateway.path(&name.bucket, &name.key);
+            let links = format!("{}/{}", request.prefix, url_path(below.as_bytes()));
+            Ok(stream(rows, format, links))
+        }
+    }
+}
+
+/// Lines of a listing, and the rest of it; `None` after the last.
+type Step = (Bytes, Option<(Rows, Lines)>);
+
+/// A listing for programs. No thread waits for the client.
+fn stream(rows: Rows, format: Format, links: String) -> Response {
+    let state = Some((rows, Lines::new(format, links)));
+    let stream = futures::stream::try_unfold(state, |state| async move {
+        let Some((mut rows, mut lines)) = state else { return Ok(None) };
+        // An error breaks the answer off, so that the client does not take it for whole.
+        let next = move || -> io::Result<Option<Step>> {
+            while !lines.is_full() {
+                match rows.next()? {
+                    Some(entry) => lines.add(&line(&entry))?,
+                    None => {
+                        lines.end();
+                        return Ok(lines.take().map(|piece| (piece, None)));
+                    }
+                }
+            }
+            Ok(lines.take().map(|piece| (piece, Some((rows, lines)))))
+        };
+        blocking(next).await.inspect_err(|error| tracing::warn!(%error, "a list ended early"))
+    });
+    Response::new(StatusCode::OK)
+        .with_header(CONTENT_TYPE, format.content_type())
+        .with_body(Body::Stream(Box::pin(stream)))
+}
+
+fn line(entry: &Entry) -> Line<'_> {
+    let modified = entry.modified.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok());
+    Line {
+        name: &entry.name,
+        is_file: entry.kind == Kind::File,
+        size: entry.size.unwrap_or(0),
+        modified: modified.unwrap_or_default(),
+        etag: entry.etag.as_deref().map(|etag| etag.trim_matches('"').to_owned()),
+    }
+}
+
+/// The entries of a directory that a request may see, as the origin lists them.
+struct Rows {
+    gateway: Arc<Gateway>,
+    access: Access,
+    bucket: String,
+    key: String,
+    first: Option<Entry>,
+    rest: Option<Listing>,
+}
+
+impl Rows {
+    /// Opens the listing, and reads its first entry.
+    ///
+    /// # Errors
+    /// There is no such directory, the request may see nothing of it, or the origin cannot be
+    /// asked.
+    async fn open(
+        gateway: &Arc<Gateway>,
+        name: &Name,
+        access: &Access,
+        recursive: bool,
+    ) -> Result<Self, Unserved> {
+        let Name { bucket, key } = name;
+        let visible = gateway.visible(access, bucket);
+        let (gateway, access) = (Arc::clone(gateway), access.clone());
+        let mut rows = Self {
+            gateway: gateway.clone(),
+            access: access.clone(),
+            bucket: bucket.clone(),
+            key: key.clone(),
+            first: None,
+            rest: None,
+        };
+        if gateway.has_buckets() && bucket.is_empty() {
+            let names = gateway.buckets().await?.into_iter();
+            let entries = names.map(|name| Ok(Entry::named(name.into_bytes(), Kind::Directory)));
+            rows.rest = Some(Listing::of(entries));
+            return Ok(rows);
+        }
+        if !visible.reaches(key) {
+            return Err(Unserved::Forbidden);
+        }
+        let root = visible.root().ok_or(Unserved::Forbidden)?;
+        if let Some(below) = root.strip_prefix(key.as_str()).filter(|below| below.contains('/') && !recursive)
+        {
+            // All that may be seen lies further below.
+            let next = below.split('/').next().unwrap_or_default();
+            rows.first = Some(Entry::named(next.as_bytes().to_vec(), Kind::Directory));
+            return Ok(rows);
+        }
+        let options = ListOptions { recursive, ..ListOptions::default() };
+        let listing = gateway.list(bucket, key, options).await?;
+        rows.rest = Some(listing);
+        blocking(move || {
+            rows.first = rows.next()?;
+            Ok(rows)
+        })
+        .await
+        .map_err(|error| Unserved::Unavailable(error.to_string()))
+        .and_then(|rows| {
+            if rows.first.is_none() && !rows.key.is_empty() { Err(Unserved::NotFound) } else { Ok(rows) }
+        })
+    }
+
+    fn next(&mut self) -> io::Result<Option<Entry>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let Some(rest) = &mut self.rest else { return Ok(None) };
+        for entry in rest.by_ref() {
+            let entry = entry.map_err(io::Error::other)?;
+            let Ok(name) = std::str::from_utf8(&entry.name) else { continue };
+            let (is_bucket, is_file) =
+                (self.gateway.has_buckets() && self.bucket.is_empty(), entry.kind == Kind::File);
+            let bucket = if is_bucket { name } else { &self.bucket };
+            let visible: Visible<'_> = self.gateway.visible(&self.access, bucket);
+            let shown = match (is_bucket, is_file) {
+                (true, _) => visible.reaches(""),
+                (_, true) => visible.shows(&format!("{}{name}", self.key)),
+                (_, false) => visible.reaches(&format!("{}{name}/", self.key)),
+            };
+            if shown && !name.is_empty() {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Runs what may wait for the origin where it holds up no other connection.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}

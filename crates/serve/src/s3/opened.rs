@@ -1,0 +1,90 @@
+//! An object that a request reads, wherever its bytes are: in a file of the served directory, or
+//! behind a gateway.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstbyte_location::ByteRange;
+use http::HeaderMap;
+use s3s::S3Result;
+
+use crate::gateway::{BlockFrames, Gateway, RemoteObject};
+use crate::http::etag::Identity;
+use crate::http::response::{Body, FileContent};
+use crate::object::described::Described;
+use crate::object::metadata::ObjectMetadata;
+use crate::s3::objects::Found;
+
+/// An object as it is now.
+pub(crate) struct Opened {
+    pub(crate) described: Described,
+    pub(crate) metadata: ObjectMetadata,
+    content: Content,
+}
+
+enum Content {
+    File(Arc<File>, Identity),
+    Remote(Arc<Gateway>, RemoteObject),
+}
+
+impl From<Found> for Opened {
+    fn from(found: Found) -> Self {
+        let Found { file, identity, metadata } = found;
+        Self { described: Described::from(&identity), metadata, content: Content::File(file, identity) }
+    }
+}
+
+impl Opened {
+    /// An object behind a gateway.
+    pub(crate) fn remote(gateway: &Arc<Gateway>, found: RemoteObject) -> Self {
+        let (described, metadata) = (found.described(), found.metadata());
+        Self { described, metadata, content: Content::Remote(Arc::clone(gateway), found) }
+    }
+
+    /// The age of what is known of it, if its origin could not be asked.
+    pub(crate) fn stale(&self) -> Option<Duration> {
+        match &self.content {
+            Content::File(..) => None,
+            Content::Remote(_, found) => found.stale,
+        }
+    }
+
+    /// Whether it can only be sent whole.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(&self.content, Content::Remote(_, found) if found.is_stream())
+    }
+
+    /// The form in which a request wants a range.
+    pub(crate) fn frames(&self, headers: &HeaderMap, range: Option<ByteRange>) -> BlockFrames {
+        match &self.content {
+            Content::File(..) => BlockFrames::None,
+            Content::Remote(_, found) => Gateway::frames(headers, range, found),
+        }
+    }
+
+    /// The bytes of a range, which the connection loop sends.
+    ///
+    /// # Errors
+    /// The origin of a gateway does not send the first of them.
+    pub(crate) async fn body(&self, range: ByteRange, frames: BlockFrames) -> S3Result<SentBody> {
+        let body = match &self.content {
+            Content::File(file, identity) => {
+                Body::File(FileContent { file: Arc::clone(file), range, version: *identity })
+            }
+            Content::Remote(gateway, found) => gateway.read(found, range, frames).await?,
+        };
+        Ok(SentBody(Arc::new(Mutex::new(Some(body)))))
+    }
+}
+
+/// A body on its way to the connection loop, in the extensions of a response, which are cloned.
+#[derive(Clone)]
+pub(crate) struct SentBody(Arc<Mutex<Option<Body>>>);
+
+impl SentBody {
+    /// The body, once.
+    pub(crate) fn take(self) -> Option<Body> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

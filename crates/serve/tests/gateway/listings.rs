@@ -1,0 +1,123 @@
+//! Listings through a gateway are those of the origin, page by page.
+
+use crate::client::{Client, S3, element};
+use crate::origin::{Gateway, Origin, Plan};
+
+fn filled() -> Origin {
+    let origin = Origin::start();
+    for number in 0..25 {
+        origin.put(&format!("a/{number:02}/f"), b"x");
+        origin.put(&format!("b-{number:02}"), b"xy");
+    }
+    for key in ["a.txt", "a/x", "z/ü/é", "z/a b+c&d"] {
+        origin.put(key, b"xyz");
+    }
+    origin
+}
+
+/// All keys, common prefixes, sizes and tags of a listing, by pages of `keys`.
+fn listed(server: &firstbyte_serve::Running, query: &str, keys: usize) -> Vec<String> {
+    let (mut found, mut token) = (Vec::new(), String::new());
+    loop {
+        let target = format!("/bucket?list-type=2&max-keys={keys}{query}{token}");
+        let page = Client::new(server).ask("GET", &target, S3, b"");
+        assert_eq!(page.status, 200, "{target}: {}", page.text());
+        let text = page.text();
+        let rows =
+            text.split("<Contents>").skip(1).map(|row| row.split("</Contents>").next().unwrap().to_owned());
+        let mut rows: Vec<String> = rows.collect();
+        let prefixes = text.split("<CommonPrefixes>").skip(1);
+        rows.extend(prefixes.map(|row| row.split("</CommonPrefixes>").next().unwrap().to_owned()));
+        assert!(rows.len() <= keys, "{target}");
+        found.extend(rows);
+        match element(&page, "NextContinuationToken") {
+            Some(next) => token = format!("&continuation-token={next}"),
+            None => {
+                // On one page all keys come before all prefixes.
+                found.sort();
+                return found;
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_of_any_size_are_those_of_the_origin() {
+    let origin = filled();
+    let gateway = Gateway::before(&origin, &Plan::default());
+    for query in [
+        "",
+        "&delimiter=%2F",
+        "&prefix=a%2F",
+        "&prefix=a%2F&delimiter=%2F",
+        "&prefix=a",
+        "&prefix=a&delimiter=%2F",
+        "&prefix=b-1",
+        "&prefix=a%2F0&delimiter=%2F",
+        "&prefix=z%2F",
+        "&delimiter=-",
+        "&delimiter=f",
+        "&start-after=a%2F20%2Ff",
+        "&start-after=a%2F20%2Ff&delimiter=%2F",
+        "&prefix=none",
+        "&prefix=a%2F05%2Ff%2F",
+    ] {
+        let expected = listed(&origin.server, query, 1000);
+        for keys in [1, 2, 7, 1000] {
+            assert_eq!(listed(&gateway.server, query, keys), expected, "{query} by {keys}");
+        }
+    }
+}
+
+#[test]
+fn the_first_version_of_the_call_and_lists_of_buckets_work() {
+    let origin = filled();
+    let gateway = Gateway::before(&origin, &Plan::default());
+    let first = gateway.get("/bucket?delimiter=%2F&max-keys=2", S3);
+    assert_eq!(element(&first, "NextMarker").as_deref(), Some("a/"), "{}", first.text());
+    let second = gateway.get("/bucket?delimiter=%2F&max-keys=2&marker=a%2F", S3).text();
+    assert!(second.contains("<Key>b-00</Key>") && !second.contains("<Prefix>a/</Prefix>"), "{second}");
+    assert!(gateway.get("/", S3).text().contains("<Name>bucket</Name>"));
+    assert_eq!(gateway.ask("HEAD", "/bucket", S3).status, 200);
+    assert_eq!(gateway.get("/bucket?location", S3).status, 200);
+    assert_eq!(gateway.get("/bucket?versions", S3).status, 501);
+}
+
+#[test]
+fn all_buckets_of_a_service_are_served() {
+    let origin = filled();
+    std::fs::create_dir(origin.directory.path().join("second")).unwrap();
+    let gateway = Gateway::before(&origin, &Plan { location: "s3://", ..Plan::default() });
+    let buckets = gateway.get("/", S3).text();
+    assert!(buckets.contains("<Name>bucket</Name>") && buckets.contains("<Name>second</Name>"), "{buckets}");
+    assert_eq!(gateway.get("/bucket/a.txt", S3).text(), "xyz");
+    assert_eq!(gateway.get("/bucket/a.txt", "").text(), "xyz");
+    assert_eq!(gateway.ask("HEAD", "/third", S3).status, 404);
+    assert_eq!(gateway.get("/third/x", S3).status, 404);
+    assert_eq!(listed(&gateway.server, "", 1000), listed(&origin.server, "", 1000));
+}
+
+#[test]
+fn plain_listings_have_the_origins_names_and_directories_redirect() {
+    let origin = filled();
+    let gateway = Gateway::before(&origin, &Plan::default());
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for path in ["/bucket/", "/bucket/a/", "/bucket/z/", "/bucket/?recursive"] {
+        let expected = sorted(origin.get(path, "").text());
+        let expected: Vec<_> =
+            expected.into_iter().filter(|name| !path.contains('?') || !name.ends_with('/')).collect();
+        assert_eq!(sorted(gateway.get(path, "").text()), expected, "{path}");
+    }
+    let rows = gateway.get("/bucket/a/?format=json", "").text();
+    assert!(rows.contains("\"name\":\"x\"") && rows.contains("\"kind\":\"directory\""), "{rows}");
+    let moved = gateway.get("/bucket/a", "");
+    assert_eq!((moved.status, moved.header("location")), (301, Some("/bucket/a/")));
+    assert_eq!(gateway.get("/bucket/none/", "").status, 404);
+    assert_eq!(gateway.get("/bucket/z/a%20b+c&d", "").text(), "xyz");
+    let page = gateway.get("/bucket/a/", "Accept: text/html\r\n").text();
+    assert!(page.contains("<title>") && page.contains("/bucket/a/x\""), "{page}");
+}

@@ -1,0 +1,156 @@
+//! Origins and gateways of the tests.
+
+use std::path::Path;
+use std::time::Duration;
+
+use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_location::Location;
+use firstbyte_serve::{Config, GatewayConfig, Running, Server, Source, Writing};
+use firstbyte_store::{Options, Outages, Store, Via};
+use firstbyte_testkit::{bytes_at, set_credentials};
+
+use crate::client::{Answer, Client};
+
+/// An origin: `serve` over a directory with one bucket.
+pub(crate) struct Origin {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) server: Running,
+}
+
+impl Origin {
+    pub(crate) fn start() -> Self {
+        set_credentials();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("bucket")).unwrap();
+        let server = start(directory.path(), 0);
+        Self { directory, server }
+    }
+
+    /// Writes the object `key` of the bucket. Each write is a new version.
+    pub(crate) fn put(&self, key: &str, content: &[u8]) {
+        let path = self.directory.path().join("bucket").join(key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let fresh = self.directory.path().join(".fresh");
+        std::fs::write(&fresh, content).unwrap();
+        std::fs::rename(fresh, path).unwrap();
+    }
+
+    pub(crate) fn remove(&self, key: &str) {
+        std::fs::remove_file(self.directory.path().join("bucket").join(key)).unwrap();
+    }
+
+    /// Stops the server; gives its port, to start it again by [`Self::restart`].
+    pub(crate) fn stop(self) -> (tempfile::TempDir, u16) {
+        let port = self.server.address().port();
+        self.server.stop();
+        (self.directory, port)
+    }
+
+    pub(crate) fn restart((directory, port): (tempfile::TempDir, u16)) -> Self {
+        let server = start(directory.path(), port);
+        Self { directory, server }
+    }
+
+    /// What it answers itself.
+    pub(crate) fn get(&self, target: &str, headers: &str) -> Answer {
+        Client::new(&self.server).ask("GET", target, headers, b"")
+    }
+}
+
+fn start(directory: &Path, port: u16) -> Running {
+    let mut config = Config::new(directory);
+    config.listen.set_port(port);
+    config.writing = Writing::Allowed;
+    config.limits.drain = Duration::ZERO;
+    Server::start(config).unwrap()
+}
+
+/// A gateway with a cache of its own.
+pub(crate) struct Gateway {
+    pub(crate) server: Running,
+    _cache: tempfile::TempDir,
+}
+
+/// The settings of a gateway that tests choose.
+pub(crate) struct Plan {
+    pub(crate) location: &'static str,
+    pub(crate) fresh: Duration,
+    pub(crate) stale: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) cache_size: Option<u64>,
+    pub(crate) memory: u64,
+    pub(crate) listen: u16,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            location: "s3://bucket",
+            fresh: Duration::from_secs(600),
+            stale: Duration::from_secs(3600),
+            deadline: Duration::from_secs(30),
+            cache_size: None,
+            memory: 8 << 20,
+            listen: 0,
+        }
+    }
+}
+
+impl Gateway {
+    /// A gateway whose S3 endpoint is `endpoint`.
+    pub(crate) fn start(endpoint: &str, plan: &Plan, configure: impl FnOnce(&mut Config)) -> Self {
+        set_credentials();
+        let cache = tempfile::tempdir().unwrap();
+        let via = Via::default();
+        let store = Store::new(Options {
+            endpoint_url: Some(endpoint.to_owned()),
+            outages: Outages::FailFast,
+            read_deadline: plan.deadline,
+            retries: 1,
+            via: via.clone(),
+            ..Options::default()
+        })
+        .unwrap();
+        let settings = Settings {
+            cache: Some(cache.path().to_owned()),
+            cache_size: plan.cache_size,
+            reserve: 0,
+            deadline: plan.deadline,
+            ..Settings::default()
+        };
+        let hydrator = Hydrator::new(store, settings).unwrap();
+        let location = Location::parse(plan.location.as_ref()).unwrap();
+        let mut config = Config::of(Source::Gateway(GatewayConfig {
+            location,
+            hydrator,
+            fresh: plan.fresh,
+            stale: plan.stale,
+            memory: plan.memory,
+            deadline: plan.deadline,
+            via,
+            usd_per_request: Some(4e-7),
+        }));
+        config.listen.set_port(plan.listen);
+        config.limits.drain = Duration::ZERO;
+        configure(&mut config);
+        Self { server: Server::start(config).unwrap(), _cache: cache }
+    }
+
+    /// A gateway before `origin`.
+    pub(crate) fn before(origin: &Origin, plan: &Plan) -> Self {
+        Self::start(origin.server.url(), plan, |_| {})
+    }
+
+    pub(crate) fn ask(&self, method: &str, target: &str, headers: &str) -> Answer {
+        Client::new(&self.server).ask(method, target, headers, b"")
+    }
+
+    pub(crate) fn get(&self, target: &str, headers: &str) -> Answer {
+        self.ask("GET", target, headers)
+    }
+}
+
+/// Content of a version, which shows its number and a wrong offset.
+pub(crate) fn version(number: u64, length: usize) -> Vec<u8> {
+    bytes_at(number, 0, length)
+}

@@ -1,0 +1,105 @@
+//! The body that a gateway sends: blocks, each followed by the CRC-32C that the cache computed when
+//! it received the block, 4 bytes, big-endian.
+//!
+//! It shows that a block is as it came to the cache that fetched it. Whether it came there right is
+//! shown by the checksum of the whole object, where its store has one.
+
+use std::sync::Arc;
+
+use firstbyte_location::{Algorithm, ByteRange, Hasher, to_usize};
+
+use super::Member;
+use crate::wire::Incoming;
+use crate::{Error, Result};
+
+/// The header of such a request and its response.
+pub(crate) const FRAMES: &str = "x-firstbyte-frames";
+
+/// Bytes of a block, as in the cache.
+const BLOCK: u64 = 128 << 10;
+
+/// Bytes of a checksum.
+const SUM: u64 = 4;
+
+/// Whether a range is of whole blocks of an object of `size` bytes.
+pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
+    let ends = range.end.is_multiple_of(BLOCK) || range.end >= size;
+    range.start.is_multiple_of(BLOCK) && range.start < range.end.min(size) && ends
+}
+
+/// Bytes of a body with the bytes `range`.
+pub(crate) fn framed_len(range: ByteRange) -> u64 {
+    range.len() + SUM * range.len().div_ceil(BLOCK)
+}
+
+/// Reads such a body.
+pub(crate) struct Frames {
+    incoming: Box<Incoming>,
+    place: String,
+    /// The bytes that have not arrived.
+    range: ByteRange,
+    /// A block, and the bytes of it that were returned.
+    block: Vec<u8>,
+    returned: usize,
+    /// The gateway, which gets a report of failures.
+    pub(crate) member: Option<Arc<Member>>,
+}
+
+impl Frames {
+    pub(crate) fn new(place: String, range: ByteRange, incoming: Incoming) -> Self {
+        Self { incoming: Box::new(incoming), place, range, block: Vec::new(), returned: 0, member: None }
+    }
+
+    /// Reads into `buffer` bytes whose checksum was right. Returns 0 only at the end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.returned == self.block.len() && !self.range.is_empty() {
+            self.next_block().map_err(|error| self.refused(error))?;
+        }
+        let rest = &self.block[self.returned..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.returned += count;
+        Ok(count)
+    }
+
+    fn next_block(&mut self) -> Result<()> {
+        let length = self.range.len().min(BLOCK);
+        self.block.resize(to_usize(length + SUM), 0);
+        let mut done = 0;
+        while done < self.block.len() {
+            match self.incoming.read(&mut self.block[done..])? {
+                0 => return Err(self.truncated()),
+                read => done += read,
+            }
+        }
+        let sum = self.block.split_off(to_usize(length));
+        if Hasher::of(Algorithm::Crc32c, &self.block).value != sum {
+            return Err(Error::Protocol {
+                location: self.place.clone(),
+                detail: format!("the block at {} does not have its checksum", self.range.start),
+                trace: None,
+            });
+        }
+        (self.range, self.returned) = (self.range.skip(length), 0);
+        if self.range.is_empty() && self.incoming.read(&mut [0])? != 0 {
+            return Err(self.truncated());
+        }
+        Ok(())
+    }
+
+    /// The error of a block that did not arrive: another gateway or the origin has it.
+    fn refused(&mut self, error: Error) -> Error {
+        (self.block, self.returned) = (Vec::new(), 0);
+        match error {
+            Error::Cancelled => Error::Cancelled,
+            error => {
+                self.member.iter().for_each(|member| member.failed(&error));
+                self.truncated()
+            }
+        }
+    }
+
+    fn truncated(&self) -> Error {
+        Error::Truncated { location: self.place.clone(), missing: self.range.len(), trace: None }
+    }
+}

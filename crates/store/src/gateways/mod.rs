@@ -1,0 +1,143 @@
+//! Reads ranges of objects through gateways: several caches near this machine that share the work
+//! of one.
+//!
+//! Each segment of a version has an owner among the gateways ([`owner`]), which all clients compute
+//! alike; so gateways need not know each other, and one that comes or goes moves only its own
+//! segments. A gateway that fails, is slow or sends wrong bytes is not asked for a while, and the
+//! next one or the origin is. So nothing that a gateway does makes a read fail. Descriptions and
+//! listings always come from the origin. Called by [`Store::get`](crate::Store::get).
+
+mod frames;
+mod member;
+mod owner;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Strength};
+
+pub(crate) use self::frames::{FRAMES, Frames, framed_len};
+pub(crate) use self::member::Member;
+pub use self::owner::SEGMENT;
+use crate::{Body, Error, Gateways, Get, Integrity, Keys, Options, Outages, Result, Signing};
+
+/// How long a gateway may send nothing. Longer than a cold read takes at its origin, and a fraction
+/// of a read's deadline.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long connecting to a gateway may take: it is near.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// The gateways asked for a segment before the origin: its owner, and the next in order.
+const ASKED: usize = 2;
+
+/// Reads from one gateway. Implemented by a store of its own.
+pub(crate) trait Reader: Send + Sync {
+    /// Requests bytes.
+    fn get(&self, location: &Location, get: &Get) -> Result<Body>;
+}
+
+/// Makes the reader of a gateway from the options for it.
+pub(crate) type MakeReader = fn(Options) -> Result<Box<dyn Reader>>;
+
+/// The gateways of one store.
+pub(crate) struct Ring {
+    members: Vec<Gateway>,
+}
+
+/// A gateway, and how it is read. `None`: it runs in this process.
+type Gateway = (Arc<Member>, Option<Box<dyn Reader>>);
+
+impl Ring {
+    /// The ring of these options. `None` without gateways.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn new(options: &Options, make: MakeReader) -> Result<Option<Self>> {
+        let Gateways { urls, own, keys } = &options.gateways;
+        let member = |url: &String| {
+            let reader = match own.as_ref() == Some(url) {
+                true => None,
+                false => Some(make(of_gateway(options, url, keys.clone()))?),
+            };
+            Ok((Arc::new(Member::new(url.clone())), reader))
+        };
+        let members = urls.iter().map(member).collect::<Result<Vec<_>>>()?;
+        Ok((!members.is_empty()).then_some(Self { members }))
+    }
+
+    /// The beginning of a range, up to the end of its segment at most, from a gateway. `None`: it
+    /// has to come from the origin.
+    ///
+    /// # Errors
+    /// The request was cancelled.
+    pub(crate) fn get(&self, location: &Location, get: &Get) -> Result<Option<Body>> {
+        let Some(request) = Request::of(location, get) else { return Ok(None) };
+        let urls = self.members.iter().map(|(member, _)| member.url.as_str());
+        let order = owner::order(urls, &request.segment);
+        for (member, reader) in order.into_iter().take(ASKED).map(|index| &self.members[index]) {
+            // Its own segments come from the origin, into the cache that it serves from.
+            let Some(reader) = reader else { return Ok(None) };
+            if !member.is_asked() {
+                continue;
+            }
+            match reader.get(&request.location, &request.get) {
+                Ok(body) if body.is_framed() => return Ok(Some(body.watched_by(member))),
+                Ok(_) => {
+                    member.failed("it sends no checksums with its blocks: another version, or no gateway")
+                }
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                // It knows an older or a newer version.
+                Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
+                Err(error) => member.failed(&error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The options of a store for one gateway.
+fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
+    Options {
+        endpoint_url: Some(url.to_owned()),
+        config_file: None,
+        profile: None,
+        region: Some("us-east-1".to_owned()),
+        signing: keys.map_or(Signing::Anonymous, Signing::Keys),
+        request_payer: false,
+        customer_key: None,
+        gateways: Gateways::default(),
+        proxies: crate::Proxies::default(),
+        read_deadline: PATIENCE,
+        connect_deadline: CONNECT,
+        retries: 0,
+        outages: Outages::FailFast,
+        ..options.clone()
+    }
+}
+
+/// A request that gateways may answer.
+struct Request {
+    location: Location,
+    get: Get,
+    segment: owner::Segment,
+}
+
+impl Request {
+    /// `None` if gateways may not: for anything but whole blocks of a known version of an object.
+    fn of(location: &Location, get: &Get) -> Option<Self> {
+        let Location::Object(object) = location else { return None };
+        let (range, version) = (get.range?, get.version.as_ref()?);
+        let size = version.size?;
+        let is_whole_blocks = frames::is_aligned(range, size);
+        if !is_whole_blocks || version.strength() != Strength::Strong || object.key.is_empty() {
+            return None;
+        }
+        let segment = owner::Segment::new(object, version, range.start);
+        let range = ByteRange::new(range.start, range.end.min(segment.end()).min(size));
+        let get = Get { range: Some(range), checksum: false, integrity: Integrity::Blocks, ..get.clone() };
+        // A gateway speaks S3, whatever its origin does.
+        let object = ObjectLocation { service: Service::S3, ..object.clone() };
+        Some(Self { location: Location::Object(object), get, segment })
+    }
+}

@@ -1,0 +1,32 @@
+//! Credentials of S3 requests, as options of a store.
+
+use std::fmt;
+
+/// Whether S3 requests are signed, and with which credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Signing {
+    /// With credentials from the AWS chain.
+    #[default]
+    Chain,
+    /// With these credentials only.
+    Keys(Keys),
+    /// Not signed, for public buckets.
+    Anonymous,
+}
+
+/// An access key. `Debug` omits the secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// The key's id, which is not secret.
+    pub access_key_id: String,
+    /// The secret.
+    pub secret_access_key: String,
+    /// The session token of temporary keys.
+    pub session_token: Option<String>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Reads of ranges: from a gateway where the options name some, else from the location itself, and
+//! by several requests where a response brings only the beginning.
+
+use firstbyte_location::{Location, Service, Strength};
+
+use super::Store;
+use crate::gateways::Reader;
+use crate::{Body, Error, Get, Result, local};
+
+impl Store {
+    /// Requests bytes, and returns after the head of the response. One request, whose response also
+    /// has the length and version. Any range of an empty object gives an empty body.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and errors of the
+    /// connection or the store.
+    pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
+        let cancel = self.client.scoped_cancel(&get.cancel);
+        let body = self.get_routed(location, get)?;
+        let end = get.range.zip(body.stat().size()).map(|(asked, size)| asked.end.min(size));
+        let body = match end.filter(|end| *end > body.range().end) {
+            Some(end) => self.continued(location, get, body, end)?,
+            None => body,
+        };
+        Ok(body.kept_to(&get.throttle, &cancel))
+    }
+
+    /// Requests bytes from a gateway, or else from the origin.
+    fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
+        if let Some(ring) = &self.ring
+            && let Some(body) =
+                ring.get(location, &Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() })?
+        {
+            return Ok(body);
+        }
+        self.get_once(location, get)
+    }
+
+    fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {
+        match location {
+            Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
+            Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
+            Location::Http(url) => self.http.get(url, get),
+            Location::Sftp(place) => self.sftp.get(place, get),
+        }
+    }
+
+    /// A body of which the response brings only the beginning. It requests the rest when it comes
+    /// to its end. An object without a version cannot be read by several requests.
+    fn continued(&self, location: &Location, get: &Get, body: Body, end: u64) -> Result<Body> {
+        let version = body.stat().version.clone();
+        if version.strength() == Strength::None {
+            let detail = format!("bytes {} where more were asked", body.range());
+            return Err(Error::Protocol { location: location.to_string(), detail, trace: None });
+        }
+        let (store, location) = (self.clone(), location.clone());
+        let get = Get { version: Some(version), checksum: false, ..get.clone() };
+        let rest = move |range| store.get_routed(&location, &Get { range: Some(range), ..get.clone() });
+        Ok(body.continued_to(end, Box::new(rest)))
+    }
+}
+
+impl Reader for Store {
+    fn get(&self, location: &Location, get: &Get) -> Result<Body> {
+        self.get_once(location, get)
+    }
+}
