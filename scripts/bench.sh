@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the rows of docs/benchmarks.md: runs the cases of peers/*.toml and writes peers/results/CASE.jsonl.
+# Measures the rows of docs/reference/benchmarks.md: runs the cases of peers/*.toml and writes peers/results/CASE.jsonl.
 #
 #   bench.sh FIRSTBYTE [CASE...]
 #

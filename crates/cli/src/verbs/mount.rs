@@ -44,7 +44,7 @@ Examples:
   firstbyte mount /nfs/share /mnt/fast                     # a cache before slow storage
   firstbyte mount https://host/dir/ /mnt/web --foreground  # ends with Ctrl-C
   firstbyte unmount /mnt/data
-docs/mount.md says what is guaranteed, and what is not.")]
+docs/reference/mount.md says what is guaranteed, and what is not.")]
 pub struct MountArgs {
     /// Location to mount: an S3 bucket or prefix, a URL with a directory listing, a directory, or
     /// one object
