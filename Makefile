@@ -55,12 +55,14 @@ docs: build ## docs/options.md and the man pages in target/man1 from the command
 	"$(FIRSTBYTE)" demo > "$(CARGO_TARGET_DIR)/demo.txt"
 	python3 scripts/pictures.py "$(CARGO_TARGET_DIR)/demo.txt"
 
-bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." measures these again; writes docs/reference/benchmarks.md
+bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." measures these again; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
 	cargo build --release --locked -p firstbyte-layout --example rename_loop
 	@scripts/module.sh --release
 	@scripts/bench.sh "$(FIRSTBYTE)" $(ROWS)
 	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/reference/benchmarks.md
+	"$(FIRSTBYTE)" bench report peers/results/calibration/*.jsonl --format markdown --out docs/reference/calibration.md
+	python3 scripts/benchmarks.py
 
 fuzz: ## the fuzz targets, TIME=60 seconds each; TARGETS="patterns journals" chooses
 	@scripts/need.sh build
