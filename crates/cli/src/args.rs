@@ -121,13 +121,12 @@ impl Cli {
             }
             let text = error.render();
             if error.use_stderr() {
-                let shown =
-                    if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+                let shown = if console::has_colours() { text.ansi().to_string() } else { text.to_string() };
                 console::say(shown.trim_end());
                 std::process::exit(error.exit_code());
             }
-            let shown =
-                if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+            let coloured = std::io::stdout().is_terminal() && console::wants_colours();
+            let shown = if coloured { text.ansi().to_string() } else { text.to_string() };
             let printed = console::print_bytes(shown.as_bytes());
             printed.unwrap_or_else(|error| console::failed(&error));
             std::process::exit(error.exit_code());

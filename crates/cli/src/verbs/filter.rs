@@ -33,11 +33,11 @@ impl Args for FilterArgs {
             .arg(option("exclude", "Exclude matching names. The last pattern that matches a name decides"))
             .arg(file(
                 "include-from",
-                "As --include, with a pattern on each line of FILE; # begins a comment",
+                "Read --include patterns from FILE, one per line; # begins a comment",
             ))
             .arg(file(
                 "exclude-from",
-                "As --exclude, with a pattern on each line of FILE; # begins a comment",
+                "Read --exclude patterns from FILE, one per line; # begins a comment",
             ))
             .arg(
                 Arg::new("null")

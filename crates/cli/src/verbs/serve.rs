@@ -76,7 +76,7 @@ pub struct ServeArgs {
     /// Serve DIR itself as the only bucket, called NAME. /NAME/key and /key are then the same file
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
-    /// Log each request on standard error
+    /// Log each request to standard error
     #[arg(long)]
     access_log: bool,
 }

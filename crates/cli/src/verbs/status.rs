@@ -24,7 +24,7 @@ use crate::render::rows;
 Examples:
   firstbyte status                            # everything in the cache, and the total
   firstbyte status /mnt/data/big.bam
-  firstbyte status --verify                   # after a disk was in doubt
+  firstbyte status --verify                   # after a disk error: check every block
   firstbyte --json status -r s3://bucket/run7/ | jq -r 'select(.state == \"partial\").location'
 
 A line is: percent here, bytes here, bytes in all, hydrated | partial | released, last opened, location. An object that

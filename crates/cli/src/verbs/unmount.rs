@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[command(after_help = "\
 Examples:
   firstbyte unmount /mnt/data
-  firstbyte unmount --lazy /mnt/data   # now; what is open can be read on until it is closed")]
+  firstbyte unmount --lazy /mnt/data   # at once; open files stay readable until they are closed")]
 pub struct UnmountArgs {
-    /// Directory that it is mounted on
+    /// Mount point
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Detach it immediately, even if files are open
+    /// Detach immediately, even if files are open
     #[arg(long)]
     lazy: bool,
 }

@@ -26,8 +26,7 @@ Examples:
   firstbyte doctor
   firstbyte doctor --endpoint-url https://s3.example.org --json
   firstbyte doctor --expect-fs /mnt/db=lustre --expect-fs /scratch=ext4 && run-the-job
-Looks only; a warning is no failure, so the exit code is 0 with warnings too. It is 1 where
---expect-fs finds something else.")]
+Changes nothing. Exit code 0 even with warnings; 1 if --expect-fs finds another file system.")]
 pub struct DoctorArgs {
     /// Check only that DIR is not empty and on a file system of this type; may be repeated
     #[arg(long, value_name = "DIR=TYPE")]
