@@ -273,9 +273,9 @@ def test_the_rows_are_a_table_and_its_links_are_links(serve, opened):
     page = opened(DESKTOP)
     open_directory(page, f"{serve().url}/data/", 7)
     table = page.get_by_role("table", name="Files and folders")
-    assert table.get_by_role("columnheader").count() == 4
+    assert table.get_by_role("columnheader").count() == 5
     assert table.get_by_role("row").count() == 8
-    expect(table.get_by_role("link", name="sub folder")).to_be_visible()
+    expect(table.get_by_role("link", name="sub folder", exact=True)).to_be_visible()
     assert table.get_by_role("checkbox", name="Select notes.txt").count() == 1
     expect(page.get_by_role("heading", level=1)).to_have_text("data")
 

@@ -17,7 +17,7 @@ use crate::render::error::Error;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
-    link::LinkArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
+    link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
     presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs,
     serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
     unmount::UnmountArgs,
@@ -97,6 +97,7 @@ pub enum Verb {
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Manual(ManualArgs),
+    Locations(LocationsArgs),
     /// Show the options of every verb
     #[command(hide = true)]
     Options,

@@ -21,7 +21,7 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
-    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
+    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls, manual, mb,
     mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, suggest, sync,
     tree, unmount,
 };
@@ -84,6 +84,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => completions::run(args, &mut args::command()),
+        Verb::Locations(args) => locations::run(args, globals),
         Verb::Manual(args) => manual::run(args, args::command()),
         Verb::Options => console::print(help::global_options()).map(|()| Exit::Done),
     }

@@ -17,6 +17,7 @@ pub mod hydrate;
 mod input;
 pub mod layout;
 pub mod link;
+pub mod locations;
 mod listed;
 pub mod ls;
 pub mod manual;

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_location::units;
+use firstbyte_location::{shown, units};
 use firstbyte_serve::{
     AccessLog, Authentication, Buckets, Config, Cors, Error as StartError, Exposure, Keys, Limits, Origins,
     Server, SignatureVersions, Tls, Writing,
@@ -115,6 +115,25 @@ impl ServeArgs {
         })
     }
 
+    /// What clients may do, how to change it, and a line for aws-cli.
+    fn greeting(&self, url: &str) -> [String; 2] {
+        let (keys, who) = match &self.auth {
+            Some(file) => ("KEY", format!("with a key of {}", shown(file))),
+            None => ("any", "without a key".to_owned()),
+        };
+        let rights = match (self.write, self.auth.is_some()) {
+            (false, _) => format!("read-only, {who}; --write lets clients change {}", shown(&self.directory)),
+            (true, true) => format!("clients may read and write, {who}, as far as it allows"),
+            (true, false) => format!("clients may read and write, {who}; --auth FILE asks for one"),
+        };
+        let secret = if self.auth.is_some() { "SECRET" } else { "any" };
+        let endpoint = url.trim_end_matches('/');
+        let aws = format!(
+            "AWS_ACCESS_KEY_ID={keys} AWS_SECRET_ACCESS_KEY={secret} aws --endpoint-url {endpoint} s3 ls"
+        );
+        [rights, aws]
+    }
+
     fn address(&self) -> Result<SocketAddr> {
         let wrong =
             |why: String| Error::usage(format!("--listen {}: {why}", self.listen)).advise("write HOST:PORT");
@@ -153,6 +172,9 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         console::print(json!({ "verb": "serve", "source": args.directory, "url": running.url() }))?;
     } else {
         console::print(running.url())?;
+        if !globals.quiet {
+            args.greeting(running.url()).iter().for_each(console::say);
+        }
     }
     // An error means that the sender was dropped, which happens only after it has sent.
     let _ = interruption.recv();

@@ -84,7 +84,7 @@ async fn get(state: &Arc<ServerState>, request: Request, path: EntryPath, access
     };
     let path = path.fenced(fence);
     match state.root.open_file(&path).await {
-        Ok(_) if request.path.ends_with('/') => not_found(),
+        Ok(_) if request.path.ends_with('/') => missing(state, &request),
         Ok(file) => match file.metadata() {
             Ok(metadata) => file_response(&request, &path, file, &metadata),
             Err(error) => failure(&error),
@@ -92,8 +92,16 @@ async fn get(state: &Arc<ServerState>, request: Request, path: EntryPath, access
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             directory(state, request, &path, access).await
         }
-        Err(error) => failure(&error),
+        Err(error) => {
+            let answer = failure(&error);
+            if answer.status == StatusCode::NOT_FOUND { missing(state, &request) } else { answer }
+        }
     }
+}
+
+/// 404, as a page for browsers.
+fn missing(state: &ServerState, request: &Request) -> Response {
+    if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
 
 fn asks_for_page(request: &Request) -> bool {
