@@ -41,9 +41,9 @@ def cp(
 
     The destination holds the old content or the complete new one, checksummed in flight when the
     store has a checksum. An interrupted copy (Ctrl-C, a kill) continues where it stopped when it
-    is repeated. A destination that ends in `/`, or is `.`, takes the copy under its own name; any other
-    is the name of the copy, except that an object goes into a directory that is there. `source/`
-    stands for its contents. What a tree's destination has already, unchanged, is skipped.
+    is repeated. A destination that ends in `/`, or is `.`, takes the copy under its own name; any
+    other is the name of the copy, except that an object goes into a directory that is there.
+    `source/` stands for its contents. What a tree's destination has already, unchanged, is skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path; None with

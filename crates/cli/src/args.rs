@@ -17,10 +17,10 @@ use crate::render::error::Error;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
-    link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
-    presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs,
-    serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
-    unmount::UnmountArgs,
+    link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs,
+    mv::MvArgs, plan::PlanArgs, presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs,
+    release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
+    sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
 };
 
 /// Commands to begin with.

@@ -21,9 +21,9 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
-    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls, manual, mb,
-    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, suggest, sync,
-    tree, unmount,
+    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls,
+    manual, mb, mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status,
+    suggest, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {

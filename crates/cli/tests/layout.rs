@@ -292,10 +292,7 @@ fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
     let ran = world.run(&["layout", "check", "data", "--mend"]);
     let printed = String::from_utf8(ran.stdout).unwrap();
-    assert!(
-        printed.lines().last().unwrap().starts_with("342 files: 3 problems;"),
-        "{printed}"
-    );
+    assert!(printed.lines().last().unwrap().starts_with("342 files: 3 problems;"), "{printed}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Judges what limited the speed of a run. [`Summary`](crate::Summary) reports the result.
 //!
-//! The checks, in this order: if the allowed rate was reached, that limit; if this process used most
-//! of its processors, or all processes most of the machine's, the CPU (a server on this machine is
-//! one of them); if memory limited the number of requests, memory; if both ends are local, the disk;
-//! if workers spent most of their time waiting for responses to begin, the server. If none of these
-//! holds, the link.
+//! The checks, in this order: if the allowed rate was reached, that limit; if this process used
+//! most of its processors, or all processes most of the machine's, the CPU (a server on this
+//! machine is one of them); if memory limited the number of requests, memory; if both ends are
+//! local, the disk; if workers spent most of their time waiting for responses to begin, the server.
+//! If none of these holds, the link.
 
 use std::time::Duration;
 
@@ -78,11 +78,13 @@ impl MachineTime {
         Some((passed - idle) as f64 / passed as f64)
     }
 
-    /// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq,
-    /// steal. What follows counts guests, which are in user. Waiting for a disk is idle.
+    /// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
+    /// softirq, steal. The fields after them count guests, which are in user. Waiting for a disk is
+    /// idle.
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let ticks: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        let ticks: Vec<u64> =
+            line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
         let [_, _, _, idle, iowait, ..] = ticks[..] else { return None };
         Some(Self { all: ticks.iter().sum(), idle: idle + iowait })
     }

@@ -1,6 +1,6 @@
 //! The progress of a transfer on standard error: a bar as wide as the terminal with bytes, files,
-//! rates and the time left, which indicatif draws; or a line every ten seconds, if standard error is
-//! no terminal and `--progress always` asks for it.
+//! rates and the time left, which indicatif draws; or a line every ten seconds, if standard error
+//! is no terminal and `--progress always` asks for it.
 //!
 //! Workers only count: a thread of the bar's own draws, so that none waits for a slow terminal.
 //! [`progress`](super::progress) calls it.
@@ -87,8 +87,7 @@ impl Bar {
         }
         let shared = Arc::<Shared>::default();
         shared.lock().facts.listing = true;
-        let drawn =
-            drawn.then(|| ProgressBar::with_draw_target(Some(0), console::progress_target(DRAWINGS)));
+        let drawn = drawn.then(|| ProgressBar::with_draw_target(Some(0), console::progress_target(DRAWINGS)));
         let (seen, bar) = (Arc::clone(&shared), drawn.clone());
         let thread = Builder::new().name("progress".into()).spawn(move || match bar {
             Some(bar) => draw(&seen, &bar),
@@ -260,10 +259,7 @@ impl RunState {
     }
 
     fn layout(&self) -> Layout {
-        Layout {
-            bar: self.facts.of_bytes > 0,
-            names: self.facts.of_objects > 1 && !self.started.is_empty(),
-        }
+        Layout { bar: self.facts.of_bytes > 0, names: self.facts.of_objects > 1 && !self.started.is_empty() }
     }
 }
 

@@ -123,7 +123,7 @@ impl ServeArgs {
         };
         let rights = match (self.write, self.auth.is_some()) {
             (false, _) => format!("read-only, {who}; --write lets clients change {}", shown(&self.directory)),
-            (true, true) => format!("clients may read and write, {who}, as far as it allows"),
+            (true, true) => format!("clients may read and write, {who}"),
             (true, false) => format!("clients may read and write, {who}; --auth FILE asks for one"),
         };
         let secret = if self.auth.is_some() { "SECRET" } else { "any" };

@@ -31,7 +31,8 @@ Examples:
 Columns: percent cached, bytes cached, size, hydrated | partial | released, last opened, location. An object that was
 never opened is released, and -r does not list it: the cache does not know it.")]
 pub struct StatusArgs {
-    /// Locations, or paths under a mount, to show [default: a summary; with -r everything in the cache]
+    /// Locations, or paths under a mount, to show [default: a summary; with -r everything in the
+    /// cache]
     #[arg(value_name = "LOC")]
     operands: Vec<OsString>,
     /// Show everything below
@@ -127,7 +128,10 @@ fn summary(cache: Option<&Cache>) -> Result<Exit> {
     }
     let space = cache.usage();
     let used = space.used.map_or("an unknown size".into(), human);
-    let limit = space.limits.size.map_or("no limit but free space".into(), |limit| format!("at most {}", human(limit)));
+    let limit = space
+        .limits
+        .size
+        .map_or("no limit but free space".into(), |limit| format!("at most {}", human(limit)));
     console::print(format_args!("cache     {}", shown(cache.directory())))?;
     console::print(format_args!("space     {used} used, {limit}"))?;
     console::print(format_args!("hydrated  {}, {}", objects(hydrated.objects), human(hydrated.here)))?;

@@ -25,7 +25,7 @@ pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {
 }
 
 /// The path and query of a URL by which anyone may GET `path` from `host` until `valid` has passed.
-/// `path` is percent-encoded, with nothing but RFC 3986's unreserved characters and `/` as they are.
+/// `path` is percent-encoded but for RFC 3986's unreserved characters and `/`.
 pub(crate) fn presigned(key: &Key, host: &str, path: &str, now: SystemTime, valid: Duration) -> String {
     let now = OffsetDateTime::from(now);
     let date = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());

@@ -1,6 +1,6 @@
 //! Links to files that anyone may open for a while, made for the page's "Copy link":
-//! `POST /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query signed
-//! with the key of the visitor. The link gives what that key may read, for this file alone.
+//! `POST /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query
+//! signed with the key of the visitor. The link gives what that key may read, for this file alone.
 //!
 //! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
 
@@ -41,7 +41,11 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     }
     from_page(&request)?;
     let Access::Key(key) = access else {
-        return Err(refused(StatusCode::FORBIDDEN, "denied", "sign in first: a link is signed with your key"));
+        return Err(refused(
+            StatusCode::FORBIDDEN,
+            "denied",
+            "sign in first: a link is signed with your key",
+        ));
     };
     let path = request.query("path").unwrap_or_default();
     let path = EntryPath::from_url(&path)

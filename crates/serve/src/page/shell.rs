@@ -39,7 +39,8 @@ pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
-    let scripts = [LISTING, ACTIONS, LINKS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
+    let scripts =
+        [LISTING, ACTIONS, LINKS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src {}; worker-src 'self'; connect-src 'self'; \
          img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",

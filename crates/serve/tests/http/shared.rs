@@ -1,5 +1,5 @@
-//! Links that the page copies: signed with the visitor's key, for one file and a while. And the page
-//! for a name that does not exist.
+//! Links that the page copies: signed with the visitor's key, for one file and a while. And the
+//! page for a name that does not exist.
 
 use base64::Engine as _;
 use firstbyte_serve::{Authentication, Buckets, Keys};
@@ -30,7 +30,12 @@ fn basic(key: &str, secret: &str) -> String {
 
 fn ask(fixture: &Fixture, base: &str, path: &str, seconds: u64, headers: &str) -> Answer {
     let target = format!("{base}/.firstbyte/links?path={path}");
-    Client::new(&fixture.server).ask("POST", &target, headers, json!({ "seconds": seconds }).to_string().as_bytes())
+    Client::new(&fixture.server).ask(
+        "POST",
+        &target,
+        headers,
+        json!({ "seconds": seconds }).to_string().as_bytes(),
+    )
 }
 
 fn link(fixture: &Fixture, base: &str, path: &str, seconds: u64) -> String {
@@ -106,9 +111,12 @@ fn a_browser_gets_a_page_for_a_missing_name_and_programs_get_a_line() {
         let page = Client::new(&fixture.server).ask("GET", target, HTML, b"");
         assert_eq!(page.status, 404);
         assert!(page.header("content-type").unwrap().starts_with("text/html"), "{}", page.head);
-        assert!(page.text().contains("<h1>Not found</h1>") && !page.text().contains("<b>"), "{}", page.text());
+        assert!(
+            page.text().contains("<h1>Not found</h1>") && !page.text().contains("<b>"),
+            "{}",
+            page.text()
+        );
         let line = get(&fixture, target);
         assert_eq!((line.status, line.text().as_str()), (404, "there is no such file or directory\n"));
     }
 }
-
