@@ -36,8 +36,8 @@ pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The locations that `text` begins: buckets, prefixes with a `/`, objects. `None` if no store could
-/// list them.
+/// The locations that `text` begins: buckets, prefixes with a `/`, objects. `None` if no store
+/// could list them.
 fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
     let (above, beginning) = text.split_at(text.rfind('/')? + 1);
     // Without a bucket, the buckets are listed.
