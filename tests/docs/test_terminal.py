@@ -1,0 +1,67 @@
+"""Progress on a terminal: as wide as it is, with the time left, and coloured unless NO_COLOR."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+
+import pytest
+from serving import PROGRAM
+from waiting import until
+
+# 3 MiB at this rate take long enough to be drawn on any machine; the test ends it when it has seen enough.
+SLOW = "200KB"
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def drawn_until(world, columns: int, seen: str, env: dict[str, str]) -> str:
+    """What a copy writes on a terminal of so many columns until a line has `seen`."""
+    world.reset()
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    command = [PROGRAM, "cp", "--limit-rate", SLOW, "s3://bucket/big", "."]
+    environment = world.environment() | {"TERM": "xterm-256color"} | env
+    process = subprocess.Popen(command, cwd=world.here, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = ""
+
+    def has_drawn() -> bool:
+        nonlocal text
+        if select.select([ours], [], [], 0)[0]:
+            text += os.read(ours, 1 << 16).decode()
+        assert process.poll() is None, text
+        return seen in text
+
+    try:
+        until(f"`{seen}` is drawn", has_drawn, 30)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return text
+
+
+def lines(text: str) -> list[str]:
+    """The lines that were drawn, without what moves the cursor and colours them."""
+    return [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", text)) if line.strip()]
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_bar_is_as_wide_as_the_terminal(world, columns):
+    drawn = lines(drawn_until(world, columns, " left", {}))
+    assert all(len(line) <= columns for line in drawn), drawn
+    last = next(line for line in reversed(drawn) if " left" in line)
+    assert len(last) >= columns - 1, last
+    assert " %" in last
+    assert ("MiB" in last) == (columns > 40), last
+
+
+@pytest.mark.needs_root
+def test_a_user_without_colours_gets_none(world):
+    assert "\x1b[36m" in drawn_until(world, 80, " left", {})
+    assert "\x1b[36m" not in drawn_until(world, 80, " left", {"NO_COLOR": "1"})
