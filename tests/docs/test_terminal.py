@@ -13,7 +13,7 @@ import pytest
 from serving import PROGRAM
 from waiting import until
 
-# 3 MiB at this rate take long enough to be drawn on any machine; the test ends it when it has seen enough.
+# 3 MiB at this rate are drawn many times, on any machine. The test ends the copy.
 SLOW = "200KB"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
