@@ -64,7 +64,7 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
         Error::usage(format!("{location}: is a prefix, not an object"))
-            .advise("firstbyte ls shows what is below; cp, mv and rm take all of it with -r")
+            .advise("add -r to take everything below it; firstbyte ls lists it")
     })
 }
 

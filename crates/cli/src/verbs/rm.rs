@@ -257,7 +257,7 @@ pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()>
     let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {
         return Err(
-            Error::usage(format!("{shown}: {verb} does not take it")).advise("name the directory itself")
+            Error::usage(format!("{shown}: {verb} refuses this name")).advise("name the directory itself")
         );
     }
     Ok(())

@@ -6,10 +6,14 @@
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::hmac;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
 use super::keys::Key;
+
+/// All but RFC 3986's unreserved characters.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The region that a scope names. `serve` accepts any.
 const REGION: &str = "us-east-1";
@@ -47,10 +51,9 @@ fn sign(key: &hmac::Key, text: &str) -> Vec<u8> {
     hmac::sign(key, text.as_bytes()).as_ref().to_vec()
 }
 
-/// A value of a query, percent-encoded but for RFC 3986's unreserved characters.
+/// A value of a query, percent-encoded.
 fn encoded(text: &str) -> String {
-    let unreserved = &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    percent_encoding::utf8_percent_encode(text, unreserved).to_string()
+    utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 #[cfg(test)]
