@@ -18,12 +18,12 @@ SLOW = "200KB"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def drawn_until(world, columns: int, seen: str, env: dict[str, str]) -> str:
-    """What a copy writes on a terminal of so many columns until a line has `seen`."""
+def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str) -> str:
+    """What a copy of `words` writes on a terminal of so many columns until a line has `seen`."""
     world.reset()
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [PROGRAM, "cp", "--limit-rate", SLOW, "s3://bucket/big", "."]
+    command = [PROGRAM, "cp", "--limit-rate", SLOW, *(words or ("s3://bucket/big", "."))]
     environment = world.environment() | {"TERM": "xterm-256color"} | env
     process = subprocess.Popen(command, cwd=world.here, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -65,3 +65,10 @@ def test_the_bar_is_as_wide_as_the_terminal(world, columns):
 def test_a_user_without_colours_gets_none(world):
     assert "\x1b[36m" in drawn_until(world, 80, " left", {})
     assert "\x1b[36m" not in drawn_until(world, 80, " left", {"NO_COLOR": "1"})
+
+
+@pytest.mark.needs_root
+def test_one_bar_is_drawn_for_all_sources(world):
+    """A second one would draw over it, with nothing to show but `listing`."""
+    drawn = lines(drawn_until(world, 80, " left", {}, "s3://bucket/big", "s3://bucket/sample.bam", "data/"))
+    assert not [line for line in drawn if line.strip() == "listing"][1:], drawn

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(200);
 /// Span of the rates.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Columns that the bar has at least, with a blank behind it: less shows nothing.
-const LEAST_BAR: usize = 11;
+/// Columns of the shortest bar, with brackets and a blank around it: less shows nothing.
+const LEAST_BAR: usize = 13;
 /// Names of the largest objects in flight that are shown.
 const NAMES: usize = 2;
 
@@ -209,7 +209,7 @@ fn print(shared: &Shared) {
 /// drawing, since both change.
 fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
-    let bar = if layout.bar { format!("{colour}{{wide_bar}}{plain} ") } else { String::new() };
+    let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
     let taken = if layout.bar { LEAST_BAR } else { 0 };
     let (facts, named) = (Arc::clone(shared), Arc::clone(shared));
