@@ -104,9 +104,7 @@ impl Error {
             Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
             Self::OnePlace { .. } => Some("name another destination"),
             Self::Unproven { .. } => Some("copy with cp, compare with check, and then rm the source"),
-            Self::EmptySource { .. } => {
-                Some("check the name, or add --allow-empty to empty the destination")
-            }
+            Self::EmptySource { .. } => Some("check the name, or add --allow-empty to empty the destination"),
             _ => None,
         }
     }
