@@ -78,8 +78,8 @@ def test_it_installs_from_its_own_directory_and_again_over_it(dist, tmp_path):
 def test_it_installs_from_a_server_as_a_script_from_a_pipe(dist, tmp_path):
     prefix = tmp_path / "prefix"
     with serving(tmp_path, write=False) as server:
-        script = server.run("curl", "-fsS", f"{server.url}dist/install.sh")
-        done = install("-s", "--", "--prefix", prefix, f"{server.url}dist", script=script)
+        script = server.run("curl", "-fsS", f"{server.url}/dist/install.sh")
+        done = install("-s", "--", "--prefix", prefix, f"{server.url}/dist", script=script)
     assert done.returncode == 0, done.stderr
     installed(prefix)
 
