@@ -19,7 +19,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str) -> str:
-    """What a copy of `words` writes on a terminal of so many columns until a line matches `seen`."""
+    """What a copy of `words` writes on a terminal until a line matches `seen`."""
     world.reset()
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
