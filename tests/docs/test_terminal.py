@@ -19,11 +19,11 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def drawn_until(world, columns: int, seen: str, env: dict[str, str], *words: str) -> str:
-    """What a copy of `words` writes on a terminal until a line matches `seen`."""
+    """What a command writes on a terminal until a line matches `seen`: a slow copy, or `words`."""
     world.reset()
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [PROGRAM, "cp", "--limit-rate", SLOW, *(words or ("s3://bucket/big", "."))]
+    command = [PROGRAM, *(words or ("cp", "--limit-rate", SLOW, "s3://bucket/big", "."))]
     environment = world.environment() | {"TERM": "xterm-256color"} | env
     process = subprocess.Popen(command, cwd=world.here, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -70,6 +70,15 @@ def test_a_user_without_colours_gets_none(world):
 @pytest.mark.needs_root
 def test_one_bar_is_drawn_for_all_sources(world):
     """A second one would draw over it, with nothing to show but `listing`."""
-    drawn = lines(drawn_until(world, 80, "[3-9][0-9] %", {}, "s3://bucket/big", "s3://bucket/sample.bam", "data/"))
+    drawn = lines(drawn_until(world, 80, "[3-9][0-9] %", {}, "cp", "--limit-rate", SLOW, "s3://bucket/big", "s3://bucket/sample.bam", "data/"))
     begun = next(place for place, line in enumerate(drawn) if " %" in line)
     assert "listing" not in [line.strip() for line in drawn[begun:]], drawn
+
+
+@pytest.mark.needs_root
+def test_a_server_says_what_clients_may_do_and_how_to_reach_it(world):
+    shown = lines(drawn_until(world, 200, " s3 ls", {}, "serve", "data", "--listen", "127.0.0.1:0"))
+    assert len(shown) == 3, shown
+    assert shown[0].startswith("http://127.0.0.1:")
+    assert shown[1] == "read-only, without a key; --write lets clients change data"
+    assert shown[2].endswith(f"aws --endpoint-url {shown[0]} s3 ls")

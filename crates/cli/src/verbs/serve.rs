@@ -1,5 +1,6 @@
 //! `serve`: serves a directory over HTTP and the S3 API.
 
+use std::io::{self, IsTerminal as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -172,7 +173,8 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         console::print(json!({ "verb": "serve", "source": args.directory, "url": running.url() }))?;
     } else {
         console::print(running.url())?;
-        if !globals.quiet {
+        // A service's log, and a script that waits for the address, need no introduction.
+        if !globals.quiet && io::stderr().is_terminal() {
             args.greeting(running.url()).iter().for_each(console::say);
         }
     }
