@@ -46,8 +46,10 @@ impl Baseline {
         }
         let seconds = wall.as_secs_f64();
         let waiting = count(&context.meters.head_wait);
+        // Connecting and the first answer are no part of what the rate allows.
+        let moving = seconds - count(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
-        Some(if limit.is_some_and(|rate| moved / seconds >= REACHED * rate as f64) {
+        Some(if limit.is_some_and(|rate| moved >= REACHED * rate as f64 * moving) {
             Bottleneck::Limit
         } else if self.is_busy(seconds) {
             Bottleneck::Cpu
