@@ -374,7 +374,7 @@ mod tests {
         let line = |width| facts().line(width);
         let all = "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  45 files/s  19 s left";
         assert_eq!(line(200), all);
-        assert_eq!(line(69), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  19 s left");
+        assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  19 s left");
         assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
         assert_eq!(line(28), "25 %  19 s left");
         assert_eq!(line(5), "25 %");
