@@ -60,7 +60,9 @@ bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." meas
 	cargo build --release --locked -p firstbyte-layout --example rename_loop
 	@scripts/module.sh --release
 	@scripts/bench.sh "$(FIRSTBYTE)" $(ROWS)
-	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
+	"$(FIRSTBYTE)" bench report peers/results/*.jsonl --format markdown --out docs/reference/benchmarks.md
+	"$(FIRSTBYTE)" bench report peers/results/calibration/*.jsonl --format markdown --out docs/reference/calibration.md
+	python3 scripts/benchmarks.py
 
 fuzz: ## the fuzz targets, TIME=60 seconds each; TARGETS="patterns journals" chooses
 	@scripts/need.sh build

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measures the rows of docs/benchmarks.md: runs the cases of peers/*.toml and writes peers/results/CASE.jsonl.
+# Measures the rows of docs/reference/benchmarks.md and calibration.md: runs the cases of peers/*.toml and writes
+# peers/results/CASE.jsonl, those of our own engine and stand-ins peers/results/calibration/CASE.jsonl.
 #
 #   bench.sh FIRSTBYTE [CASE...]
 #
@@ -18,14 +19,16 @@ PATH=$s5cmd:$PWD/.venv/bin:$(dirname "$firstbyte")/examples:$PATH
 export PATH TMPDIR=${TMPDIR:-/var/tmp}
 
 results=peers/results
-mkdir -p "$results"
+# Rows that test our own engine and stand-ins, not peers: a page of their own.
+calibration="peers/agreement.toml peers/stand_ins.toml"
+mkdir -p "$results/calibration"
 asked=" $* "
 failed=()
 known=" "
 for plan in peers/*.toml; do
     for row in $("$firstbyte" --json bench run --plan "$plan" --dry-run | jq -r .case); do
         known+="$row "
-        out=$results/$row.jsonl
+        [[ " $calibration " == *" $plan "* ]] && out=$results/calibration/$row.jsonl || out=$results/$row.jsonl
         if [ $# -gt 0 ]; then
             [[ $asked == *" $row "* ]] || continue
             rm -f "$out"

@@ -8,6 +8,8 @@
 #   share/                                  man pages, completions and notices, for PREFIX/share
 #   THIRD-PARTY-NOTICES.txt                 licences of the crates in the program and the module
 #   function-*, api-*, layer-*, handlers.zip   for AWS Lambda
+#   install.sh                              installs the program of its machine, from here or from a server
+#   Dockerfile, ca-certificates.crt         an image of the program alone: docker build dist
 #   SHA256SUMS                              of every file
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +33,33 @@ try_wheel() {
     test -s "$venv/share/doc/firstbyte/THIRD-PARTY-NOTICES.txt"
     (cd / && "$venv/bin/python" -c 'import firstbyte; print(len(firstbyte.listdir("/")), "names in / by", firstbyte.__file__)')
     rm -rf "$venv"
+}
+
+# try_tools WHEEL: installs it by uv and by pipx from an index of its own, and runs the program.
+try_tools() {
+    local top index
+    top=$(mktemp -d)
+    mkdir -p "$top/simple/firstbyte"
+    cp "$1" "$top/simple/firstbyte/"
+    printf '<a href="%s">firstbyte</a>\n' "$(basename "$1")" >"$top/simple/firstbyte/index.html"
+    index=file://$top/simple
+    UV_TOOL_DIR=$top/uv UV_TOOL_BIN_DIR=$top/uv-bin UV_CACHE_DIR=$top/cache \
+        uv tool install --quiet --no-config --default-index "$index" firstbyte
+    "$top/uv-bin/firstbyte" --version
+    PIPX_HOME=$top/pipx PIPX_BIN_DIR=$top/pipx-bin PIPX_MAN_DIR=$top/man pipx install --quiet --index-url "$index" firstbyte
+    "$top/pipx-bin/firstbyte" --version
+    rm -rf "$top"
+}
+
+# try_installed: what install.sh installs from dist runs, and so does the image.
+try_installed() {
+    local prefix
+    prefix=$(mktemp -d)
+    sh dist/install.sh --prefix "$prefix"
+    "$prefix/bin/firstbyte" --version
+    test -s "$prefix/share/man/man1/firstbyte-cp.1"
+    rm -rf "$prefix"
+    if [ "$(id -u)" = 0 ]; then python3 scripts/image.py dist --version; else echo "image: built, not run (needs root)"; fi
 }
 
 # bill_of_materials TARGET OUT: of the program. The tool writes one beside the manifest of each crate with a program.
@@ -71,11 +100,16 @@ for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
 
     if [ "$arch" = "$here" ]; then
         try_wheel "$wheel"
+        try_tools "$wheel"
     else
         echo "$name, $wheel, dist/*-$lambda.zip: built, not run here (this machine is $here)"
     fi
 done
 python3 scripts/zips.py handlers deploy/functions dist/handlers.zip
 git archive --prefix="firstbyte-$version/" --output="dist/firstbyte-$version-source.tar.gz" HEAD
+cp scripts/install.sh deploy/Dockerfile dist/
+# The authorities of this machine's package ca-certificates: an image has none of its own.
+cp -L /etc/ssl/certs/ca-certificates.crt dist/
 (cd dist && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS)
+try_installed
 ls -l dist

@@ -2,7 +2,8 @@
 
     pictures.py DEMO.txt    writes docs/demo.svg and docs/compared.svg
 
-The chart's figures are those of docs/benchmarks.md. Both follow the reader's light or dark scheme.
+The chart's figures are those of docs/reference/benchmarks.md. Both follow the reader's light or
+dark scheme.
 """
 
 import re
@@ -23,7 +24,7 @@ text { fill: #f0f6fc } .back { fill: #151b23; stroke: #3d444d } .faint { fill: #
 # Of a monospaced letter of 13 pixels.
 LETTER, LINE, MARGIN = 7.83, 18, 16
 
-# Headings of rows in docs/benchmarks.md, what the chart calls them, and the column.
+# Headings of rows in docs/reference/benchmarks.md, what the chart calls them, and the column.
 ROWS = [
     ("1 GiB from MinIO", "1 GiB down, s", 1),
     ("1 GiB to MinIO", "1 GiB up, s", 1),
@@ -56,7 +57,7 @@ def terminal(command: str, output: str) -> str:
 
 
 def figures(page: str, heading: str, column: int) -> dict[str, float]:
-    """A column of the table below a heading of docs/benchmarks.md, by contender."""
+    """A column of the table below a heading of docs/reference/benchmarks.md, by contender."""
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     number = re.compile(r"[\d.]+")
@@ -83,7 +84,7 @@ def chart(page: str) -> str:
 
 def main() -> None:
     (DOCS / "demo.svg").write_text(terminal("firstbyte demo", Path(sys.argv[1]).read_text()))
-    (DOCS / "compared.svg").write_text(chart((DOCS / "benchmarks.md").read_text()))
+    (DOCS / "compared.svg").write_text(chart((DOCS / "reference" / "benchmarks.md").read_text()))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ PHRASES = [
         (r"\bnothing (?:if|where|when)\b", "`None` if ..."),
         (r"\bnothing need\b", "a sentence with a subject that acts"),
         (r"\b(?:kernel|system|server|store|client) likes\b", "chooses, prefers"),
+        (r"\bcom(?:es?|ing) to be\b", "appears, is created"),
+        (r"\bas far as (?:the source|it) allows\b", "when the store has a checksum; the receipt says which"),
         (r"\bwhat would be done\b", "show what would be ..., without ..."),
     ]
 ]

@@ -7,6 +7,7 @@ clippy.toml).
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import imports
@@ -42,7 +43,8 @@ FOREIGN = ("crates/bench/src/report/uplot/",)
 LITTER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#\[ignore|\bdbg!\(")
 # A machine's own paths do not belong in a project.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/(root/\.|home/\w+/)")
-MARKDOWN_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 
 def tracked() -> list[Path]:
@@ -79,13 +81,23 @@ def check_text(name: str, text: str) -> list[str]:
 
 
 def check_links(path: Path, text: str) -> list[str]:
-    """Relative links in a page must lead somewhere."""
+    """Relative links in a page must lead somewhere, and to a heading that is there."""
     name = path.relative_to(ROOT)
-    return [
-        f"{name}: link to `{target}`, which is not there"
-        for target in MARKDOWN_LINK.findall(text)
-        if not (path.parent / target).exists()
-    ]
+    found = []
+    for target, heading in MARKDOWN_LINK.findall(text):
+        place = path.parent / target if target else path
+        if not place.exists():
+            found.append(f"{name}: link to `{target}`, which is not there")
+        elif heading and place.suffix == ".md" and heading not in headings(place):
+            found.append(f"{name}: link to `{target}#{heading}`, a heading that is not there")
+    return found
+
+
+@cache
+def headings(page: Path) -> set[str]:
+    """The headings of a page, as hosts of Git write them in links."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
 
 
 def area(name: str) -> str:

@@ -80,7 +80,7 @@ class Call:
         """A field of the event that the action needs."""
         value = self.event.get(name)
         if not isinstance(value, str) or not value:
-            raise BadInput(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/functions.md")
+            raise BadInput(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/reference/functions.md")
         return value
 
     def destination(self) -> Path:
@@ -168,7 +168,7 @@ def handler(actions: dict[str, tuple[set[str], Callable[[Call], dict]]]) -> Call
             raise BadInput(f"`{action}` is no action of this function; its actions are {', '.join(actions)}")
         fields, work = actions[action]
         if unknown := set(event) - COMMON - fields:
-            raise BadInput(f"the event of action `{action}`: unknown field `{min(unknown)}`; see docs/functions.md")
+            raise BadInput(f"the event of action `{action}`: unknown field `{min(unknown)}`; see docs/reference/functions.md")
         call = Call(event, context)
         try:
             done = work(call)

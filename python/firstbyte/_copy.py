@@ -39,11 +39,11 @@ def cp(
 ) -> dict[str, Any]:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
-    The destination is the old one or the whole new one, verified as far as the source allows. A
-    copy that was interrupted, by Ctrl-C or a kill, continues where it stopped when it is made
-    again. A destination that ends in `/`, or is `.`, takes the copy under its own name; any other
-    is the name of the copy, except that an object goes into a directory that is there. `source/`
-    stands for its contents. What a tree's destination has already, unchanged, is skipped.
+    The destination holds the old content or the complete new one, checksummed in flight when the
+    store has a checksum. An interrupted copy (Ctrl-C, a kill) continues where it stopped when it
+    is repeated. A destination that ends in `/`, or is `.`, takes the copy under its own name; any
+    other is the name of the copy, except that an object goes into a directory that is there.
+    `source/` stands for its contents. What a tree's destination has already, unchanged, is skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path; None with

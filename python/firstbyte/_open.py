@@ -1,5 +1,5 @@
-"""`open`: an object anywhere as a file. Of one that is read, only what is read is fetched; one that
-is written comes to be when it is closed.
+"""`open`: an object anywhere as a file. Reads fetch only the blocks that they touch. Writes are
+atomic: the object appears, complete, on close().
 """
 
 from __future__ import annotations

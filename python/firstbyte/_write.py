@@ -73,7 +73,7 @@ class WriteFile(_Discarded, io.BufferedWriter):
 
 
 class TextWriteFile(_Discarded, io.TextIOWrapper):
-    """An object being written as text; it comes to be as a `WriteFile` does."""
+    """An object being written as text. It appears, complete, on close(), as a `WriteFile` does."""
 
     def __init__(
         self, file: WriteFile, encoding: str | None, errors: str | None, newline: str | None, line_buffering: bool

@@ -171,7 +171,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     settled("uploaded.txt")
     assert (data / "uploaded.txt").read_text() == "from the keyboard"
 
-    arrow_to(page, "a", "sub folder")
+    arrow_to(page, "a.name", "sub folder")
     with page.expect_navigation():
         page.keyboard.press("Enter")
     assert page.url.endswith("/data/sub%20folder/")
@@ -246,7 +246,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(serve, opened, directory
     check("deleted")
     page.get_by_role("button", name="Undo").click()
     for name in ["notes.txt", "picture.png"]:
-        row(page, name).locator("a").click()
+        row(page, name).locator("a.name").click()
         expect(page.locator("#preview")).to_be_visible()
         check(f"preview-{name}")
         page.keyboard.press("Escape")
@@ -273,9 +273,9 @@ def test_the_rows_are_a_table_and_its_links_are_links(serve, opened):
     page = opened(DESKTOP)
     open_directory(page, f"{serve().url}/data/", 7)
     table = page.get_by_role("table", name="Files and folders")
-    assert table.get_by_role("columnheader").count() == 4
+    assert table.get_by_role("columnheader").count() == 5
     assert table.get_by_role("row").count() == 8
-    expect(table.get_by_role("link", name="sub folder")).to_be_visible()
+    expect(table.get_by_role("link", name="sub folder", exact=True)).to_be_visible()
     assert table.get_by_role("checkbox", name="Select notes.txt").count() == 1
     expect(page.get_by_role("heading", level=1)).to_have_text("data")
 
@@ -284,6 +284,37 @@ def test_the_button_that_uploads_a_folder_says_so(serve, opened):
     page = opened(PHONE)
     open_directory(page, f"{serve('--write').url}/data/", 7)
     expect(page.get_by_role("button", name="Upload folder")).to_have_text("Upload folder")
+
+
+def test_a_row_is_downloaded_and_its_link_copied(serve, opened):
+    page = opened(DESKTOP)
+    served = serve()
+    open_directory(page, f"{served.url}/data/", 7)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download notes.txt").click()
+    assert download.value.suggested_filename == "notes.txt"
+    # Without keys the plain address is enough.
+    page.get_by_role("button", name="Copy link to notes.txt").click()
+    expect(page.locator("#done")).to_have_text("Copied the link to notes.txt.")
+    assert page.evaluate("navigator.clipboard.readText()") == f"{served.url}/data/notes.txt"
+
+
+def test_a_signed_link_opens_a_file_without_a_key(serve, opened, tmp_path):
+    keys = key_file(tmp_path / "keys", "ann s3cret read data\n")
+    page = opened(DESKTOP, refusal=401)
+    served = serve("--auth", str(keys))
+    page.goto(f"{served.url}/.firstbyte/login")
+    page.get_by_label("Key").fill("ann")
+    page.get_by_label("Secret").fill("s3cret")
+    page.get_by_role("button", name="Sign in").click()
+    open_directory(page, f"{served.url}/data/", 7)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link to notes.txt").click()
+    expect(page.locator("#done")).to_contain_text("Anyone who has it can read the file until")
+    link = page.evaluate("navigator.clipboard.readText()")
+    with urllib.request.urlopen(link) as answer:
+        assert answer.status == 200
 
 
 def archive(download):
@@ -319,11 +350,11 @@ def test_images_and_texts_are_previewed_and_run_nothing(serve, opened):
     open_directory(page, f"{url}/data/", 7)
     content = page.locator("#preview .shown")
     for name, width in [("picture.png", 30), ("drawing.svg", 40)]:
-        row(page, name).locator("a").click()
+        row(page, name).locator("a.name").click()
         expect(content.locator("img")).to_have_js_property("naturalWidth", width)
         assert content.locator("img").get_attribute("alt") == name
         page.keyboard.press("Escape")
-    row(page, "page.html").locator("a").click()
+    row(page, "page.html").locator("a.name").click()
     expect(content.locator("pre")).to_contain_text("<script>document.title")
     assert page.title() == "data", "nothing in a stored document ran in the page"
     # What is opened from the preview is the stored document, under its own policy.
@@ -340,6 +371,6 @@ def test_a_long_text_is_shown_in_part(serve, opened, directory):
     (directory / "data" / "long.log").write_text("0123456789abcde\n" * 10_000)
     page = opened(DESKTOP)
     open_directory(page, f"{serve().url}/data/", 8)
-    row(page, "long.log").locator("a").click()
+    row(page, "long.log").locator("a.name").click()
     expect(page.locator("#preview .state")).to_have_text("The first 64 KiB of 156 KiB")
     assert len(page.locator("#preview pre").text_content()) == 64 * 1024

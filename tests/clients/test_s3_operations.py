@@ -1,4 +1,4 @@
-"""The table of S3 operations in docs/serve.md, compared with the code and a server's answers."""
+"""The table of S3 operations in docs/reference/serve.md against the code and a server."""
 
 import re
 import urllib.request
@@ -9,7 +9,7 @@ from conftest import client
 from serving import ROOT
 from waiting import WAIT_LIMIT
 
-ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/serve.md").read_text(), re.M))
+ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/reference/serve.md").read_text(), re.M))
 # Forms are posted by browsers: boto3 makes only their fields.
 FORM = "PostObject"
 

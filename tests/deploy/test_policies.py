@@ -18,7 +18,7 @@ from serving import CLEAN, TARGET
 from waiting import WAIT_LIMIT
 
 SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
-PAGE = ROOT / "docs" / "deploy.md"
+PAGE = ROOT / "docs" / "reference" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
 DIRECTORY_BUCKET = "arn:aws:s3express:us-east-1:111122223333:bucket/data--use1-az4--x-s3"
 # Sent in three parts.

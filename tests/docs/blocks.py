@@ -37,8 +37,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """README, and every page of docs."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """README, every page of docs, and every reference page."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md"))]
 
 
 def blocks() -> list[Block]:

@@ -1,4 +1,4 @@
-"""The features of docs/compare.md, and its table: `python3 tests/docs/features.py` prints it."""
+"""The features of docs/reference/compare.md. `python3 tests/docs/features.py` prints its table."""
 
 import tomllib
 from dataclasses import dataclass

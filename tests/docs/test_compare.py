@@ -1,11 +1,11 @@
-"""What docs/compare.md says of each program is so: firstbyte's column here, all with `--long`."""
+"""What docs/reference/compare.md says is so: firstbyte's column here, all with `--long`."""
 
 import re
 
 from features import PRELUDE, PROGRAMS, rows, table
 from serving import ROOT
 
-PAGE = (ROOT / "docs" / "compare.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "compare.md").read_text()
 
 
 def pytest_generate_tests(metafunc):

@@ -2,7 +2,7 @@
 
 Examples run, but tables and sentences do not. What is held against docs/options.md, which the
 program writes, is code that begins with `firstbyte`, and in the tables of migration.md and
-recipes.md also code that begins with a verb or an option.
+stores.md also code that begins with a verb or an option.
 """
 
 import re
@@ -18,7 +18,7 @@ OPTION = re.compile(r"^\| (?:`(-\w)`, )?`(-[\w-]+)", re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "&"}
 # Of other programs, in tables that compare.
-COMPARING = {"migration.md", "recipes.md"}
+COMPARING = {"migration.md", "stores.md"}
 
 
 def grammar() -> dict[str, set[str]]:

@@ -2,6 +2,8 @@
 
 import subprocess
 
+import pytest
+
 from serving import PROGRAM, ROOT
 
 
@@ -14,3 +16,24 @@ def test_man_pages_and_completions_are_where_shells_and_man_look(tmp_path):
     assert subprocess.check_output(["bash", "-c", asked], text=True).split() == ["hydrate"]
     assert (tmp_path / "zsh" / "site-functions" / "_firstbyte").read_text().startswith("#compdef firstbyte")
     assert "complete -c firstbyte" in (tmp_path / "fish" / "vendor_completions.d" / "firstbyte.fish").read_text()
+
+
+def completed(world, typed: str) -> list[str]:
+    """What bash offers for the last word of a line. It breaks words at `:`."""
+    script = (
+        f"source <(firstbyte completions bash); COMP_LINE='firstbyte cp {typed}'; COMP_POINT=${{#COMP_LINE}}; "
+        "COMP_WORDS=(firstbyte cp); COMP_CWORD=1; compopt() { :; }; set +x; _firstbyte_or_locations firstbyte; "
+        "printf '> %s\\n' \"${COMPREPLY[@]}\""
+    )
+    done = world.run(script)
+    assert done.returncode == 0, done.stdout
+    return [line.removeprefix("> ") for line in done.stdout.splitlines() if line.startswith("> ")]
+
+
+@pytest.mark.needs_root
+def test_names_in_stores_are_completed(world):
+    assert "//bucket/" in completed(world, "s3://buc")
+    assert completed(world, "s3://bucket/sam") == ["//bucket/sample.bam"]
+    assert completed(world, "s3://bucket/results/plo") == ["//bucket/results/plots/"]
+    assert completed(world, "s3+lab://bucket/sam") == ["//bucket/sample.bam"]
+    assert completed(world, "s3://no-such-bucket/x") == [""]

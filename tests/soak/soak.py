@@ -248,7 +248,7 @@ def ray_tasks(soak: Soak) -> int:
 
 
 def examples(soak: Soak) -> int:
-    """the long examples of the documentation, and what each cell of docs/compare.md says"""
+    """the long examples of the documentation, and each cell of docs/reference/compare.md"""
     return python_tested(soak, "tests/docs", {}, "--long")
 
 

@@ -1,8 +1,9 @@
-//! The worked example of docs/advise.md: computes each figure of its tables from their arithmetic.
+//! The worked example of docs/reference/advise.md: computes each figure of its tables from their
+//! arithmetic.
 
 use std::collections::BTreeMap;
 
-const DOCS: &str = include_str!("../../../docs/advise.md");
+const DOCS: &str = include_str!("../../../docs/reference/advise.md");
 
 /// Arithmetic of numbers, names, `+ - * /` and parentheses.
 struct Arithmetic<'a> {

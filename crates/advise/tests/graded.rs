@@ -1,5 +1,6 @@
-//! Public measurements beside the predictions. The table of docs/advise.md and the factors of
-//! `ranges` are outputs of this test. Test rows grade; figures and factors come from fitted rows.
+//! Public measurements beside the predictions. The table of docs/reference/advise.md and the
+//! factors of `ranges` are outputs of this test. Test rows grade; figures and factors come from
+//! fitted rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -207,8 +208,8 @@ fn text(rows: &[Graded]) -> String {
 #[test]
 fn the_table_in_the_docs_is_what_the_models_predict() {
     let table = text(&graded());
-    let docs = include_str!("../../../docs/advise.md");
-    assert!(docs.contains(&table), "docs/advise.md needs this text:\n{table}");
+    let docs = include_str!("../../../docs/reference/advise.md");
+    assert!(docs.contains(&table), "docs/reference/advise.md needs this text:\n{table}");
 }
 
 #[test]

@@ -17,10 +17,10 @@ use crate::render::error::Error;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
-    link::LinkArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
-    presign::PresignArgs, probe::ProbeArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs,
-    rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs,
-    tree::TreeArgs, unmount::UnmountArgs,
+    link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs,
+    mv::MvArgs, plan::PlanArgs, presign::PresignArgs, probe::ProbeArgs, rb::RbArgs, receipts::ReceiptsArgs,
+    release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
+    sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
 };
 
 /// Commands to begin with.
@@ -98,6 +98,7 @@ pub enum Verb {
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Manual(ManualArgs),
+    Locations(LocationsArgs),
     /// Show the options of every verb
     #[command(hide = true)]
     Options,
@@ -122,13 +123,12 @@ impl Cli {
             }
             let text = error.render();
             if error.use_stderr() {
-                let shown =
-                    if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+                let shown = if console::has_colours() { text.ansi().to_string() } else { text.to_string() };
                 console::say(shown.trim_end());
                 std::process::exit(error.exit_code());
             }
-            let shown =
-                if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+            let coloured = std::io::stdout().is_terminal() && console::wants_colours();
+            let shown = if coloured { text.ansi().to_string() } else { text.to_string() };
             let printed = console::print_bytes(shown.as_bytes());
             printed.unwrap_or_else(|error| console::failed(&error));
             std::process::exit(error.exit_code());

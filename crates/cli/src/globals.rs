@@ -28,10 +28,10 @@ pub struct Globals {
     /// libraries do
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Write log messages to this file instead, as -v does
+    /// Write log messages to this file instead of standard error
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Form of log messages; RUST_LOG chooses them by target and level
+    /// Format of log messages. RUST_LOG selects them by target and level
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// Whether to show progress
@@ -55,7 +55,7 @@ pub struct Globals {
     /// Send S3 requests unsigned, for public buckets
     #[arg(long, global = true)]
     pub no_sign_request: bool,
-    /// Agree to pay for requests to requester-pays buckets
+    /// Pay for requests to requester-pays buckets
     #[arg(long, global = true)]
     pub request_payer: bool,
     /// Key that S3 objects are encrypted with (SSE-C), for reads and writes: a file with 32 bytes,
@@ -66,11 +66,11 @@ pub struct Globals {
     /// authorities or the server's own
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
-    /// Header for the web server that is named, `NAME: VALUE`, or @FILE with one on each line. It
-    /// goes to no other host
+    /// Header for the named web server: `NAME: VALUE`, or @FILE with one per line. Not sent to any
+    /// other host
     #[arg(long, global = true, value_name = "HEADER", value_parser = parse_headers)]
     pub header: Vec<HttpHeaders>,
-    /// Follow redirects from https to http, although others can then read and change what is sent
+    /// Follow redirects from https to http. Others on the network can then read and change the data
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
     /// Read ranges of objects through these gateways, each of which owns a share: URL,URL,..., or

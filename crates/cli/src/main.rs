@@ -21,9 +21,9 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
-    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
-    mount, mv, plan, presign, probe, rb, receipts, release, rm, run as list, serve, stat, status, suggest,
-    sync, tree, unmount,
+    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls,
+    manual, mb, mount, mv, plan, presign, probe, rb, receipts, release, rm, run as list, serve, stat, status,
+    suggest, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -85,6 +85,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => completions::run(args, &mut args::command()),
+        Verb::Locations(args) => locations::run(args, globals),
         Verb::Manual(args) => manual::run(args, args::command()),
         Verb::Options => console::print(help::global_options()).map(|()| Exit::Done),
     }

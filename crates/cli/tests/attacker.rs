@@ -226,7 +226,7 @@ fn without_a_home_the_cache_is_in_a_directory_of_the_user_alone() {
         scene.run(&["hydrate", "-r", "src"]).ok();
         let found = fs::metadata(scene.own()).unwrap();
         assert_eq!((found.mode() & 0o7777, found.uid()), (0o700, victim));
-        let shown = scene.run(&["status"]).ok();
+        let shown = scene.run(&["status", "-r"]).ok();
         assert!(String::from_utf8_lossy(&shown.stdout).contains("src/small"), "{shown:?}");
     }
 }
@@ -245,7 +245,7 @@ fn users_of_one_group_share_a_cache_if_they_say_so() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     scene.run(&["hydrate", "src/x", "--cache", "/tmp/shared", "--cache-shared"]).ok();
     let other = Scene { victim: ATTACKER, ..scene };
-    let shown = other.run(&["status", "--cache", "/tmp/shared", "--cache-shared"]).ok();
+    let shown = other.run(&["status", "-r", "--cache", "/tmp/shared", "--cache-shared"]).ok();
     assert!(String::from_utf8_lossy(&shown.stdout).contains("src/x"), "{shown:?}");
     other.run(&["release", "--all", "--cache", "/tmp/shared", "--cache-shared"]).ok();
 }

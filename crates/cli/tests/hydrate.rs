@@ -57,6 +57,25 @@ fn an_object_is_brought_here_found_and_let_go() {
 }
 
 #[test]
+fn status_alone_sums_up_the_cache_and_lists_it_with_recursive() {
+    let server = S3::ours();
+    let world = world(&server);
+    let text = |args: &[&str]| {
+        let ran = world.run(&[&["status", "--cache", "cache"], args].concat()).ok();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert!(text(&[]).starts_with("no cache yet"), "{}", text(&[]));
+    hydrate(&world, &["--pin", "s3://bucket/big"]).ok();
+    hydrate(&world, &["-r", "s3://bucket/run/"]).ok();
+    let summary = text(&[]);
+    for line in ["hydrated  4 objects, 5.09 MiB", "partial   0 objects", "pinned    1 object\n"] {
+        assert!(summary.contains(line), "{line}: {summary}");
+    }
+    assert!(!summary.contains("s3://"), "{summary}");
+    assert_eq!(text(&["-r"]).lines().filter(|line| line.contains("s3://")).count(), 4);
+}
+
+#[test]
 fn directories_and_patterns_are_taken_whole_and_a_directory_only_with_recursive() {
     let server = S3::ours();
     let world = world(&server);

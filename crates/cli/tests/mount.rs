@@ -327,7 +327,7 @@ fn an_empty_name_of_a_cache_means_the_usual_one() {
     world.write("src/x", b"content");
     world.set("FIRSTBYTE_CACHE", "");
     world.run(&["hydrate", "src/x"]).ok();
-    let usual = world.run(&["status", "--cache", ""]).ok();
+    let usual = world.run(&["status", "-r", "--cache", ""]).ok();
     assert!(String::from_utf8_lossy(&usual.stdout).contains("src/x"), "{usual:?}");
     assert!(!world.path("format").exists());
 }

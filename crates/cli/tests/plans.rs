@@ -26,7 +26,7 @@ fn repository() -> &'static Path {
 
 #[test]
 fn the_example_of_the_documentation_runs() {
-    let text = fs::read_to_string(repository().join("docs/bench.md")).unwrap();
+    let text = fs::read_to_string(repository().join("docs/reference/bench.md")).unwrap();
     let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let results = measured(&World::new(), example, &["--rounds", "1", "--set", "size=1MiB"]);
     assert_eq!(results.header.cases[1].stand_ins, ["link: 20 ms"]);

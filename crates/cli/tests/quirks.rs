@@ -1,6 +1,6 @@
 //! Every verb against a store with every quirk: the result is right, or the verb says that it
-//! failed, and nothing is lost. `docs/quirks.md` has the table of results, which this test checks,
-//! and writes with `FIRSTBYTE_WRITE_QUIRKS=1`.
+//! failed, and nothing is lost. `docs/reference/quirks.md` has the table of results, which this
+//! test checks, and writes with `FIRSTBYTE_WRITE_QUIRKS=1`.
 
 use crate::support;
 
@@ -22,7 +22,7 @@ use support::{Ran, World, names_below};
 /// The tables that the test writes are between these lines.
 const BEGIN: &str = "<!-- results: begin -->";
 const END: &str = "<!-- results: end -->";
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/quirks.md");
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/quirks.md");
 
 /// Keys whose order, encoding or length some store gets wrong, and the lengths of their contents.
 /// More than a page of the store.
@@ -439,5 +439,5 @@ fn no_verb_succeeds_with_a_wrong_result_whatever_the_store() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let cells = |text: &str| text.trim().split("\n\n").next().unwrap_or_default().trim().to_owned();
-    assert_eq!(cells(&found), cells(listed), "docs/quirks.md differs from {}", written.display());
+    assert_eq!(cells(&found), cells(listed), "docs/reference/quirks.md differs from {}", written.display());
 }

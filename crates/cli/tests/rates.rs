@@ -43,6 +43,16 @@ fn assert_held(passed: impl Fn() -> u64) {
     });
 }
 
+/// Slow enough for any machine.
+#[test]
+fn a_run_at_its_rate_says_that_the_rate_limited_it() {
+    let server = S3::ours();
+    write_file(&server.root.join("bucket/object"), 1, 250_000).unwrap();
+    let world = World::with_s3(&server);
+    let ran = world.run(&["--json", "cp", "--limit-rate", "50KB", "s3://bucket/object", "copy"]).ok();
+    assert_eq!(ran.receipt()["bound_by"], "limit", "{ran:?}");
+}
+
 struct Killed(Child);
 
 impl Drop for Killed {

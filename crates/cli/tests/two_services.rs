@@ -77,7 +77,7 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
     assert_eq!(text(&world, &["ls", "s3+one://bucket/t/*"]).lines().count(), 3, "a pattern");
     world.run(&["ls", "s3+one://buck*/t/"]).fails(2, &["wildcard"]);
     world.run(&["hydrate", "--wait", "s3+one://bucket/t/a"]).ok();
-    assert!(text(&world, &["status"]).contains("s3+one://bucket/t/a"));
+    assert!(text(&world, &["status", "-r"]).contains("s3+one://bucket/t/a"));
     let url = text(&world, &["presign", "s3+one://bucket/t/a"]);
     assert!(url.starts_with(&one.url), "{url}");
     world.write("list", b"cp s3+one://bucket/t/a s3+two://bucket/by-run\n");

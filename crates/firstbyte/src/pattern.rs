@@ -323,8 +323,9 @@ mod tests {
 
     #[test]
     fn the_examples_in_the_reference_of_patterns_are_true() {
-        let rows =
-            include_str!("../../../docs/patterns.md").lines().filter(|line| line.contains("` matches `"));
+        let rows = include_str!("../../../docs/reference/patterns.md")
+            .lines()
+            .filter(|line| line.contains("` matches `"));
         let mut examples = 0;
         for example in rows.filter_map(|line| line.strip_prefix("| ")?.rsplit(" | ").next()) {
             let (_, pattern_and_names) = example.split_once('`').unwrap();

@@ -187,7 +187,7 @@ fn unknown(why: String) -> Failure {
 fn read<T: for<'de> Deserialize<'de>>(action: &str, fields: Map<String, Value>) -> Result<T> {
     let parsed = serde_json::from_value(Value::Object(fields));
     parsed.map_err(|error| {
-        Failure::event(format!("the event of action `{action}`: {error}; see docs/functions.md"))
+        Failure::event(format!("the event of action `{action}`: {error}; see docs/reference/functions.md"))
     })
 }
 

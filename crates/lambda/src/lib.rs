@@ -2,7 +2,8 @@
 //!
 //! An invocation is a [`perform`] of one event. It runs on a blocking thread, within the memory and
 //! the `/tmp` of the function, and ends before the deadline: what is not done by then is in the
-//! answer's token, with which the next call continues. `docs/functions.md` has events and answers.
+//! answer's token, with which the next call continues. `docs/reference/functions.md` has
+//! events and answers.
 
 mod actions;
 mod answer;

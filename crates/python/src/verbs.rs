@@ -59,7 +59,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
     let (is_one, is_tree) = match root {
         // A link is deleted itself, whatever it leads to.
         Location::Local(path) if path.file_name().is_none() => {
-            let why = "rm does not take it; name the directory itself".into();
+            let why = "rm refuses this name; name the directory itself".into();
             return Err(Error::Operand { operand: root.to_string(), why });
         }
         Location::Local(path) => match path.symlink_metadata() {

@@ -194,7 +194,7 @@ impl Read for Pieces {
             match self.source.recv() {
                 Ok(Piece::Bytes(piece)) => (self.piece, self.read) = (piece, 0),
                 Ok(Piece::End) => self.ended = true,
-                // Without an end the object would be cut short: it must not come to be.
+                // Without an end the object would be cut short: it must not appear.
                 Err(_) => return Err(io::Error::other("the writer was discarded")),
             }
         }

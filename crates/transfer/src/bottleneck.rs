@@ -1,7 +1,8 @@
 //! Judges what limited the speed of a run. [`Summary`](crate::Summary) reports the result.
 //!
-//! The checks, in this order: if the rate limit was reached, the link; if this process used most of
-//! the processors, the CPU; if memory limited the number of requests, memory; if both ends are
+//! The checks, in this order: if the allowed rate was reached, that limit; if this process used
+//! most of its processors, or all processes most of the machine's, the CPU (a server on this
+//! machine is one of them); if memory limited the number of requests, memory; if both ends are
 //! local, the disk; if workers spent most of their time waiting for responses to begin, the server.
 //! If none of these holds, the link.
 
@@ -17,14 +18,22 @@ use crate::report::Bottleneck;
 /// Share of a limit from which it counts as reached.
 const REACHED: f64 = 0.85;
 
-/// The processor time that this process had used when the run started.
+/// The processor time that was used when the run started.
 pub(crate) struct Baseline {
-    processor: Duration,
+    process: Duration,
+    machine: Option<MachineTime>,
+}
+
+/// Time of all processors of this machine since its start, in ticks.
+#[derive(Clone, Copy)]
+struct MachineTime {
+    all: u64,
+    idle: u64,
 }
 
 impl Baseline {
     pub(crate) fn now() -> Self {
-        Self { processor: process_time() }
+        Self { process: process_time(), machine: machine_time() }
     }
 
     /// The limit of the run's speed; `None` if it was too short to judge.
@@ -37,11 +46,12 @@ impl Baseline {
         }
         let seconds = wall.as_secs_f64();
         let waiting = count(&context.meters.head_wait);
-        let used = process_time().saturating_sub(self.processor).as_secs_f64() / seconds;
+        // Connecting and the first answer are no part of what the rate allows.
+        let moving = seconds - count(&context.meters.first_byte) as f64 / 1e6;
         let limit = context.settings.limit_rate;
-        Some(if limit.is_some_and(|rate| moved / seconds >= REACHED * rate as f64) {
-            Bottleneck::Link
-        } else if used >= REACHED * quota() {
+        Some(if limit.is_some_and(|rate| moved >= REACHED * rate as f64 * moving) {
+            Bottleneck::Limit
+        } else if self.is_busy(seconds) {
             Bottleneck::Cpu
         } else if limited_by_memory {
             Bottleneck::Memory
@@ -53,6 +63,38 @@ impl Baseline {
             Bottleneck::Link
         })
     }
+
+    /// Whether processors were the limit in the `seconds` since then.
+    fn is_busy(&self, seconds: f64) -> bool {
+        let used = process_time().saturating_sub(self.process).as_secs_f64() / seconds;
+        let machine = self.machine.zip(machine_time()).and_then(|(then, now)| then.busy_until(now));
+        used >= REACHED * quota() || machine.is_some_and(|share| share >= REACHED)
+    }
+}
+
+impl MachineTime {
+    /// The share of the processors' time until `now` in which they worked; `None` if none passed.
+    fn busy_until(self, now: Self) -> Option<f64> {
+        let passed = now.all.checked_sub(self.all).filter(|passed| *passed > 0)?;
+        let idle = now.idle.saturating_sub(self.idle).min(passed);
+        Some((passed - idle) as f64 / passed as f64)
+    }
+
+    /// The first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq,
+    /// softirq, steal. The fields after them count guests, which are in user. Waiting for a disk is
+    /// idle.
+    fn parse(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> =
+            line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [_, _, _, idle, iowait, ..] = ticks[..] else { return None };
+        Some(Self { all: ticks.iter().sum(), idle: idle + iowait })
+    }
+}
+
+/// The machine's time so far; `None` where `/proc` does not show it.
+fn machine_time() -> Option<MachineTime> {
+    MachineTime::parse(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
 /// Processors that this process may use: all, or its quota.
@@ -64,4 +106,21 @@ fn quota() -> f64 {
 fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_busy_by_the_share_that_was_not_idle() {
+        let then = MachineTime::parse("cpu  100 0 50 800 50 0 0 0 7 0\ncpu0 1 2 3 4\n").unwrap();
+        let now = MachineTime::parse("cpu  180 0 60 805 55 0 0 0 99 0\n").unwrap();
+        let share = then.busy_until(now).unwrap();
+        assert!((share - 0.9).abs() < 1e-9, "{share}");
+        assert!(then.busy_until(then).is_none());
+        assert!(MachineTime::parse("cpu  1 2\n").is_none());
+        assert!(MachineTime::parse("").is_none());
+        assert!(machine_time().is_some_and(|time| time.idle <= time.all));
+    }
 }

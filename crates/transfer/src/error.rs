@@ -28,7 +28,7 @@ pub enum Error {
         after: Duration,
     },
     /// The source has no object, so a sync would delete all of the destination.
-    #[error("{location}: holds no object, so nothing was deleted")]
+    #[error("{location}: has no object, so nothing was deleted")]
     EmptySource {
         /// The source.
         location: String,
@@ -104,9 +104,7 @@ impl Error {
             Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
             Self::OnePlace { .. } => Some("name another destination"),
             Self::Unproven { .. } => Some("copy with cp, compare with check, and then rm the source"),
-            Self::EmptySource { .. } => {
-                Some("check the name; --allow-empty deletes all that only the destination has")
-            }
+            Self::EmptySource { .. } => Some("check the name, or add --allow-empty to empty the destination"),
             _ => None,
         }
     }

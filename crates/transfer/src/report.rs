@@ -77,6 +77,8 @@ pub trait Observer: Sync {
     fn expected(&self, _objects: u64, _bytes: u64) {}
     /// All objects of the run have been found: no more are expected.
     fn listed(&self) {}
+    /// A worker begins with an object. `finished`, `skipped` or `failed` follows.
+    fn began(&self, _source: &Location) {}
     /// A large object, of `bytes` if that is known (or 0), is moved in pieces from now on.
     fn started(&self, _source: &Location, _bytes: u64) {}
     /// So many more bytes have arrived.
@@ -119,13 +121,15 @@ impl fmt::Display for Verified {
 /// The limit of a run's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// The network, or a rate limit: more requests brought no more bytes.
+    /// The network: more requests brought no more bytes.
     Link,
+    /// The rate that the caller allows.
+    Limit,
     /// The server's time to answer.
     Server,
     /// Local reads and writes.
     Disk,
-    /// This process's processor time.
+    /// Processor time: of this process, or of all processes of this machine.
     Cpu,
     /// The memory ceiling limited the number of requests.
     Memory,
@@ -135,6 +139,7 @@ impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Link => "link",
+            Self::Limit => "limit",
             Self::Server => "server",
             Self::Disk => "disk",
             Self::Cpu => "cpu",

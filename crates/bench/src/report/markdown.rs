@@ -1,4 +1,5 @@
-//! Renders results as Markdown, with a section for each case. `docs/benchmarks.md` has this layout.
+//! Renders results as Markdown, with a section for each case. `docs/reference/benchmarks.md` has
+//! this layout.
 
 use std::fmt::Write;
 

@@ -8,7 +8,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
@@ -97,9 +97,25 @@ pub fn say(line: impl Display) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
+/// Whether standard error is a terminal that shows colours, and the user wants them.
+pub fn has_colours() -> bool {
+    io::stderr().is_terminal() && wants_colours()
+}
+
+/// Whether the user wants colours where a terminal shows them: without `NO_COLOR`
+/// (<https://no-color.org>), and not in a terminal that has none.
+pub fn wants_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Says on standard error that something failed.
 pub fn failed(error: &Error) {
-    let line = if log_line::is_json() { log_line::failed(error) } else { format!("error: {error}") };
+    let line = match (log_line::is_json(), has_colours()) {
+        (true, _) => log_line::failed(error),
+        (false, true) => format!("\x1b[1;31merror:\x1b[0m {error}"),
+        (false, false) => format!("error: {error}"),
+    };
     StandardError.take(format!("{line}\n").as_bytes());
 }
 

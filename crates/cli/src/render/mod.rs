@@ -1,7 +1,6 @@
 //! The output of the program: rows, progress, receipts and errors. Results go to standard output,
 //! everything else to standard error. The verbs call it; nothing here depends on a verb.
 
-pub mod bar;
 pub mod console;
 pub mod error;
 pub mod inside_run;
@@ -9,6 +8,7 @@ pub mod json;
 pub mod log;
 pub mod log_line;
 pub mod progress;
+mod progress_bar;
 pub mod report;
 mod result_line;
 pub mod rows;

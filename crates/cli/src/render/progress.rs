@@ -1,17 +1,19 @@
 //! Shows what a transfer does: how far it is ([`Bar`]), the rows of a dry run and of a comparison,
 //! and a line for each object that fails.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use firstbyte::size::human;
 use firstbyte_location::Location;
 use firstbyte_transfer::{Action, Difference, Failure, Observer, Stop};
 
 use crate::globals::Globals;
-use crate::render::bar::Bar;
 use crate::render::console;
 use crate::render::error::Error;
+use crate::render::progress_bar::Bar;
 
 /// Draws the bar, prints what a dry run plans and what fails.
 pub struct Progress {
@@ -20,8 +22,8 @@ pub struct Progress {
     /// What is done to an object: `copy` or `move`.
     deed: &'static str,
     planned: Mutex<Planned>,
-    /// Names each object that is complete.
-    names_objects: bool,
+    /// When each object in flight began, if each is named when it is complete.
+    begun: Option<Mutex<HashMap<String, Instant>>>,
     failures: Failures,
     /// Ends the run whose rows cannot be printed.
     stop: Option<Stop>,
@@ -66,7 +68,7 @@ impl Progress {
             rows: if globals.json { Rows::Json } else { Rows::Text },
             deed: "copy",
             planned: Mutex::default(),
-            names_objects: globals.names_objects(),
+            begun: globals.names_objects().then(Mutex::default),
             failures,
             stop: None,
             broken: Mutex::default(),
@@ -94,6 +96,17 @@ impl Progress {
     /// Ends the bar. Returns the reason for which rows could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The time of an object that has ended; `None` if it is not named or not known.
+    fn seconds(&self, source: &str) -> Option<f64> {
+        let begun = self.begun.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).remove(source)?;
+        Some(begun.elapsed().as_secs_f64())
+    }
+
+    /// Counts complete objects of a run that does not name them.
+    pub fn completed(&self, objects: u64) {
+        self.bar.iter().for_each(|bar| bar.completed(objects));
     }
 
     /// Prints a row. Where that fails, the run ends: rows are all that it is for.
@@ -124,15 +137,30 @@ impl Observer for Progress {
         self.bar.iter().for_each(Bar::listed);
     }
 
+    fn began(&self, source: &Location) {
+        if let Some(begun) = &self.begun {
+            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            begun.insert(source.to_string(), Instant::now());
+        }
+    }
+
+    fn skipped(&self, source: &Location) {
+        if self.begun.is_some() {
+            self.seconds(&source.to_string());
+        }
+    }
+
     fn started(&self, source: &Location, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.started(source, bytes));
     }
 
     fn finished(&self, source: &Location, destination: &Location, bytes: u64) {
         self.bar.iter().for_each(|bar| bar.finished(source));
-        if self.names_objects {
+        if self.begun.is_some() {
             let done = if self.deed == "move" { "moved" } else { "copied" };
-            let line = format!("{done} {source} -> {destination}  {}", human(bytes));
+            let seconds = self.seconds(&source.to_string()).map(|seconds| format!("  {seconds:.2} s"));
+            let size = human(bytes);
+            let line = format!("{done} {source} -> {destination}  {size}{}", seconds.unwrap_or_default());
             match &self.bar {
                 Some(bar) => bar.suspend(|| console::say(line)),
                 None => console::say(line),
@@ -142,6 +170,7 @@ impl Observer for Progress {
 
     fn failed(&self, failure: &Failure) {
         self.bar.iter().for_each(|bar| bar.failed(&failure.location));
+        self.seconds(&failure.location);
         if self.failures == Failures::Returned {
             return;
         }

@@ -20,7 +20,7 @@ use crate::render::error::{Error, Result};
 /// Where blocks are kept, and how many.
 #[derive(Args, Clone, Debug)]
 pub struct CacheArgs {
-    /// Cache directory, which is this user's alone [default: $XDG_CACHE_HOME/firstbyte, without a
+    /// Cache directory, private to this user [default: $XDG_CACHE_HOME/firstbyte, without a
     /// home and in AWS Lambda /tmp/firstbyte-UID]
     #[arg(long, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     cache: Option<PathBuf>,

@@ -1,4 +1,6 @@
-//! `completions`: prints a shell script that completes verbs and options.
+//! `completions`: prints a shell script that completes verbs, options and locations. clap writes
+//! the first two; locations in stores (`s3://...`) are asked for by the hidden verb
+//! [`locations`](super::locations), and files are completed by the shell.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -16,9 +18,78 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
+/// Bash breaks words at `:`, so the word is taken from the line, and what stands before its last
+/// `:` is not part of the answers.
+const BASH: &str = r#"
+_firstbyte_or_locations() {
+    local line=${COMP_LINE:0:COMP_POINT}
+    local word=${line##*[[:space:]]}
+    case $word in
+    *://*)
+        local before= name
+        [[ $COMP_WORDBREAKS == *:* ]] && before=${word%"${word##*:}"}
+        COMPREPLY=()
+        while IFS= read -r name; do
+            COMPREPLY+=("$(printf %q "${name#"$before"}")")
+        done < <("${COMP_WORDS[0]}" locations "$word" 2>/dev/null)
+        [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} != */ ]] || compopt -o nospace
+        ;;
+    *) _firstbyte "$@" ;;
+    esac
+}
+complete -F _firstbyte_or_locations -o bashdefault -o default firstbyte
+"#;
+
+const ZSH: &str = r#"
+_firstbyte_or_locations() {
+    if [[ $PREFIX == *://* ]]; then
+        local -a found
+        found=(${(f)"$($words[1] locations -- "${(Q)PREFIX}" 2>/dev/null)"})
+        compadd -U -S '' -a found
+    else
+        _firstbyte "$@"
+    fi
+}
+"#;
+
+const FISH: &str = r#"
+complete -c firstbyte -n 'string match -q "*://*" -- (commandline -ct)' -f -a '(firstbyte locations (commandline -ct) 2>/dev/null)'
+"#;
+
 /// Runs it, for the grammar `command`.
 pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "firstbyte", &mut script);
-    console::print_bytes(&script).map(|()| Exit::Done)
+    let script = String::from_utf8_lossy(&script);
+    let script = match args.shell {
+        Shell::Bash => format!("{script}{BASH}"),
+        Shell::Zsh => with_locations_in_zsh(&script),
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.into_owned(),
+    };
+    console::print_bytes(script.as_bytes()).map(|()| Exit::Done)
+}
+
+/// clap's script for zsh ends with a call or a registration of `_firstbyte`: both name the function
+/// around it instead.
+fn with_locations_in_zsh(script: &str) -> String {
+    const END: &str = "\nif [ \"$funcstack[1]\" = \"_firstbyte\" ]; then";
+    let Some((functions, _)) = script.split_once(END) else { return script.to_owned() };
+    format!(
+        "{functions}{ZSH}{END}\n    _firstbyte_or_locations \"$@\"\nelse\n    compdef _firstbyte_or_locations firstbyte\nfi\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zsh_calls_the_function_that_knows_locations() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Zsh, &mut Command::new("firstbyte"), "firstbyte", &mut script);
+        let script = with_locations_in_zsh(&String::from_utf8(script).unwrap());
+        assert!(script.contains("compdef _firstbyte_or_locations firstbyte"), "{script}");
+        assert!(!script.contains("compdef _firstbyte firstbyte"), "{script}");
+    }
 }

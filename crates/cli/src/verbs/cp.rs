@@ -279,13 +279,14 @@ impl Copy<'_> {
     }
 
     fn all(&self, sources: &[CopySource], destination: &CopyDestination, report: &mut Report) -> Result<()> {
-        let progress = Progress::new(self.globals, Failures::Returned);
+        // Of one object or stream. Two bars at once would draw over each other.
+        let progress = || Progress::new(self.globals, Failures::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
-                return self.to_stream(sources, &mut console::standard_output()?, &progress, report);
+                return self.to_stream(sources, &mut console::standard_output()?, &progress(), report);
             }
             CopyDestination::Stream(path) => {
-                return self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress, report);
+                return self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress(), report);
             }
             CopyDestination::Stored(destination) => destination,
         };
@@ -293,7 +294,7 @@ impl Copy<'_> {
             [stdin @ CopySource::Stdin] => {
                 let target = stdin.target(destination)?;
                 let mut input = Input::new(console::standard_input()?, &self.stop);
-                report.add(self.engine.put_stream(&mut input, &target, &progress));
+                report.add(self.engine.put_stream(&mut input, &target, &progress()));
                 report.cannot_resume();
                 Ok(())
             }
@@ -302,7 +303,7 @@ impl Copy<'_> {
             {
                 let target = source.target(destination)?;
                 let run = match self.is_wanted(location, &target) {
-                    Ok(true) => self.one(location, &target, &progress),
+                    Ok(true) => self.one(location, &target, &progress()),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
                     Err(error) => Err(error),
                 };

@@ -31,14 +31,8 @@ impl Args for FilterArgs {
         command
             .arg(option("include", "Include matching names, even if an earlier --exclude matched"))
             .arg(option("exclude", "Exclude matching names. The last pattern that matches a name decides"))
-            .arg(file(
-                "include-from",
-                "As --include, with a pattern on each line of FILE; # begins a comment",
-            ))
-            .arg(file(
-                "exclude-from",
-                "As --exclude, with a pattern on each line of FILE; # begins a comment",
-            ))
+            .arg(file("include-from", "Read --include patterns from FILE, one per line; # begins a comment"))
+            .arg(file("exclude-from", "Read --exclude patterns from FILE, one per line; # begins a comment"))
             .arg(
                 Arg::new("null")
                     .short('0')

@@ -37,9 +37,9 @@ Examples:
   firstbyte hydrate -r /mnt/data/db --wait               # by the mount's daemon; its readers come first
   firstbyte hydrate -r s3://bucket/run7/ --limit-rate 50MB --pin
   firstbyte hydrate --manifest m.parquet --shard auto    # one worker's part of what `plan` wrote
-  firstbyte hydrate --replay order.txt                   # what `mount --record` noted, in that order
+  firstbyte hydrate --replay order.txt                   # in the order that `mount --record` recorded
 
-Kill it and run it again: what is here is not fetched again.")]
+Kill it and run it again: cached blocks are not fetched twice.")]
 pub struct HydrateArgs {
     /// Locations, or paths under a mount, to fetch
     #[arg(value_name = "LOC", required_unless_present_any = ["replay", "manifest"])]
@@ -251,10 +251,13 @@ fn unexpected(path: &Path) -> Error {
 
 /// The progress of a job, of this process or of a daemon.
 struct Reached {
+    files: u64,
     files_done: u64,
     bytes: u64,
     bytes_here: u64,
     fetched: u64,
+    /// Whether everything wanted has been found.
+    is_counted: bool,
     /// Filled in when the job is over.
     failed: Vec<Failed>,
     is_over: bool,
@@ -267,10 +270,12 @@ impl From<Progress> for Reached {
             Error::from(failure.error).about(&location).item(location)
         });
         Self {
+            files: progress.files,
             files_done: progress.files_done,
             bytes: progress.bytes,
             bytes_here: progress.bytes_here,
             fetched: progress.fetched,
+            is_counted: progress.is_counted,
             failed: failed.collect(),
             is_over: progress.is_over,
         }
@@ -281,10 +286,12 @@ impl From<JobProgress> for Reached {
     fn from(progress: JobProgress) -> Self {
         let failed = progress.failed.into_iter();
         Self {
+            files: progress.files,
             files_done: progress.files_done,
             bytes: progress.bytes,
             bytes_here: progress.bytes_here,
             fetched: progress.fetched,
+            is_counted: progress.is_counted,
             failed: failed
                 .map(|JobFailure { location, error }| Error::failed(error).item(location))
                 .collect(),
@@ -301,11 +308,16 @@ fn follow(
     mut reached: impl FnMut() -> Result<Reached>,
 ) -> Result<()> {
     let bar = Bar::new(globals, Failures::Printed);
-    let (mut bytes, mut moved) = (0, 0);
+    let (mut files, mut done, mut bytes, mut moved) = (0, 0, 0, 0);
     loop {
         let now = reached()?;
-        bar.expected(0, now.bytes.saturating_sub(bytes));
+        bar.expected(now.files.saturating_sub(files), now.bytes.saturating_sub(bytes));
         bar.moved(now.bytes_here.saturating_sub(moved));
+        bar.completed(now.files_done.saturating_sub(done));
+        if now.is_counted {
+            bar.listed();
+        }
+        (files, done) = (now.files.max(files), now.files_done.max(done));
         (bytes, moved) = (now.bytes.max(bytes), now.bytes_here.max(moved));
         if now.is_over {
             drop(bar);

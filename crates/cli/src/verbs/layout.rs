@@ -27,11 +27,11 @@ use crate::render::rows::utf8_name;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  firstbyte layout shard runs --dry-run          # what it would do, and how long that takes
+  firstbyte layout shard runs --dry-run          # dry run: how many files, how long
   firstbyte layout shard runs                    # kill it at any point, run it again: it continues
   cat \"$(firstbyte layout path --find runs sample-17.json)\"
   firstbyte layout check runs --mend
-  firstbyte layout unshard runs                  # exactly as it was
+  firstbyte layout unshard runs                  # the flat directory again
 Programs that find files by `layout path --find` or the Rust and Python interfaces may keep using them meanwhile.")]
 pub struct LayoutArgs {
     #[command(subcommand)]

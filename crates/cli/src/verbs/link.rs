@@ -70,7 +70,7 @@ pub struct LinkArgs {
     /// Share of answers that stop in the middle, and for how long: 2%:5s
     #[arg(long, value_name = "P:TIME")]
     stall: Option<Hold>,
-    /// Share of answers in the middle of which the connection ends
+    /// Share of answers cut in the middle: the connection ends
     #[arg(long, value_name = "P")]
     cut: Option<Chance>,
     /// Share of answers in which one byte is changed

@@ -24,8 +24,8 @@ man -l target/man1/firstbyte-cp.1      # the same as a man page
 `make docs` writes this page and the man pages from the definition of the command line. Do not edit it.
 
 Every option is also an environment variable: `--read-timeout` is `FIRSTBYTE_READ_TIMEOUT`. Options marked \"no variable\"
-have to be written each time. Sizes, rates and times: [transfer.md](transfer.md#sizes-rates-and-times). Patterns:
-[patterns.md](patterns.md).
+have to be written each time. Sizes, rates and times: [transfer.md](reference/transfer.md#sizes-rates-and-times). Patterns:
+[patterns.md](reference/patterns.md).
 ";
 
 /// Print the reference of options in Markdown, or write the man pages

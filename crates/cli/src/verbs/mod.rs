@@ -21,6 +21,7 @@ mod input;
 pub mod layout;
 pub mod link;
 mod listed;
+pub mod locations;
 pub mod ls;
 pub mod manual;
 pub mod mb;
@@ -68,7 +69,7 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
         Error::usage(format!("{location}: is a prefix, not an object"))
-            .advise("firstbyte ls shows what is below; cp, mv and rm take all of it with -r")
+            .advise("add -r to take everything below it; firstbyte ls lists it")
     })
 }
 

@@ -45,16 +45,16 @@ const LOOK: Duration = Duration::from_millis(10);
 Examples:
   firstbyte mount s3://bucket/prefix /mnt/data
   firstbyte mount s3://bucket /mnt/data --cache /scratch/cache --cache-size 200GB
-  firstbyte mount /nfs/share /mnt/fast                     # a cache before slow storage
+  firstbyte mount /nfs/share /mnt/fast                     # a cache in front of slow storage
   firstbyte mount https://host/dir/ /mnt/web --foreground  # ends with Ctrl-C
   firstbyte unmount /mnt/data
-docs/mount.md says what is guaranteed, and what is not.")]
+docs/mount.md says what is guaranteed.")]
 pub struct MountArgs {
     /// Location to mount: an S3 bucket or prefix, a URL with a directory listing, a directory, or
     /// one object
     #[arg(value_name = "SRC")]
     source: OsString,
-    /// Empty directory to mount it on
+    /// Empty directory for the mount
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Run in the foreground until unmounted or interrupted, instead of returning when ready

@@ -25,7 +25,7 @@ Examples:
   firstbyte plan s3://bucket/run-43 --shards 8 --out m.parquet
   firstbyte cp --manifest m.parquet --shard 0/8 --receipt r0.json data/    # and 1/8 to 7/8, anywhere, at any time
   firstbyte cp --manifest m.parquet --shard auto data/                     # in an array job
-  firstbyte receipts merge m.parquet r*.json                               # what is done, and what is not
+  firstbyte receipts merge m.parquet r*.json                               # what is done, missing or changed
 
 The manifest is a Parquet file: location, size, version, shard, modified, source.")]
 pub struct PlanArgs {
@@ -38,7 +38,7 @@ pub struct PlanArgs {
     /// The number of shards
     #[arg(long, value_name = "N", default_value_t = 8)]
     shards: u32,
-    /// Take *, ?, [ and { in sources as they are
+    /// Treat *, ?, [ and { in sources as ordinary characters
     #[arg(long)]
     no_glob: bool,
     #[command(flatten)]

@@ -33,13 +33,13 @@ pub struct Policy {
     /// What to compare, in trees and patterns, to skip objects that are unchanged
     #[arg(long, value_enum, default_value_t = CompareName::SizeMtime, group = "rule")]
     compare: CompareName,
-    /// Skip what DST has in the same or a newer state
+    /// Skip objects that DST has in the same or a newer state
     #[arg(short, long, group = "rule")]
     update: bool,
-    /// Skip what DST has in the same size
+    /// Skip objects that DST has in the same size
     #[arg(long, group = "rule")]
     size_only: bool,
-    /// Skip what DST has, whatever it is
+    /// Skip objects that exist in DST, whatever their content
     #[arg(long, group = "rule")]
     no_clobber: bool,
     /// Take the names in FILE, one on each line, and no others: what is below SRC goes to the same
@@ -69,16 +69,16 @@ pub struct Movement {
     /// Descend at most N levels (1: only entries directly in SRC)
     #[arg(long, value_name = "N")]
     max_depth: Option<NonZeroUsize>,
-    /// Take objects of at least this size
+    /// Include only objects of at least this size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     min_size: Option<u64>,
-    /// Take objects of at most this size
+    /// Include only objects of at most this size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     max_size: Option<u64>,
-    /// Take what was modified at least this long ago
+    /// Include only objects modified at least this long ago
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     min_age: Option<Duration>,
-    /// Take what was modified at most this long ago
+    /// Include only objects modified at most this long ago
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     max_age: Option<Duration>,
     /// Server-side encryption of uploads

@@ -20,10 +20,10 @@ Examples:
   firstbyte presign s3://bucket/results.tar --expires 2h
   curl -o results.tar \"$(firstbyte presign s3://bucket/results.tar)\"
   curl -T upload.bin \"$(firstbyte presign --put s3://bucket/inbox/upload.bin)\"
-  firstbyte --endpoint-url http://HOST:8080 presign s3://bucket/key     # of `firstbyte serve --auth`, MinIO, ...
+  firstbyte --endpoint-url http://HOST:8080 presign s3://bucket/key     # another S3 service
 
-The URL is as good as the credentials that signed it: it grants what they may do with this object, and ends with them.
-Whether the object exists is not asked.")]
+The URL has the rights of the credentials that signed it, for this one object, and expires with them at the latest.
+The object need not exist.")]
 pub struct PresignArgs {
     /// The object
     #[arg(value_name = "LOC")]
@@ -31,7 +31,7 @@ pub struct PresignArgs {
     /// How long the URL works, at most 7d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_expiry)]
     expires: Duration,
-    /// Allow to write the object, instead of reading it
+    /// Sign a URL that writes the object instead of reading it
     #[arg(long)]
     put: bool,
 }

@@ -16,7 +16,7 @@ use crate::render::report::{Output, Report};
 #[command(after_help = "\
 Examples:
   firstbyte rb s3://old-bucket
-  firstbyte rm -r s3://old-bucket && firstbyte rb s3://old-bucket    # with all that is in it")]
+  firstbyte rm -r s3://old-bucket && firstbyte rb s3://old-bucket    # with everything in it")]
 pub struct RbArgs {
     /// Buckets to remove
     #[arg(required = true, value_name = "s3://BUCKET")]

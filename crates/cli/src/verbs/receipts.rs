@@ -21,7 +21,8 @@ enum ReceiptsCommand {
     Merge(MergeArgs),
 }
 
-/// Say what of a manifest is done, missing, doubled or changed; exit code 0 only if all is done
+/// Report which objects of a manifest are done, missing, copied twice or changed. Exit code 0
+/// only if all are done
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,9 +31,9 @@ Examples:
 
 Exit codes: 0 all is done, 3 something is missing, 1 a file cannot be used.")]
 struct MergeArgs {
-    /// What `plan` wrote
+    /// Manifest written by `plan`
     manifest: PathBuf,
-    /// What the workers wrote with --receipt, or printed with --json
+    /// Receipts of the workers, from --receipt or --json
     #[arg(value_name = "RECEIPT")]
     receipts: Vec<PathBuf>,
 }

@@ -19,7 +19,7 @@ Examples:
   firstbyte release -r s3://bucket/run7/
   firstbyte release --all                     # empty the cache
 
-What readers have open stays readable: it is fetched again. Pinned objects go too.")]
+Open files stay readable: their blocks are fetched again. Pinned objects are released too.")]
 pub struct ReleaseArgs {
     /// Locations, or paths under a mount, to release
     #[arg(value_name = "LOC", required_unless_present = "all")]

@@ -30,13 +30,13 @@ const MANY: usize = 100;
 #[command(after_help = "\
 Examples:
   firstbyte rm s3://bucket/old.bam
-  firstbyte rm -r -n s3://bucket/run-41/            # what would be deleted
+  firstbyte rm -r -n s3://bucket/run-41/            # dry run: what would be deleted
   firstbyte rm -r s3://bucket/run-41/ --exclude '*.vcf.gz'
   firstbyte rm 's3://bucket/tmp/*.part'
 
-A link is deleted itself; nothing behind one is. On a terminal, rm asks before it deletes 100 names or more.")]
+Links are deleted, never followed. On a terminal, rm asks before it deletes 100 names or more.")]
 pub struct RmArgs {
-    /// What to delete; wildcards in quotes work everywhere
+    /// Objects, files and prefixes to delete; quote wildcards
     #[arg(required = true, value_name = "LOC")]
     operands: Vec<OsString>,
     /// Delete everything below LOC
@@ -257,7 +257,7 @@ pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()>
     let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {
         return Err(
-            Error::usage(format!("{shown}: {verb} does not take it")).advise("name the directory itself")
+            Error::usage(format!("{shown}: {verb} refuses this name")).advise("name the directory itself")
         );
     }
     Ok(())

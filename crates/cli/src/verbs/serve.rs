@@ -3,6 +3,7 @@
 mod gateway;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ Examples:
   firstbyte serve data --listen 0.0.0.0:8080 --auth keys  # lines of: ACCESS_KEY SECRET read|write [PREFIX]
   firstbyte serve data --listen 127.0.0.1:0               # prints the URL it got
   firstbyte serve s3://bucket/run7 --cache /scratch/cache # a gateway: fetched once, for all clients
-docs/gateway.md is about gateways, docs/serve.md about the rest.")]
+docs/reference/gateway.md is about gateways, docs/reference/serve.md about the rest.")]
 pub struct ServeArgs {
     /// Directory to serve; nothing outside it can be reached. Or a remote location to read through
     /// the cache
@@ -86,7 +87,7 @@ pub struct ServeArgs {
     /// file
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
-    /// Log each request on standard error
+    /// Log each request to standard error
     #[arg(long)]
     access_log: bool,
     #[command(flatten)]
@@ -138,6 +139,26 @@ impl ServeArgs {
         })
     }
 
+    /// What clients may do, how to change it, and a line for aws-cli.
+    fn greeting(&self, url: &str, is_gateway: bool) -> [String; 2] {
+        let (keys, who) = match &self.auth {
+            Some(file) => ("KEY", format!("with a key of {}", shown(file))),
+            None => ("any", "without a key".to_owned()),
+        };
+        let rights = match (self.write, self.auth.is_some()) {
+            _ if is_gateway => format!("read-only, {who}: a gateway passes no writes on"),
+            (false, _) => format!("read-only, {who}; --write lets clients change {}", shown(&self.location)),
+            (true, true) => format!("clients may read and write, {who}"),
+            (true, false) => format!("clients may read and write, {who}; --auth FILE asks for one"),
+        };
+        let secret = if self.auth.is_some() { "SECRET" } else { "any" };
+        let endpoint = url.trim_end_matches('/');
+        let aws = format!(
+            "AWS_ACCESS_KEY_ID={keys} AWS_SECRET_ACCESS_KEY={secret} aws --endpoint-url {endpoint} s3 ls"
+        );
+        [rights, aws]
+    }
+
     fn address(&self) -> Result<SocketAddr> {
         let wrong =
             |why: String| Error::usage(format!("--listen {}: {why}", self.listen)).advise("write HOST:PORT");
@@ -167,6 +188,7 @@ fn cannot_start(error: StartError) -> Error {
 /// for moments after Ctrl-C, for the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let (source, job) = args.source(globals)?;
+    let is_gateway = matches!(source, Source::Gateway(_));
     let config = args.config(source)?;
     // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.
     let terminated = config.limits.drain + signals::GRACE;
@@ -179,6 +201,10 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         )?;
     } else {
         console::print(running.url())?;
+        // A service's log, and a script that waits for the address, need no introduction.
+        if !globals.quiet && io::stderr().is_terminal() {
+            args.greeting(running.url(), is_gateway).iter().for_each(console::say);
+        }
     }
     if let Some(job) = job {
         // It ends with the process.

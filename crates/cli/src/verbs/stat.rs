@@ -16,7 +16,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows;
 
-/// Show what is known of a location: size, version, times, checksum, metadata
+/// Describe objects and files: size, version, times, checksum, metadata
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

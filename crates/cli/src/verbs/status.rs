@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use firstbyte::size::human;
+use firstbyte::size::{grouped, human};
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
 use firstbyte_location::shown;
 use firstbyte_mount::mount_table::Mounts;
@@ -24,15 +24,17 @@ use crate::render::rows;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  firstbyte status                            # everything in the cache, and the total
+  firstbyte status                            # a summary of the cache
+  firstbyte status -r                         # every object in it
   firstbyte status /mnt/data/big.bam
-  firstbyte status --verify                   # after a disk was in doubt
+  firstbyte status --verify                   # after a disk error: check every block
   firstbyte --json status -r s3://bucket/run7/ | jq -r 'select(.state == \"partial\").location'
 
-A line is: percent here, bytes here, bytes in all, hydrated | partial | released, last opened, location. An object that
-was never opened is released, and -r does not name it: the cache knows nothing of it.")]
+Columns: percent cached, bytes cached, size, hydrated | partial | released, last opened, location. An object that was
+never opened is released, and -r does not list it: the cache does not know it.")]
 pub struct StatusArgs {
-    /// Locations, or paths under a mount, to show [default: everything in the cache]
+    /// Locations, or paths under a mount, to show [default: a summary; with -r everything in the
+    /// cache]
     #[arg(value_name = "LOC")]
     operands: Vec<OsString>,
     /// Show everything below
@@ -63,6 +65,9 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let cache = args.cache.open_for(&places)?;
     if args.verify {
         return verify(cache.as_ref(), globals);
+    }
+    if places.is_empty() && !args.recursive && !globals.json {
+        return if globals.quiet { Ok(Exit::Done) } else { summary(cache.as_ref()) };
     }
     // Rows leave many at a time.
     let mut out = std::io::BufWriter::new(Output);
@@ -129,6 +134,46 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
 fn is_mount_point(path: &Path) -> bool {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     Mounts::current().is_ok_and(|mounts| mounts.at(&real).is_some())
+}
+
+/// Prints how many objects the cache has in each state, its space, and what to ask next.
+fn summary(cache: Option<&Cache>) -> Result<Exit> {
+    let Some(cache) = cache else {
+        console::print("no cache yet: mount, hydrate or open an object")?;
+        return Ok(Exit::Done);
+    };
+    let (mut hydrated, mut partial) = (Totals::default(), Totals::default());
+    let mut pinned = 0_u64;
+    for status in cache.statuses() {
+        let status = status?;
+        let totals = if status.state == State::Hydrated { &mut hydrated } else { &mut partial };
+        totals.objects += 1;
+        totals.here += status.here;
+        totals.size += status.size;
+        pinned += u64::from(status.pin == Pin::Pinned);
+    }
+    let space = cache.usage();
+    let used = space.used.map_or("an unknown size".into(), human);
+    let limit = space
+        .limits
+        .size
+        .map_or("no limit but free space".into(), |limit| format!("at most {}", human(limit)));
+    console::print(format_args!("cache     {}", shown(cache.directory())))?;
+    console::print(format_args!("space     {used} used, {limit}"))?;
+    console::print(format_args!("hydrated  {}, {}", objects(hydrated.objects), human(hydrated.here)))?;
+    console::print(format_args!(
+        "partial   {}, {} of {}",
+        objects(partial.objects),
+        human(partial.here),
+        human(partial.size)
+    ))?;
+    console::print(format_args!("pinned    {}", objects(pinned)))?;
+    console::print("firstbyte status -r lists them, firstbyte release drops them")?;
+    Ok(Exit::Done)
+}
+
+fn objects(count: u64) -> String {
+    format!("{} object{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// The bytes that the cache takes, for the last line.

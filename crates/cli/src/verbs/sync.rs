@@ -23,7 +23,7 @@ use crate::signals::stop_on_signal;
 Examples:
   firstbyte sync results/ s3://bucket/results
   firstbyte sync s3://bucket/reference /scratch/reference --exclude '*.tmp'
-  firstbyte sync --delete --dry-run data/ s3://bucket/data    # what would be copied and deleted
+  firstbyte sync --delete --dry-run data/ s3://bucket/data    # dry run: what would be copied and deleted
 
 Links below SRC are followed. None below DST is: one in a file's place is replaced, one that only DST has is itself
 deleted by --delete, and nothing is written or deleted behind one.")]

@@ -17,7 +17,7 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::report::{Output, Report};
 use crate::render::rows::{Names, push_name};
 
-/// Draw what is below a location as a tree, in the order of names
+/// Draw a location as a tree, sorted by name
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -26,12 +26,12 @@ const BRIEFLY: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Examples:
   firstbyte unmount /mnt/data
-  firstbyte unmount --lazy /mnt/data   # now; what is open can be read on until it is closed")]
+  firstbyte unmount --lazy /mnt/data   # at once; open files stay readable until they are closed")]
 pub struct UnmountArgs {
-    /// Directory that it is mounted on
+    /// Mount point
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Detach it immediately, even if files are open
+    /// Detach immediately, even if files are open
     #[arg(long)]
     lazy: bool,
 }

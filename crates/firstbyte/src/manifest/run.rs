@@ -239,6 +239,10 @@ impl Observer for Marking<'_> {
         self.inner.listed();
     }
 
+    fn began(&self, source: &Location) {
+        self.inner.began(source);
+    }
+
     fn started(&self, source: &Location, bytes: u64) {
         self.inner.started(source, bytes);
     }

@@ -1,5 +1,6 @@
-//! Keys, rights, sessions, and counts of wrong secrets.
+//! Keys, rights, sessions, signatures, and counts of wrong secrets.
 
 pub(crate) mod attempts;
 pub(crate) mod keys;
 pub(crate) mod sessions;
+pub(crate) mod signing;

@@ -3,12 +3,13 @@
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
 //! programs. Only the rows in view are in the document, so the page opens at once for any number of
 //! entries. The reserved path `/.firstbyte/` has the worker script, the [`mod@login`] form, the
-//! upload [`protocol`] and the [`changes`] of entries. These two call [`upload`] and [`entries`],
-//! which do not depend on HTTP.
+//! upload [`protocol`], the [`changes`] of entries and the [`links`] to them. The first two call
+//! [`upload`] and [`entries`], which do not depend on HTTP.
 
 mod changes;
 mod entries;
 pub(crate) mod html;
+mod links;
 mod login;
 mod protocol;
 pub(crate) mod rows;
@@ -104,6 +105,11 @@ pub(crate) fn login(state: &ServerState, request: &Request) -> Response {
     shell::login(&state.config.base_path, &next, None, None)
 }
 
+/// The answer to a browser that asks for a name that does not exist.
+pub(crate) fn missing(state: &ServerState, request: &Request) -> Response {
+    shell::missing(&state.config.base_path, &request.path)
+}
+
 /// Answers what lies below `/.firstbyte/`, at `rest`.
 pub(crate) async fn reserved(
     state: &DirectoryState,
@@ -116,6 +122,7 @@ pub(crate) async fn reserved(
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
             protocol::answer(state, access, request).await
         }
+        (_, "links") => links::answer(state, access, request).await,
         _ if rest.starts_with("changes/") => {
             changes::answer(state, access, request, rest.trim_start_matches("changes/")).await
         }

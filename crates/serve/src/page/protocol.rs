@@ -93,11 +93,19 @@ pub(super) fn writable(
         let message = "writing here is not allowed: the server is read-only, or your key may not write here";
         return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
     };
-    if request.method != Method::GET && request.headers.get(FROM_PAGE).is_none() {
-        let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
-        return Err(Refusal(StatusCode::FORBIDDEN, "origin", message));
+    if request.method != Method::GET {
+        from_page(request)?;
     }
     Ok(path)
+}
+
+/// Refuses what another site may have made a browser send.
+pub(super) fn from_page(request: &Request) -> std::result::Result<(), Refusal> {
+    if request.headers.get(FROM_PAGE).is_some() {
+        return Ok(());
+    }
+    let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
+    Err(Refusal(StatusCode::FORBIDDEN, "origin", message))
 }
 
 async fn dispatch(state: &DirectoryState, access: &Access, mut request: Request) -> Answer {

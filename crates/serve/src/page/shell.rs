@@ -24,6 +24,9 @@ const PAGE: &str = include_str!("assets/page.html");
 const LISTING: &str = include_str!("assets/listing.js");
 const UPLOAD: &str = include_str!("assets/upload.js");
 const ACTIONS: &str = include_str!("assets/actions.js");
+const LINKS: &str = include_str!("assets/links.js");
+const LINK_TIME: &str = include_str!("assets/link-time.html");
+const MISSING: &str = include_str!("assets/missing.html");
 const CHANGE: &str = include_str!("assets/change.js");
 const CHANGE_BUTTONS: &str = include_str!("assets/change-buttons.html");
 const CHANGE_DIALOG: &str = include_str!("assets/change-dialog.html");
@@ -36,7 +39,8 @@ pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
-    let scripts = [LISTING, ACTIONS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
+    let scripts =
+        [LISTING, ACTIONS, LINKS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
     format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src {}; worker-src 'self'; connect-src 'self'; \
          img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -94,6 +98,8 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
         "path" => path.clone().into(),
         "crumbs" => crumbs(of.links, trail).into(),
         "actions_js" => ACTIONS.into(),
+        "links_js" => LINKS.into(),
+        "link_time" if of.account.is_some() => LINK_TIME.into(),
         "kept" => kept.map_or(Cow::Borrowed(""), |kept| period(kept).into()),
         "change_buttons" => offered(CHANGE_BUTTONS).into(),
         "change_dialog" => offered(CHANGE_DIALOG).into(),
@@ -127,6 +133,17 @@ pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<
         _ => "".into(),
     });
     page(status, html)
+}
+
+/// The page of a name that does not exist.
+pub(super) fn missing(base: &str, path: &str) -> Response {
+    let html = fill(MISSING, |place| match place {
+        "css" => CSS.into(),
+        "home" => format!("{}/", escape(base)).into(),
+        "path" => escape(&visible(path.as_bytes())).into(),
+        _ => "".into(),
+    });
+    page(StatusCode::NOT_FOUND, html)
 }
 
 fn page(status: StatusCode, html: String) -> Response {

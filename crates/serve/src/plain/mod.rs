@@ -91,7 +91,7 @@ async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, acc
     };
     let path = path.fenced(fence);
     match state.root.open_file(&path).await {
-        Ok(_) if request.path.ends_with('/') => not_found(),
+        Ok(_) if request.path.ends_with('/') => missing(state, &request),
         Ok(file) => match file.metadata() {
             Ok(metadata) => file_response(&request, &path, file, &metadata),
             Err(error) => failure(&error),
@@ -99,8 +99,16 @@ async fn get(state: &Arc<DirectoryState>, request: Request, path: EntryPath, acc
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             directory(state, request, &path, access).await
         }
-        Err(error) => failure(&error),
+        Err(error) => {
+            let answer = failure(&error);
+            if answer.status == StatusCode::NOT_FOUND { missing(state, &request) } else { answer }
+        }
     }
+}
+
+/// 404, as a page for browsers.
+fn missing(state: &DirectoryState, request: &Request) -> Response {
+    if asks_for_page(request) { page::missing(state, request) } else { not_found() }
 }
 
 fn asks_for_page(request: &Request) -> bool {

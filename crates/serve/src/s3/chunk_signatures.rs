@@ -13,6 +13,8 @@ use http::HeaderMap;
 use s3s::s3_error;
 use sha2::{Digest as _, Sha256};
 
+use crate::access::signing::scope_key;
+
 /// The signatures of a body.
 pub(crate) struct ChunkSignatures {
     key: hmac::Key,
@@ -40,9 +42,7 @@ impl ChunkSignatures {
     /// Those that follow `seed`, the signature of the head, made at `date` (`x-amz-date`) with
     /// `secret` for `scope` (`DATE/REGION/SERVICE/aws4_request`).
     pub(crate) fn new(secret: &str, date: &str, scope: &str, seed: &str) -> Self {
-        let first = format!("AWS4{secret}").into_bytes();
-        let key = scope.split('/').fold(first, |key, part| sign(&key, part.as_bytes()));
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+        let key = scope_key(secret, scope);
         Self { key, date: date.to_owned(), scope: scope.to_owned(), last: seed.to_owned(), chunk: None }
     }
 
@@ -93,10 +93,6 @@ impl ChunkSignatures {
         let same = constant_time::verify_slices_are_equal(own.as_bytes(), signature.as_bytes());
         same.map_err(|_| wrong())
     }
-}
-
-fn sign(key: &[u8], text: &[u8]) -> Vec<u8> {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text).as_ref().to_vec()
 }
 
 fn wrong() -> io::Error {

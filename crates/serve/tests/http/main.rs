@@ -19,6 +19,7 @@ mod named_bucket;
 mod objects;
 mod payloads;
 mod rights;
+mod shared;
 mod sign_in;
 mod signatures;
 #[path = "../support/signing.rs"]

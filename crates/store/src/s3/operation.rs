@@ -1,7 +1,7 @@
 //! The operations of S3 that this backend uses.
 //!
 //! Every call names one, so this list is complete. `tests/deploy` holds it against the policies of
-//! `deploy/` and the table in `docs/deploy.md`.
+//! `deploy/` and the table in `docs/reference/deploy.md`.
 
 use crate::requests::RequestKind;
 use crate::wire::Method;

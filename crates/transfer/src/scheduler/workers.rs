@@ -94,6 +94,7 @@ impl Scheduler<'_> {
     }
 
     fn start(&self, requester: &mut Requester<'_>, job: Job) {
+        self.context.observer.began(&job.source);
         let Subject { sources, root, .. } = self.context.subject;
         match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
             Ok(None) => {

@@ -1,4 +1,5 @@
-//! Three people's cases, whose answers stand in docs/advise.md, and one price for each machine.
+//! Three people's cases, whose answers docs/reference/advise.md shows, and one price for each
+//! machine.
 
 use super::*;
 
@@ -14,11 +15,11 @@ const IMAGES: &str = include_str!("../../../examples/images.toml");
 #[test]
 fn the_answers_in_the_docs_are_printed_and_have_twelve_lines_at_most() {
     let known = Known::new();
-    let docs = include_str!("../../../../../docs/advise.md");
+    let docs = include_str!("../../../../../docs/reference/advise.md");
     let answers = [FUNCTION, BLAST, IMAGES].map(|workload| text(&known.advise(workload)));
     assert!(answers.iter().all(|answer| answer.lines().count() <= 12), "{}", answers.join("\n"));
     let shown = answers.iter().all(|answer| docs.contains(answer.trim_end()));
-    assert!(shown, "docs/advise.md needs these texts:\n{}", answers.join("\n"));
+    assert!(shown, "docs/reference/advise.md needs these texts:\n{}", answers.join("\n"));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The twelve settings of the suite `advise`: predicted again, and shown in docs/advise.md.
+//! The twelve settings of the suite `advise`: predicted again, and shown in
+//! docs/reference/advise.md.
 
 use serde::Deserialize;
 
@@ -54,6 +55,6 @@ fn the_stand_ins_are_predicted() {
     let median = f64::midpoint(errors[5], errors[6]);
     assert!(median <= 0.1 && right >= 11, "median error {median}, {right} limits right\n{table}");
     table.push_str(&format!("\nMedian error {:.1} %, limit right in {right} of 12.\n", median * 100.0));
-    let docs = include_str!("../../../../../docs/advise.md");
-    assert!(docs.contains(&table), "docs/advise.md needs this text:\n{table}");
+    let docs = include_str!("../../../../../docs/reference/advise.md");
+    assert!(docs.contains(&table), "docs/reference/advise.md needs this text:\n{table}");
 }

@@ -48,7 +48,7 @@ Examples:
   firstbyte demo --link region                  # as a machine in the bucket's own region is
   firstbyte demo --link none --size 1GiB        # raw loopback
   firstbyte demo --results demo.jsonl           # every run, for `firstbyte bench report` and `firstbyte advise`
-Needs free space for three times --size in the temporary directory (TMPDIR); removes what it wrote.")]
+Needs three times --size of free space in the temporary directory (TMPDIR), and removes everything it wrote.")]
 pub struct DemoArgs {
     /// Network to emulate: function (0.6 Gbit/s sustained, 20 ms), function-burst, region (30 ms,
     /// 40 MB/s a connection, 400 MB/s in all), none

@@ -31,8 +31,8 @@ Examples:
   firstbyte doctor s3://bucket/data/    # rights, region and clock of this place, in one line each
   firstbyte doctor --endpoint-url https://s3.example.org --json
   firstbyte doctor --expect-fs /mnt/db=lustre --expect-fs /scratch=ext4 && run-the-job
-Looks only; a warning is no failure, so the exit code is 0 with warnings too. It is 1 where
---expect-fs finds something else, or LOCATION cannot be listed or read.")]
+Changes nothing. Exit code 0 even with warnings; 1 if --expect-fs finds another file system, or
+LOCATION cannot be listed or read.")]
 pub struct DoctorArgs {
     /// Check only that this location works: rights, region and clock
     #[arg(value_name = "LOCATION", conflicts_with = "expect_fs")]

@@ -38,10 +38,10 @@ pub struct DuArgs {
     /// Locations to sum up; each match of a pattern is summed up by itself [default: .]
     #[arg(value_name = "LOC")]
     locations: Vec<OsString>,
-    /// Also print the sums of every directory down to N levels
+    /// Print a row for every directory down to N levels
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     depth: u32,
-    /// Print only the sum of each LOC, as without --depth
+    /// Print only the total of each LOC
     #[arg(short, long, conflicts_with = "depth")]
     summarize: bool,
     /// Count the length of local files instead of the disk space that they take

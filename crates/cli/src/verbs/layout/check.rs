@@ -73,15 +73,21 @@ fn summary(checked: &Checked) -> String {
         count => format!(", {count} could not be checked"),
     };
     let Checked { files, findings, mended, state, scheme, .. } = checked;
-    let left = findings - mended;
-    format!("{files} files, {findings} findings, {mended} mended, {left} left{failures}; {state}, {scheme}")
+    let found = format!("{findings} problem{}", if *findings == 1 { "" } else { "s" });
+    let problems = match (findings, mended) {
+        (0, _) => "no problems".to_owned(),
+        (_, 0) => found,
+        (all, mended) if all == mended => format!("{found}, all repaired"),
+        (all, mended) => format!("{found}, {mended} repaired, {} left", all - mended),
+    };
+    format!("{files} files: {problems}{failures}; {state}, {scheme}")
 }
 
 /// One finding for people, or for programs that read lines.
 fn line(finding: &Finding, names: Names) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
-    let outcome = if finding.mended { " (mended)" } else { "" };
+    let outcome = if finding.mended { " (repaired)" } else { "" };
     line.extend_from_slice(format!(": {}{outcome}", described(finding.trouble)).as_bytes());
     line
 }

@@ -32,7 +32,7 @@ pub struct ShardArgs {
     dry_run: bool,
 }
 
-/// Move the files back into the flat directory, and leave nothing of the layout
+/// Move the files back into the flat directory, and remove the layout
 #[derive(Args)]
 pub struct UnshardArgs {
     #[command(flatten)]

@@ -38,13 +38,13 @@ use crate::render::rows::{
 Examples:
   firstbyte ls /data/plates | wc -l
   firstbyte ls -R -l s3://bucket/run-42/
-  firstbyte ls -lht s3://bucket/run-42/                          # newest first, sizes for people
+  firstbyte ls -lht s3://bucket/run-42/                          # newest first, human-readable sizes
   firstbyte ls 's3://bucket/2026-*/*.vcf.gz' --sort size
   firstbyte ls --versions s3://bucket/run-42/table.csv
   firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow"
 )]
 pub struct LsArgs {
-    /// Locations to list; wildcards in quotes work everywhere [default: .]
+    /// Locations to list; quote wildcards [default: .]
     #[arg(value_name = "LOC")]
     locations: Vec<OsString>,
     /// List everything below, not only one level
@@ -62,10 +62,10 @@ pub struct LsArgs {
     /// Sort by size, largest first
     #[arg(short = 'S', group = "order")]
     by_size: bool,
-    /// Also list names that begin with a dot. They always are
+    /// List names that begin with a dot (always done; accepted for compatibility)
     #[arg(short, long)]
     all: bool,
-    /// Print one name on a line. This is always done
+    /// Print one name per line (always done; accepted for compatibility)
     #[arg(short = '1')]
     one: bool,
     /// List every version of objects in S3, also of deleted ones

@@ -28,13 +28,14 @@ async function ask(method, url, body) {
   const dialog = find('#ask'), field = dialog.querySelector('input'), yes = find('#ask-yes'), problem = dialog.querySelector('.bad');
   let act = null;                   // what is done when the dialog is confirmed; it closes when that succeeds and asks nothing more
 
-  function confirm({ title, text = '', name = null, label }, action) {
+  function confirm({ title, text = '', name = null, label, danger = false }, action) {
     find('#ask-title').textContent = title;
     find('#ask-text').textContent = text;
     field.parentElement.hidden = field.disabled = name === null;
     field.value = name ?? '';
     problem.textContent = '';
     yes.textContent = label;
+    yes.className = danger ? 'danger' : 'primary';
     act = action;
     if (!dialog.open) dialog.showModal();
     if (name === null) yes.focus();
@@ -94,13 +95,13 @@ async function ask(method, url, body) {
     // The trash needs some room of its own.
     const withoutTrash = (full) => confirm({
       title: `Delete ${full.length === entries.length ? what : `${numberFormat.format(full.length)} entries`} for ever?`,
-      text: 'The disk is full: nothing can be kept in the trash. This cannot be undone.', label: 'Delete for ever',
+      text: 'The disk is full: nothing can be kept in the trash. This cannot be undone.', label: 'Delete for ever', danger: true,
     }, async () => {
       const { done, failed } = await remove({ entries: full, forever: true });
       if (failed.length) throw new Refusal(failed.slice(0, 3).map(({ message }) => message).join('; '));
       say(`Deleted ${numberFormat.format(done.length)} for ever.`);
     });
-    confirm({ title: `Delete ${what}?`, text, label: 'Delete' }, async () => {
+    confirm({ title: `Delete ${what}?`, text, label: 'Delete', danger: true }, async () => {
       const { done, failed } = await remove({ entries: entries.map((entry) => entry.path) });
       const ids = done.map(({ id }) => id);
       if (ids.length) say(`Deleted ${ids.length === entries.length ? what : numberFormat.format(ids.length)}; kept in the trash for ${page.kept}.`, wayBack(ids, what));

@@ -87,9 +87,10 @@ const rows = [];         // row elements, reused while scrolling
 
 function makeRow() {
   const row = find('#row').content.firstElementChild.cloneNode(true);
-  const [pick, cell, size, time] = row.children, link = cell.firstElementChild, box = pick.firstElementChild;
+  const [pick, cell, size, time, acts] = row.children, link = cell.firstElementChild, box = pick.firstElementChild;
+  const [get, copy] = acts.children;
   spacer.append(row);
-  return { row, box, link, icon: link.querySelector('use'), label: link.querySelector('bdi'), size, time, entry: null };
+  return { row, box, link, get, copy, icon: link.querySelector('use'), label: link.querySelector('bdi'), size, time, entry: null };
 }
 
 function fill(slot, entry, index) {
@@ -106,6 +107,11 @@ function fill(slot, entry, index) {
   slot.label.textContent = visible(entry.name);
   slot.box.setAttribute('aria-label', `Select ${visible(entry.name)}`);
   slot.link.title = visible(entry.name);
+  slot.get.href = entry.directory ? `${entry.href}?archive=tar` : `${entry.href}?download`;
+  for (const [act, label] of [[slot.get, 'Download'], [slot.copy, 'Copy link to']]) {
+    act.title = act === slot.get ? 'Download' : 'Copy link';
+    act.setAttribute('aria-label', `${label} ${visible(entry.name)}`);
+  }
   slot.size.textContent = entry.directory || entry.size == null ? '' : humanSize(entry.size);
   slot.size.title = entry.size == null ? '' : plural(entry.size, 'byte', 'bytes');
   slot.time.textContent = entry.modified == null ? '' : timeFormat.format(entry.modified);
@@ -120,9 +126,12 @@ function geometry() {
 
 // The control of a row that has the focus, if one has.
 const focusedSlot = () => rows.find((slot) => slot.row.contains(document.activeElement));
+// The controls of a row, from left to right.
+const CONTROLS = ['box', 'link', 'get', 'copy'];
+const focusedKind = (slot) => CONTROLS.find((kind) => slot?.[kind] === document.activeElement) ?? 'link';
 
 function render() {
-  const held = focusedSlot(), kind = held && (held.box === document.activeElement ? 'box' : 'link');
+  const held = focusedSlot(), kind = held && focusedKind(held);
   const { height, tall, scale } = geometry();
   spacer.style.height = `${tall}px`;
   const top = scroller.scrollTop * scale;
@@ -163,7 +172,7 @@ function moveTo(index) {
   const top = scroller.scrollTop * scale, view = scroller.clientHeight;
   if (active * height < top) scroller.scrollTop = (active * height) / scale;
   else if ((active + 1) * height > top + view) scroller.scrollTop = ((active + 1) * height - view) / scale;
-  const kind = focusedSlot()?.box === document.activeElement ? 'box' : 'link';
+  const kind = focusedKind(focusedSlot());
   render();
   focusOn(active, kind);
 }
@@ -289,10 +298,10 @@ scroller.addEventListener('keydown', (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1, PageDown: view, PageUp: -view, Home: -Infinity, End: Infinity }[event.key];
   if (step) { event.preventDefault(); moveTo(active + step); }
   const slot = focusedSlot();
-  if (event.key === 'ArrowRight' && slot) slot.link.focus();
-  if (event.key === 'ArrowLeft' && slot) slot.box.focus();
+  const aside = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (aside && slot) slot[CONTROLS[Math.max(0, Math.min(CONTROLS.length - 1, CONTROLS.indexOf(focusedKind(slot)) + aside))]].focus();
   if (event.key === 'Enter' && event.target === scroller && shown[active]) { moveTo(active); focusedSlot()?.link.click(); }
-  if (event.key === ' ' && event.target !== slot?.box && shown[active]) {
+  if (event.key === ' ' && event.target !== slot?.box && event.target !== slot?.copy && shown[active]) {
     event.preventDefault();
     pick([shown[active]], !picked.has(shown[active].href));
   }

@@ -1,0 +1,444 @@
+//! The progress of a transfer on standard error: a bar as wide as the terminal with bytes, files,
+//! rates and the time left, which indicatif draws; or a line every ten seconds, if standard error
+//! is no terminal and `--progress always` asks for it.
+//!
+//! Workers only count: a thread of the bar's own draws, so that none waits for a slow terminal.
+//! [`progress`](super::progress) calls it.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use firstbyte::size::{grouped, human, human_rate, whole};
+use firstbyte_location::{Escaped, Location};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console;
+
+/// Between two lines if nothing is drawn.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Between two drawings: each costs a system call.
+const TICK: Duration = Duration::from_millis(200);
+/// Span of the rates.
+const WINDOW: Duration = Duration::from_secs(5);
+/// Columns of the shortest bar, with brackets and a blank around it: less shows nothing.
+const LEAST_BAR: usize = 13;
+/// Names of the largest objects in flight that are shown.
+const NAMES: usize = 2;
+
+/// A run at one instant.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    /// More objects may be found.
+    listing: bool,
+    bytes: u64,
+    of_bytes: u64,
+    objects: u64,
+    of_objects: u64,
+    /// Bytes and objects per second, once some time has passed.
+    rates: Option<(f64, f64)>,
+}
+
+/// A large object in flight.
+struct Started {
+    bytes: u64,
+    location: String,
+    name: String,
+}
+
+#[derive(Default)]
+struct RunState {
+    facts: Facts,
+    /// Bytes and objects at earlier instants, for the rates.
+    passed: Vec<(Instant, u64, u64)>,
+    started: Vec<Started>,
+    ended: bool,
+}
+
+/// What is drawn: the bar needs a total, and the second line a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    bar: bool,
+    names: bool,
+}
+
+/// Shows a run on standard error until it is dropped.
+pub struct Bar {
+    shared: Arc<Shared>,
+    drawn: Option<ProgressBar>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<RunState>,
+    /// Wakes the thread when the run has ended.
+    over: Condvar,
+}
+
+impl Bar {
+    /// The bar or the lines that the global options ask for.
+    pub fn new(globals: &Globals) -> Option<Self> {
+        let drawn = globals.draws_progress();
+        if !drawn && (globals.progress != ProgressMode::Always || globals.quiet) {
+            return None;
+        }
+        let shared = Arc::<Shared>::default();
+        shared.lock().facts.listing = true;
+        let drawn = drawn.then(|| ProgressBar::with_draw_target(Some(0), console::progress_target(DRAWINGS)));
+        let (seen, bar) = (Arc::clone(&shared), drawn.clone());
+        let thread = Builder::new().name("progress".into()).spawn(move || match bar {
+            Some(bar) => draw(&seen, &bar),
+            None => print(&seen),
+        });
+        // Without the thread nothing is shown; the transfer does not depend on it.
+        Some(Self { shared, drawn, thread: thread.ok() })
+    }
+
+    /// Adds to the totals.
+    pub fn expect(&self, objects: u64, bytes: u64) {
+        let facts = &mut self.shared.lock().facts;
+        facts.listing |= objects > 0;
+        facts.of_objects += objects;
+        facts.of_bytes += bytes;
+    }
+
+    /// The totals are final.
+    pub fn listed(&self) {
+        self.shared.lock().facts.listing = false;
+    }
+
+    /// Counts bytes that have arrived.
+    pub fn moved(&self, bytes: u64) {
+        self.shared.lock().facts.bytes += bytes;
+    }
+
+    /// Counts objects that are complete, without their names.
+    pub fn completed(&self, objects: u64) {
+        self.shared.lock().facts.objects += objects;
+    }
+
+    /// A large object is in flight.
+    pub fn started(&self, source: &Location, bytes: u64) {
+        let name = Escaped(&source.last_component().unwrap_or_default()).to_string();
+        let started = Started { bytes, location: source.to_string(), name };
+        self.shared.lock().started.push(started);
+    }
+
+    /// An object is complete.
+    pub fn finished(&self, source: &Location) {
+        let mut state = self.shared.lock();
+        state.facts.objects += 1;
+        if !state.started.is_empty() {
+            let location = source.to_string();
+            state.started.retain(|started| started.location != location);
+        }
+    }
+
+    /// An object is given up.
+    pub fn failed(&self, location: &str) {
+        self.shared.lock().started.retain(|started| started.location != location);
+    }
+
+    /// Prints other lines above the bar.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        match &self.drawn {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+/// Removes the bar, so that the outcome follows on standard error.
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.over.notify_all();
+        // It has nothing to report.
+        self.thread.take().map(JoinHandle::join);
+        self.drawn.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state after a pause; `None` once the run has ended.
+    fn after(&self, pause: Duration) -> Option<MutexGuard<'_, RunState>> {
+        let waited = self.over.wait_timeout_while(self.lock(), pause, |state| !state.ended);
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (!state.ended).then_some(state)
+    }
+}
+
+/// Drawings a second that indicatif lets pass: more than the thread makes.
+const DRAWINGS: u8 = 20;
+
+/// Draws the bar until the run has ended.
+fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
+    let mut layout = None;
+    while let Some(state) = shared.after(TICK) {
+        let (now, bytes, of_bytes) = (state.layout(), state.facts.bytes, state.facts.of_bytes);
+        // The style's keys take the lock.
+        drop(state);
+        if layout != Some(now) {
+            layout = Some(now);
+            bar.set_style(style(now, shared));
+        }
+        bar.update(|drawn| {
+            drawn.set_len(of_bytes);
+            drawn.set_pos(bytes.min(of_bytes));
+        });
+    }
+}
+
+/// Prints a line every ten seconds until the run has ended.
+fn print(shared: &Shared) {
+    while let Some(mut state) = shared.after(PAUSE) {
+        let line = state.observed().line(usize::MAX);
+        drop(state);
+        console::say(format_args!("firstbyte: {line}"));
+    }
+}
+
+/// The template of a layout. Its keys ask for the state and for the terminal's width at each
+/// drawing, since both change.
+fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
+    let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
+    let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
+    let names = if layout.names { "\n{names}" } else { "" };
+    let taken = if layout.bar { LEAST_BAR } else { 0 };
+    let (facts, named) = (Arc::clone(shared), Arc::clone(shared));
+    // The template is a constant but for colours, and indicatif knows its syntax.
+    let style = ProgressStyle::with_template(&format!("{bar}{{facts}}{names}"));
+    style
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+        .with_key("facts", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // Formatting into memory cannot fail.
+            let _ = out.write_str(&facts.lock().observed().line(columns_left(taken)));
+        })
+        .with_key("names", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = out.write_str(&cut(&named.lock().names(), columns_left(0)));
+        })
+}
+
+/// Columns of the terminal but `taken`. The last one stays free: terminals differ in what a full
+/// line does.
+fn columns_left(taken: usize) -> usize {
+    usize::from(console::width()).saturating_sub(taken + 1)
+}
+
+impl RunState {
+    /// The facts with the rates of this instant.
+    fn observed(&mut self) -> Facts {
+        let now = Instant::now();
+        // The oldest is kept until the next is old enough: a rate needs a span.
+        let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= WINDOW);
+        self.passed.drain(..old.unwrap_or(0));
+        let rates = self.passed.first().and_then(|(at, bytes, objects)| {
+            let seconds = now.duration_since(*at).as_secs_f64();
+            let rate = |now: u64, then: u64| as_float(now.saturating_sub(then)) / seconds;
+            (seconds > 0.2).then(|| (rate(self.facts.bytes, *bytes), rate(self.facts.objects, *objects)))
+        });
+        if self.passed.last().is_none_or(|(at, ..)| now.duration_since(*at) >= WINDOW / 20) {
+            self.passed.push((now, self.facts.bytes, self.facts.objects));
+        }
+        Facts { rates, ..self.facts.clone() }
+    }
+
+    /// The names of the largest objects in flight.
+    fn names(&mut self) -> String {
+        self.started.sort_by_key(|started| std::cmp::Reverse(started.bytes));
+        let largest = self.started.iter().take(NAMES);
+        largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ")
+    }
+
+    fn layout(&self) -> Layout {
+        Layout { bar: self.facts.of_bytes > 0, names: self.facts.of_objects > 1 && !self.started.is_empty() }
+    }
+}
+
+impl Facts {
+    /// The line in at most `width` columns; parts of little weight are left out first.
+    fn line(&self, width: usize) -> String {
+        let mut parts = self.parts();
+        loop {
+            let line = parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("  ");
+            let least = parts.iter().enumerate().min_by_key(|(_, (weight, _))| *weight);
+            match least {
+                Some((place, _)) if line.chars().count() > width && parts.len() > 1 => {
+                    parts.remove(place);
+                }
+                _ => return cut(&line, width),
+            }
+        }
+    }
+
+    /// The parts of the line in their order, each with its weight.
+    fn parts(&self) -> Vec<(u8, String)> {
+        let mut parts = Vec::new();
+        let has_total = self.of_bytes > 0;
+        if has_total {
+            let share = (as_float(self.bytes) / as_float(self.of_bytes)).min(1.0);
+            parts.push((6, format!("{} %", whole(share * 100.0))));
+        }
+        let mut bytes = human(self.bytes);
+        if has_total {
+            let _ = write!(bytes, " of {}", human(self.of_bytes));
+        }
+        if self.of_objects > 0 || has_total {
+            parts.push((4, bytes));
+            parts.extend(self.rates.map(|(bytes, _)| (3, human_rate(bytes))));
+        }
+        if self.of_objects > 1 {
+            parts.push((2, format!("{} of {} files", grouped(self.objects), grouped(self.of_objects))));
+            let rate = self.rates.map(|(_, objects)| objects).filter(|rate| *rate >= 1.0);
+            parts.extend(rate.map(|rate| (1, format!("{} files/s", grouped(whole(rate))))));
+        }
+        parts.extend(self.time_left().map(|left| (5, left)));
+        if self.listing && !self.is_timed() {
+            parts.push((5, "listing".to_owned()));
+        }
+        parts
+    }
+
+    /// Whether the time left can be said.
+    fn is_timed(&self) -> bool {
+        self.of_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
+    }
+
+    /// The time for the bytes that are known. More may be found while the listing goes on.
+    fn time_left(&self) -> Option<String> {
+        let (rate, _) = self.rates.filter(|_| self.is_timed())?;
+        let left = as_float(self.of_bytes.saturating_sub(self.bytes)) / rate;
+        let left = duration(whole(left.ceil()));
+        Some(if self.listing { format!("over {left} left, listing") } else { format!("{left} left") })
+    }
+}
+
+/// A time for people.
+fn duration(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// The beginning of a text that is too long, and dots.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().map(columns).sum::<usize>() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(3);
+    let fits = |symbol: &char| {
+        let fits = columns(*symbol) <= left;
+        left = left.saturating_sub(columns(*symbol));
+        fits
+    };
+    text.chars().take_while(fits).collect::<String>() + "..."
+}
+
+/// The columns that a character takes at most.
+fn columns(symbol: char) -> usize {
+    if symbol.is_ascii() { 1 } else { 2 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            listing: false,
+            bytes: 1300 << 20,
+            of_bytes: 5200 << 20,
+            objects: 1200,
+            of_objects: 34_000,
+            rates: Some((210.0 * 1024.0 * 1024.0, 45.4)),
+        }
+    }
+
+    #[test]
+    fn a_line_has_what_fits() {
+        let line = |width| facts().line(width);
+        let all = "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  45 files/s  19 s left";
+        assert_eq!(line(200), all);
+        assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  19 s left");
+        assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
+        assert_eq!(line(28), "25 %  19 s left");
+        assert_eq!(line(5), "25 %");
+    }
+
+    #[test]
+    fn while_the_listing_goes_on_the_time_left_is_a_lower_bound() {
+        let listing = Facts { listing: true, objects: 12, of_objects: 340, ..facts() };
+        assert_eq!(
+            listing.line(200),
+            "25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 files  45 files/s  over 19 s left, listing"
+        );
+        let begun = Facts { listing: true, rates: None, of_objects: 340, objects: 0, ..facts() };
+        assert_eq!(begun.line(200), "25 %  1.27 GiB of 5.08 GiB  0 of 340 files  listing");
+    }
+
+    #[test]
+    fn nothing_is_said_of_an_end_that_is_not_known() {
+        let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
+        assert_eq!(unknown.line(200), "1.27 GiB  220 MB/s");
+        let stalled = Facts { rates: Some((0.0, 0.0)), ..facts() };
+        assert!(!stalled.line(200).contains("left"));
+    }
+
+    #[test]
+    fn the_largest_objects_in_flight_are_named() {
+        let mut state = RunState { facts: facts(), ..RunState::default() };
+        assert!(!state.layout().names);
+        for (bytes, name) in [(5, "small"), (30, "large"), (20, "middle")] {
+            let (location, name) = (format!("s3://bucket/{name}"), name.to_owned());
+            state.started.push(Started { bytes, location, name });
+        }
+        assert!(state.layout().names);
+        assert_eq!(state.names(), "large  middle");
+    }
+
+    #[test]
+    fn an_object_that_is_over_is_named_no_more_however_it_ended() {
+        let bar = Bar { shared: Arc::default(), drawn: None, thread: None };
+        bar.shared.lock().facts = facts();
+        let location =
+            |name: &str| Location::parse(format!("http://user:word@host/{name}").as_ref()).unwrap();
+        ["done", "given-up", "moving"].iter().for_each(|name| bar.started(&location(name), 9));
+        bar.finished(&location("done"));
+        // As a failure names it.
+        bar.failed(&location("given-up").to_string());
+        assert_eq!(bar.shared.lock().names(), "moving");
+    }
+
+    #[test]
+    fn a_text_is_cut_to_its_columns_and_not_to_its_characters() {
+        assert_eq!(cut("abcdefgh", 8), "abcdefgh");
+        assert_eq!(cut("abcdefghi", 8), "abcde...");
+        // A character of these may take two columns.
+        assert_eq!(cut("\u{6f22}\u{5b57}", 4), "\u{6f22}\u{5b57}");
+        assert_eq!(cut("\u{6f22}\u{5b57}\u{6f22}\u{5b57}\u{6f22}", 8), "\u{6f22}\u{5b57}...");
+        assert_eq!(cut("a\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 8), "a\u{6f22}\u{5b57}...");
+    }
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!(
+            (duration(59), duration(61), duration(7260)),
+            ("59 s".into(), "1 min 1 s".into(), "2 h 1 min".into())
+        );
+    }
+}

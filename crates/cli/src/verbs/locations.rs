@@ -1,0 +1,61 @@
+//! `locations`: prints the locations in stores that a text begins, for the scripts of
+//! `completions`. A shell waits for it at each Tab, so it lists one page, gives up soon, and says
+//! nothing about failures.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte_location::{Kind, Location, ObjectLocation};
+use firstbyte_store::{ListOptions, Store};
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Exit, Result};
+
+/// The longest time that a shell waits.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Names that are offered at most: a shell asks before it shows more.
+const OFFERED: usize = 200;
+
+/// Print the locations that a text begins, for the completion scripts
+#[derive(Args)]
+#[command(hide = true)]
+pub struct LocationsArgs {
+    /// Beginning of a location in a store: s3://BUCKET/KEY
+    #[arg(value_name = "TEXT", default_value = "")]
+    beginning: String,
+}
+
+/// Runs it.
+pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
+    let mut options = globals.options();
+    options.set_read_timeout(PATIENCE.min(globals.read_timeout));
+    let found = Store::new(options.store).ok().and_then(|store| begun_by(&args.beginning, &store));
+    found.unwrap_or_default().iter().try_for_each(console::print)?;
+    Ok(Exit::Done)
+}
+
+/// The locations that `text` begins: buckets, prefixes with a `/`, objects. `None` if no store
+/// could list them.
+fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
+    let (above, beginning) = text.split_at(text.rfind('/')? + 1);
+    // Without a bucket, the buckets are listed.
+    let is_service = above.ends_with("://");
+    let directory = match Location::parse(OsStr::new(above)) {
+        Ok(Location::Object(object)) if is_service => {
+            Location::Object(ObjectLocation { bucket: String::new(), ..object.with_key("") })
+        }
+        Ok(location @ Location::Object(_)) => location,
+        _ => return None,
+    };
+    let options = ListOptions { beginning: beginning.to_owned(), ..ListOptions::default() };
+    let page = store.list_page(&directory, &options).ok()?;
+    let names = page.entries.into_iter().take(OFFERED).filter_map(|entry| {
+        let end = if is_service || entry.kind == Kind::Directory { "/" } else { "" };
+        let name = String::from_utf8(entry.name).ok()?;
+        Some(format!("{above}{}{end}", name.trim_end_matches('/')))
+    });
+    // A service lists its buckets whatever they begin with.
+    Some(names.filter(|name| name.starts_with(text)).collect())
+}

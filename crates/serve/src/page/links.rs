@@ -1,0 +1,78 @@
+//! Links to files that anyone may open for a while, made for the page's "Copy link":
+//! `POST /.firstbyte/links?path=/DIR/FILE` with `{seconds}` answers `{url}`, a path and query
+//! signed with the key of the visitor. The link gives what that key may read, for this file alone.
+//!
+//! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
+
+use std::time::{Duration, SystemTime};
+
+use http::header::HOST;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::html::url_path;
+use super::protocol::{Answer, Refusal, from_page, json_response, read_json};
+use crate::access::keys::{Access, Rights};
+use crate::access::signing::{LONGEST, presigned};
+use crate::config::Buckets;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::path::EntryPath;
+use crate::state::ServerState;
+
+/// Longest JSON body read.
+const LONGEST_JSON: usize = 1 << 10;
+
+#[derive(Deserialize)]
+struct Asked {
+    seconds: u64,
+}
+
+/// Answers a request for a link.
+pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
+    link(state, access, request).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn link(state: &ServerState, access: &Access, mut request: Request) -> Answer {
+    let refused = |status, code, message: &str| Refusal(status, code, message.to_owned());
+    if request.method != Method::POST {
+        return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "request", "links are made by POST"));
+    }
+    from_page(&request)?;
+    let Access::Key(key) = access else {
+        return Err(refused(
+            StatusCode::FORBIDDEN,
+            "denied",
+            "sign in first: a link is signed with your key",
+        ));
+    };
+    let path = request.query("path").unwrap_or_default();
+    let path = EntryPath::from_url(&path)
+        .map_err(|why| refused(StatusCode::BAD_REQUEST, "request", &why.to_string()))?;
+    if !access.allows(Rights::Read, path.as_bytes()) {
+        return Err(refused(StatusCode::FORBIDDEN, "denied", "your key may not read this"));
+    }
+    let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;
+    let valid = Duration::from_secs(seconds);
+    if seconds == 0 || valid > LONGEST {
+        return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));
+    }
+    let object = object_path(state, &path).ok_or_else(|| {
+        let message = "a file beside the buckets has no link: move it into a directory";
+        refused(StatusCode::CONFLICT, "name", message)
+    })?;
+    let host = request.header(HOST).unwrap_or_default();
+    let url = presigned(key, host, &object, SystemTime::now(), valid);
+    Ok(json_response(StatusCode::OK, &json!({ "url": url, "seconds": seconds })))
+}
+
+/// The path of an object's URL, as S3 clients ask for it; `None` for a name that is in no bucket.
+fn object_path(state: &ServerState, path: &EntryPath) -> Option<String> {
+    let below = url_path(path.as_bytes());
+    let base = &state.config.base_path;
+    match &state.config.buckets {
+        Buckets::Named(name) => Some(format!("{base}/{}/{below}", url_path(name.as_bytes()))),
+        Buckets::FirstLevel => below.contains('/').then(|| format!("{base}/{below}")),
+    }
+}
