@@ -10,7 +10,8 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 
 /// Renames `old` in one open directory to `new` in another. Where the file system cannot refuse to
-/// replace, a file or a link gets a second name first, and a directory is renamed over an empty one.
+/// replace, a file or a link gets a second name first, and a directory is renamed over an empty
+/// one.
 ///
 /// # Errors
 /// `EXIST`: something has the new name. Otherwise those of `renameat2`, or of `linkat` where the

@@ -31,7 +31,7 @@ pub struct LocationsArgs {
 pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     let mut options = globals.options();
     options.set_read_timeout(PATIENCE.min(globals.read_timeout));
-    let found = Store::new(options.store).ok().and_then(|store| begun_by(&args.beginning, &store));
+    let found = globals.store_of(options.store).ok().and_then(|store| begun_by(&args.beginning, &store));
     found.unwrap_or_default().iter().try_for_each(console::print)?;
     Ok(Exit::Done)
 }
