@@ -190,7 +190,7 @@ const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
     ("--dry-run", &["--dryrun"]),
     ("--endpoint-url URL", &["--endpoint", "--s3-endpoint", "--host"]),
     ("--limit-rate RATE", &["--bwlimit", "--max-bandwidth", "--rate"]),
-    ("--listen ADDRESS:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
+    ("--listen 127.0.0.1:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
     ("--max-depth N", &["--maxdepth"]),
     ("--no-clobber", &["--ignore-existing", "--skip-existing"]),
     ("--progress never", &["--no-progress"]),
@@ -212,9 +212,11 @@ fn other_programs_option(error: &clap::Error) -> Option<String> {
     let long = ours.split(' ').next()?.strip_prefix("--")?;
     let mut verbs = verb.split(' ');
     let found = verbs.try_fold(&grammar, |above, name| above.find_subcommand(name))?;
-    found.get_arguments().any(|arg| arg.get_long() == Some(long)).then(|| {
-        format!("{typed}: {verb} has no such option; it is called {ours} (see firstbyte {verb} --help)")
-    })
+    let ours = match found.get_arguments().find(|arg| arg.get_long() == Some(long))?.get_short() {
+        Some(short) if ours.len() == "--".len() + long.len() => format!("-{short} ({ours})"),
+        _ => (*ours).to_owned(),
+    };
+    Some(format!("{typed}: {verb} has no such option; use {ours} (see firstbyte {verb} --help)"))
 }
 
 /// The verb in the usage of an error: `cp`, `layout shard`.

@@ -117,8 +117,8 @@ fn names_with_a_slip_are_suggested() {
         &world,
         &[
             ("cp s3://bukcet/dir/a out", 1, &["did you mean s3://bucket/?"]),
-            ("cp s3://bucket/d* .", 1, &["s3://bucket/d*: only a prefix matches", "add -r"]),
-            ("rm s3://bucket/*", 1, &["only a prefix matches"]),
+            ("cp s3://bucket/d* .", 1, &["s3://bucket/d*: matches one prefix, and no object", "add -r"]),
+            ("rm s3://bucket/*", 1, &["matches one prefix"]),
             ("stat s3://bucket/dirx", 1, &["did you mean s3://bucket/dir/?"]),
             ("stat s3://bucket/dir/quite-another", 1, &["not found", "check the spelling"]),
             ("cat fiel", 1, &["fiel: not found", "did you mean file?"]),

@@ -154,6 +154,11 @@ impl BlockStore {
         self.is_caching.load(Relaxed) && self.has_cache()
     }
 
+    /// Bytes that the cache can hold; `None` without one.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.cache.as_ref().map(|(cache, ..)| cache.capacity())
+    }
+
     /// The widest read-ahead window of one reader, in bytes.
     pub(crate) fn most_window(&self) -> u64 {
         match &self.cache {

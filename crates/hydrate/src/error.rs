@@ -66,12 +66,12 @@ pub enum Error {
         source: std::sync::Arc<io::Error>,
     },
     /// The cache has no room for the object, or there is no cache.
-    #[error(
-        "{location}: cannot be cached: there is no cache, or no room in it; see --cache-size and --reserve"
-    )]
+    #[error("{location}: cannot be cached: {}", no_room(*.capacity))]
     NoRoom {
         /// The object.
         location: String,
+        /// Bytes that the cache can hold; `None` without a cache.
+        capacity: Option<u64>,
     },
     /// The object was released while it was hydrated.
     #[error("{location}: was released while it was hydrated; run it again")]
@@ -183,3 +183,14 @@ impl From<firstbyte_store::Error> for Error {
 
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The reason for which an object has no room, and what makes room.
+fn no_room(capacity: Option<u64>) -> String {
+    match capacity {
+        None => "there is no cache; name a directory with --cache".to_owned(),
+        Some(bytes) => {
+            let held = bytes as f64 / f64::from(1 << 20);
+            format!("no room: the cache holds at most {held:.1} MiB; raise --cache-size, or lower --reserve")
+        }
+    }
+}

@@ -187,8 +187,8 @@ impl JobFile {
     }
 
     /// The cache had no room for a block: further blocks would be discarded.
-    pub(crate) fn refused(&self, location: &Location) {
-        self.fail(Error::NoRoom { location: location.to_string() });
+    pub(crate) fn refused(&self, location: &Location, capacity: Option<u64>) {
+        self.fail(Error::NoRoom { location: location.to_string(), capacity });
     }
 
     /// A fetch has ended.

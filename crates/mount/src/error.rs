@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// A mount would hide what is in the directory.
     #[error(
-        "{}: not empty ({found} and perhaps more): a mount would hide it; use an empty directory, or say --nonempty",
+        "{}: not empty: a mount would hide its content, such as `{found}`; use an empty directory, or add --nonempty",
         shown(path)
     )]
     NotEmpty {

@@ -28,7 +28,7 @@ pub enum Error {
         after: Duration,
     },
     /// The source has no object, so a sync would delete all of the destination.
-    #[error("{location}: has no object, so nothing was deleted")]
+    #[error("{location}: is empty, so nothing was deleted")]
     EmptySource {
         /// The source.
         location: String,

@@ -312,12 +312,19 @@ impl Facts {
         self.of_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
     }
 
-    /// The time for the bytes that are known. More may be found while the listing goes on.
+    /// The time for the bytes and the files that are known, whichever takes longer. More may be
+    /// found while the listing goes on.
     fn time_left(&self) -> Option<String> {
-        let (rate, _) = self.rates.filter(|_| self.is_timed())?;
-        let left = as_float(self.of_bytes.saturating_sub(self.bytes)) / rate;
-        let left = duration(whole(left.ceil()));
-        Some(if self.listing { format!("over {left} left, listing") } else { format!("{left} left") })
+        let (bytes, files) = self.rates.filter(|_| self.is_timed())?;
+        let of_bytes = as_float(self.of_bytes.saturating_sub(self.bytes)) / bytes;
+        let of_files = as_float(self.of_objects.saturating_sub(self.objects)) / files;
+        let longer = if files > 0.0 { of_bytes.max(of_files) } else { of_bytes };
+        let left = duration(whole(longer.ceil()));
+        Some(if self.listing {
+            format!("still listing, at least {left} left")
+        } else {
+            format!("{left} left")
+        })
     }
 }
 
@@ -365,14 +372,14 @@ mod tests {
             of_bytes: 5200 << 20,
             objects: 1200,
             of_objects: 34_000,
-            rates: Some((210.0 * 1024.0 * 1024.0, 45.4)),
+            rates: Some((210.0 * 1024.0 * 1024.0, 4_540.0)),
         }
     }
 
     #[test]
     fn a_line_has_what_fits() {
         let line = |width| facts().line(width);
-        let all = "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  45 files/s  19 s left";
+        let all = "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  4,540 files/s  19 s left";
         assert_eq!(line(200), all);
         assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  19 s left");
         assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
@@ -385,8 +392,10 @@ mod tests {
         let listing = Facts { listing: true, objects: 12, of_objects: 340, ..facts() };
         assert_eq!(
             listing.line(200),
-            "25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 files  45 files/s  over 19 s left, listing"
+            "25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
         );
+        let small = Facts { rates: Some((210.0 * 1024.0 * 1024.0, 45.4)), ..facts() };
+        assert!(small.line(200).ends_with("45 files/s  12 min 3 s left"), "{}", small.line(200));
         let begun = Facts { listing: true, rates: None, of_objects: 340, objects: 0, ..facts() };
         assert_eq!(begun.line(200), "25 %  1.27 GiB of 5.08 GiB  0 of 340 files  listing");
     }

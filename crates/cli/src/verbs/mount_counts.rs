@@ -50,7 +50,7 @@ mod tests {
     fn figures_are_one_line_or_fields_of_a_receipt() {
         let mut counts = MountCounts { received_bytes: 2 << 20, ..MountCounts::default() };
         (counts.requests_by_kind.get, counts.requests_by_kind.list) = (16, 1);
-        assert_eq!(line(&counts), "17 requests (16 get, 0 head, 1 list), 2.0 MiB received");
+        assert_eq!(line(&counts), "17 requests (16 get, 0 head, 1 list), 2.00 MiB received");
         counts.usd = Some(0.000_011_4);
         assert!(line(&counts).ends_with("received, 0.0000114 USD"), "{}", line(&counts));
         let mut receipt = json!({ "verb": "unmount" });

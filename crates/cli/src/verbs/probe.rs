@@ -115,7 +115,10 @@ fn failed(error: &firstbyte_probe::Error) -> Error {
 
 /// The last part of a location, as the name of a model.
 fn model_name(location: &Location) -> String {
-    let last = location.last_component().unwrap_or_default();
+    let last = match location {
+        Location::Object(object) if object.key.is_empty() => object.bucket.clone().into_bytes(),
+        other => other.last_component().unwrap_or_default(),
+    };
     let text = String::from_utf8_lossy(&last).to_ascii_lowercase();
     let word: String =
         text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();

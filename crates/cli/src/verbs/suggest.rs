@@ -45,7 +45,8 @@ pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store:
     };
     match directories.count() {
         0 => Error::failed(format!("{source}: no name matches")).advise(wildcards),
-        1 => Error::failed(format!("{source}: only a {} matches", kind.0)).advise("add -r"),
+        1 => Error::failed(format!("{source}: matches one {}, and no object", kind.0))
+            .advise("add -r to take everything below it"),
         count => Error::failed(format!("{source}: only {count} {} match", kind.1)).advise("add -r"),
     }
 }

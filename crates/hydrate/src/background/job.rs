@@ -192,7 +192,8 @@ impl Candidate {
         }
         blocks.release_if_empty();
         let location = self.version.table.location.clone();
-        let error = Error::NoRoom { location: location.to_string() };
+        let capacity = self.version.table.blocks.capacity();
+        let error = Error::NoRoom { location: location.to_string(), capacity };
         job.fail(Failure { location, error });
         Admission::Refused
     }
@@ -308,10 +309,10 @@ impl ActiveFile {
             // Another fetch brings it.
             Some(block) if self.version.table.is_in_flight(block) => false,
             Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
-                let location_text = location.to_string();
+                let (location_text, capacity) = (location.to_string(), self.version.table.blocks.capacity());
                 let lost = || match has_room {
                     true => Error::Released { location: location_text },
-                    false => Error::NoRoom { location: location_text },
+                    false => Error::NoRoom { location: location_text, capacity },
                 };
                 let error = self.version.table.gone().unwrap_or_else(lost);
                 job.fail(Failure { location, error });

@@ -404,7 +404,7 @@ impl<'a> Receiver<'a> {
         if outcome != CacheOutcome::Cached && !table.store(block, bytes, outcome, self.fetch.exempt()) {
             self.queue.counters.uncached.fetch_add(1, Ordering::Relaxed);
             if let Some(job) = job {
-                job.refused(&table.location);
+                job.refused(&table.location, table.blocks.capacity());
             }
         }
         table.arrived(*id, block, bytes)

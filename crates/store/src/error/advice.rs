@@ -6,6 +6,9 @@ use firstbyte_location::Service;
 
 use super::{Error, SFTP, VERSION, in_object_store, is_bucket, means_another_region, service_of};
 
+/// The detail of an endpoint that was asked for TLS and has none.
+pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
+
 impl Error {
     /// A remedy that the user can try, if one is known.
     #[must_use]
@@ -36,8 +39,9 @@ impl Error {
             Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
                 "check the host and the port, and that ssh and sftp reach it"
             }
+            Self::Unreachable { detail, .. } if detail == WITHOUT_TLS => "write http:// for it",
             Self::Unreachable { .. } => {
-                "check host and port (for S3 --endpoint-url), and the proxy variables"
+                "check host and port (of S3: --endpoint-url, AWS_ENDPOINT_URL, the profile), and the proxy variables"
             }
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",

@@ -251,7 +251,7 @@ impl Failed {
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
         let detail = match tls::is_plain(error) {
-            true => "the server answers without TLS; write http:// for it".to_owned(),
+            true => WITHOUT_TLS.to_owned(),
             false => format!("{what}{error}"),
         };
         let endpoint = origin.to_string();

@@ -12,11 +12,12 @@ use clap::Args;
 use firstbyte::Client;
 use firstbyte_hydrate::Settings;
 use firstbyte_location::Location;
-use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Running, Server, Source, Tls};
+use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Limits, Running, Server, Source, Tls};
 use firstbyte_store::{Gateways, Options, Via};
 
 use crate::globals::{Globals, ViaKey};
 use crate::render::error::{Error, Result};
+use crate::signals;
 
 /// The clients pin versions, so that a look-up is repeated where it matters.
 const FRESH: Duration = Duration::from_secs(60);
@@ -92,6 +93,8 @@ impl ShareArgs {
                 }
                 _ => None,
             },
+            // Peers have the origin: nothing they ask keeps a mount that has ended.
+            limits: Limits { drain: signals::GRACE, ..Limits::default() },
             names: share.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
             ..Config::of(source)
         };
