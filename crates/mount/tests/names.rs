@@ -108,9 +108,10 @@ fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_
     for name in &wanted {
         assert_eq!(mounted.read(name), name.as_bytes());
     }
-    // Each file is a request; the first names cost two each, before a page is worth it.
+    // Each file is a request. The first names cost two each, before a page is worth it; a page may
+    // be asked for by a reader and by what is fetched ahead, and a silent request is sent again.
     let others = mounted.requests() - before - FILES;
-    assert!(others <= 12 * FILES / 10_000 + 2 * 5, "{others} requests for names");
+    assert!(others <= FILES / 100, "{others} requests for names");
     let waits = counter(&mounted, "engine_waits_total");
     assert!(waits < FILES / 2, "{waits} files were waited for");
     // A name among others that does not exist, and one found out of order.
