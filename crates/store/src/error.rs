@@ -17,6 +17,9 @@ pub use kind::FailureKind;
 pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
 
+/// The detail of an endpoint that was asked for TLS and has none.
+pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
+
 /// The beginning of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 

@@ -4,10 +4,9 @@ use std::io;
 
 use firstbyte_location::Service;
 
-use super::{Error, SFTP, VERSION, in_object_store, is_bucket, means_another_region, service_of};
-
-/// The detail of an endpoint that was asked for TLS and has none.
-pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
+use super::{
+    Error, SFTP, VERSION, WITHOUT_TLS, in_object_store, is_bucket, means_another_region, service_of,
+};
 
 impl Error {
     /// A remedy that the user can try, if one is known.

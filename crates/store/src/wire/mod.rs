@@ -33,6 +33,7 @@ use firstbyte_location::to_usize;
 
 use crate::clock::Clocks;
 use crate::conditions::OwnTags;
+use crate::error::WITHOUT_TLS;
 use crate::order::Unsorted;
 use crate::requests::RequestCounters;
 use crate::spending::{Payment, Purse};
