@@ -14,6 +14,7 @@ REASONS = {
     "needs an AWS account",
     "needs another store",
     "needs what make dist builds",
+    "runs until it is stopped",
 }
 # Their suites take minutes to hours, by a release build: `make bench` runs them.
 ELSEWHERE = {"suites.md"}

@@ -53,8 +53,8 @@ def test_the_receipt_is_that_of_the_program(place, tmp_path):
     copy = [TARGET / "debug" / "firstbyte", "--json", "cp", location, tmp_path / "one"]
     printed = json.loads(subprocess.run(copy, check=True, capture_output=True).stdout)
     returned = firstbyte.cp(location, tmp_path / "two")
-    # What bound a copy is said only where a limit was met, and each copy meets its own. A store that a
-    # process shares among its copies counts kinds of requests for all of them together.
+    # What bound a copy is said only where a limit was met, and each copy meets its own. A process
+    # shares a store among its copies, which counts kinds of requests for all of them together.
     apart = {"bound_by", "requests_by_kind", "received_bytes", "sent_bytes"}
     first, second = ([field for field in receipt if field not in apart] for receipt in (returned, printed))
     assert first == second
