@@ -4,6 +4,7 @@
 """
 
 import sys
+from typing import Any
 
 import numpy
 import xarray
@@ -17,7 +18,7 @@ def mean_of_first(location: str, variable: str) -> float:
         return float(dataset[variable].isel(time=0).mean())
 
 
-def mean_of_all(location: str, variable: str, steps: int, client) -> numpy.ndarray:
+def mean_of_all(location: str, variable: str, steps: int, client: Any) -> numpy.ndarray:
     """The mean over all time steps, by workers of `dask.distributed` in other processes: each is
     given the open file, and fetches its `steps` at a time."""
     with firstbyte.open(location) as file:

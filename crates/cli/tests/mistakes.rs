@@ -93,7 +93,7 @@ fn verbs_as_other_programs_call_them() {
 fn options_as_other_programs_call_them() {
     let world = World::new();
     for (line, ours) in [
-        ("serve . --port 8080", "--listen ADDRESS:PORT"),
+        ("serve . --port 8080", "--listen 127.0.0.1:PORT"),
         ("cp -R a b", "--recursive"),
         ("cp a b --dryrun", "--dry-run"),
         ("sync a b --bwlimit=1M", "--limit-rate RATE"),

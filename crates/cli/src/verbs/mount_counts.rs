@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use firstbyte::size::human;
-use firstbyte_advise::units::significant;
 use firstbyte_mount::{Control, MountCounts, Request, Response};
 use serde_json::{Value, json};
 
@@ -32,7 +31,7 @@ pub fn line(counts: &MountCounts) -> String {
     let usd = match counts.usd {
         None => String::new(),
         Some(0.0) => ", 0 USD".to_owned(),
-        Some(usd) => format!(", {} USD", significant(usd)),
+        Some(usd) => format!(", {} USD", dollars(usd)),
     };
     format!(
         "{} requests ({}), {} received{usd}",
@@ -40,6 +39,12 @@ pub fn line(counts: &MountCounts) -> String {
         kinds.join(", "),
         human(counts.received_bytes)
     )
+}
+
+/// Three digits of a part of a cent, cents of more.
+fn dollars(usd: f64) -> String {
+    let decimals = (2.0 - usd.log10().floor()).clamp(2.0, 12.0);
+    format!("{usd:.0$}", decimals as usize)
 }
 
 #[cfg(test)]
