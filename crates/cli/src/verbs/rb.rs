@@ -52,6 +52,8 @@ fn way_to_empty(bucket: &Location, store: &Store) -> String {
             "it has old versions, which rm leaves; firstbyte ls -R --versions {bucket} shows them, and a lifecycle rule or \
              aws s3api delete-objects deletes them"
         ),
-        _ => format!("firstbyte rm -r -n {bucket} shows what it has, and without -n deletes all of it"),
+        _ => format!(
+            "firstbyte rm -r -n {bucket} shows what it has, firstbyte rm -r {bucket} deletes all of it"
+        ),
     }
 }
