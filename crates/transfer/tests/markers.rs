@@ -110,5 +110,5 @@ fn a_local_directory_keeps_the_marker_of_its_copy_and_a_prefix_with_a_marker_alo
     assert_eq!((summary.deleted, summary.objects), (0, 1));
     server.remove("p/y");
     let refused = engine.sync(&tree(object("p"), object("q")), Extras::Delete(Empty::Refuse), &Silent);
-    assert!(refused.is_err_and(|error| error.to_string().contains("has no object")));
+    assert!(refused.is_err_and(|error| error.to_string().contains("is empty")));
 }
