@@ -22,7 +22,7 @@ pub(crate) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> 
     offered(&nearest(name, names))
 }
 
-/// These names as the end of a message.
+/// Closest names as the end of a message that has found them before.
 pub(crate) fn offered(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }

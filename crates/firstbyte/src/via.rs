@@ -15,7 +15,7 @@ const MOST_NODES: usize = 100_000;
 /// `slurm:PORT` for one gateway on each node in `SLURM_JOB_NODELIST`.
 ///
 /// # Errors
-/// What is wrong, with what to write instead.
+/// The fault, with what to write instead.
 pub fn urls(text: &str, lookup: Lookup<'_>) -> Result<Vec<String>, String> {
     let urls: Vec<String> = if let Some(path) = text.strip_prefix('@') {
         let listed = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;

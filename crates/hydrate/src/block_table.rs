@@ -64,7 +64,7 @@ enum FetchMode {
 /// The bytes that a read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// Those of whole blocks, which are kept for other reads.
+    /// Reads of whole blocks, which are kept for other reads.
     Blocks,
     /// Only those of the read, where it needs no more than one request and no other read waits for
     /// its blocks.
@@ -73,7 +73,7 @@ pub(crate) enum Rounding {
 
 /// The reader of a request for blocks.
 pub(crate) struct Reader<'a> {
-    /// Its offset: fetches near to it start first.
+    /// Offset of the read: fetches near to it start first.
     pub(crate) at: u64,
     /// If present, other readers have priority: the fetches are ahead of this one, and not wanted
     /// once the interest has no owner.

@@ -124,7 +124,7 @@ impl Preset {
         ("region", Self::Region),
     ];
 
-    /// Its numbers.
+    /// The numbers of the preset.
     ///
     /// # Panics
     /// Never: a test reads the embedded models.

@@ -31,11 +31,11 @@ pub enum Rights {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Right {
-    /// It was tried.
+    /// Tried, and granted.
     Granted,
-    /// It was refused, with the reason in one line.
+    /// Refused, with the reason in one line.
     Refused(String),
-    /// It was not tried, and why.
+    /// Not tried, and why.
     #[default]
     NotTried,
 }
@@ -54,7 +54,7 @@ impl Right {
 pub struct Access {
     /// The location, as it was given.
     pub location: String,
-    /// It is one object or file, and nothing below it.
+    /// The place is one object or file, with nothing below it.
     pub single: bool,
     /// Names can be listed.
     pub list: Right,

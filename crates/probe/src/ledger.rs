@@ -21,7 +21,7 @@ pub struct Budget {
     pub prices: UnitPrices,
 }
 
-/// What a probe has used.
+/// Resources that a probe has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
     /// Wall time.
@@ -60,7 +60,7 @@ impl<'a> Ledger<'a> {
         self.budget.time.saturating_sub(self.began.elapsed())
     }
 
-    /// This part of the whole time, or what is left of it if that is less.
+    /// A part of the whole time, or the rest of the time if that is less.
     pub(crate) fn part(&self, part: f64) -> Duration {
         self.budget.time.mul_f64(part).min(self.left())
     }
@@ -85,7 +85,7 @@ impl<'a> Ledger<'a> {
         Some(Reserved { ledger: self, traffic })
     }
 
-    /// What the store has counted since the beginning.
+    /// Counts of the store since the beginning.
     fn sent(&self) -> Traffic {
         let (counts, after) = (self.requests(), self.store.counters());
         Traffic {
@@ -101,7 +101,7 @@ impl<'a> Ledger<'a> {
         self.store.counters().requests_by_kind.since(&self.before.requests_by_kind)
     }
 
-    /// What was used so far.
+    /// Resources used so far.
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             seconds: self.began.elapsed().as_secs_f64(),

@@ -74,7 +74,7 @@ pub enum Error {
         location: String,
         /// The reason.
         why: String,
-        /// Its kind.
+        /// Kind of the error.
         kind: FailureKind,
     },
     /// Content cannot be read.

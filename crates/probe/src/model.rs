@@ -27,7 +27,7 @@ const HEADROOM: f64 = 1.25;
 /// Bytes that a stream of a file reads ahead: its measured rate has its waits in it.
 const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
 
-/// What a model says of itself and of this machine, beside its figures.
+/// Names of a model and of this machine, beside the figures.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Name of the model.
@@ -36,7 +36,7 @@ pub struct Identity {
     pub cloud: Cloud,
     /// Billed items.
     pub bills: Vec<Bill>,
-    /// This machine, by its name.
+    /// Name of this machine.
     pub machine: String,
     /// Today.
     pub day: Day,
@@ -160,7 +160,7 @@ impl Report {
         Reading { parallel, read_ahead, ..Reading::default() }
     }
 
-    /// What was not seen.
+    /// Effects that were not seen.
     fn leaves_out(&self) -> String {
         let mut parts = Vec::new();
         match &self.rates {
@@ -181,7 +181,7 @@ impl Report {
         parts.join("; ")
     }
 
-    /// This machine. Its network carries at least what was seen.
+    /// Entry of this machine. Its network carries at least what was seen.
     fn here(&self, identity: &Identity) -> Machine {
         let seen = self.rates.as_ref();
         let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));

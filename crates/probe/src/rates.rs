@@ -35,7 +35,7 @@ const GAIN: f64 = 1.1;
 /// A stream shows the rate of a connection if it takes this long.
 const LONG: f64 = 0.1;
 
-/// This process uses so much of all processors: it is the limit.
+/// Part of all processors from which on this process is the limit.
 const BUSY: f64 = 0.9;
 
 /// The rate of some connections together.

@@ -11,7 +11,7 @@ use crate::quantiles::Quantiles;
 use crate::rates::Rates;
 use crate::small::{Ceiling, Latencies};
 
-/// What was measured. A part that is absent was not seen.
+/// Measurements. A part that is absent was not seen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Rights, region, clock.
@@ -30,7 +30,7 @@ pub struct Report {
     pub disk: Option<Disk>,
     /// The reason for which the local disk was not measured.
     pub disk_failed: Option<String>,
-    /// What the probe has used.
+    /// Resources that the probe has used.
     pub spent: Spent,
 }
 
@@ -142,7 +142,7 @@ impl Report {
         }
     }
 
-    /// What limits large and small objects.
+    /// The limits of large and small objects.
     fn limit(&self) -> String {
         let large = match &self.rates {
             None => "large files: not seen".to_owned(),

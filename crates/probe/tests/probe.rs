@@ -1,4 +1,4 @@
-//! What a probe finds and what it sends. No test asserts a rate: those are printed by
+//! Findings and requests of a probe. No test asserts a rate: those are printed by
 //! `examples/probe_accuracy.rs`.
 
 use std::fs;

@@ -11,7 +11,7 @@ use firstbyte_store::Via;
 
 use crate::access::keys::Keys;
 
-/// What a server serves.
+/// Source of a server.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A directory; nothing outside it is reachable.
@@ -66,7 +66,7 @@ impl std::fmt::Debug for GatewayConfig {
 /// loopback, no keys.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What to serve.
+    /// Source to serve.
     pub source: Source,
     /// The address to listen on; port 0 for any free one, see [`crate::Server::url`].
     pub listen: SocketAddr,

@@ -37,7 +37,7 @@ pub enum Error {
     Exposed {
         /// The address.
         address: SocketAddr,
-        /// What is served.
+        /// The served location.
         source_name: String,
         /// What every client could do there.
         may: &'static str,

@@ -132,7 +132,7 @@ impl Server {
     }
 }
 
-/// What is served, before the server has its state.
+/// The source, before the server has its state.
 enum OpenedSource {
     Directory(Root),
     Gateway(Box<Gateway>),

@@ -1,5 +1,5 @@
 //! The state that all requests of one server share: the policies, the counters, and what is served.
-//! It also identifies the caller of a request. Used by the APIs and the router.
+//! Identifies the caller of a request too. Used by the APIs and the router.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -37,7 +37,7 @@ pub(crate) struct ServerState {
     pub(crate) hosts: Hosts,
 }
 
-/// What is served.
+/// The served source.
 #[derive(Clone, Debug)]
 pub(crate) enum Served {
     Directory(Arc<DirectoryState>),

@@ -45,7 +45,7 @@ pub struct Spending {
     pub prices: Prices,
 }
 
-/// What was paid so far, for all clones of a client.
+/// Payments so far, for all clones of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Purse {
     spending: Option<Spending>,
@@ -55,7 +55,7 @@ pub(crate) struct Purse {
 /// How the body of an answer is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payment {
-    /// This many bytes were paid with the request.
+    /// Bytes that were paid with the request.
     Ahead(u64),
     /// Bytes are paid as they are read.
     AsRead,

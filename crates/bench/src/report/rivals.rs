@@ -1,4 +1,4 @@
-//! Who is compared with whom, and in which words: the subject of a case with programs of others.
+//! Compares the subject of a case with programs of others, and words the result.
 //!
 //! Other ways of firstbyte's own (lazy, hydrated) are shown beside it and never ranked against it:
 //! they do other work or begin with other caches.
@@ -185,7 +185,7 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
     parts
 }
 
-/// What the results say to a reader who chooses a program: one sentence.
+/// Summary of the results for a reader who chooses a program: one sentence.
 pub(super) fn meaning(results: &[Results]) -> String {
     let compared = compared(results);
     if compared.is_empty() {

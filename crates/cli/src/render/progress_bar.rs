@@ -57,7 +57,7 @@ struct RunState {
     ended: bool,
 }
 
-/// What is drawn: the bar needs a total, and the second line a name.
+/// Parts that are drawn: the bar needs a total, and the second line a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Layout {
     bar: bool,
@@ -313,7 +313,7 @@ impl Facts {
     }
 
     /// The time for the bytes and the files that are known, whichever takes longer. More may be
-    /// found while the listing goes on.
+    /// found during the listing.
     fn time_left(&self) -> Option<String> {
         let (bytes, files) = self.rates.filter(|_| self.is_timed())?;
         let of_bytes = as_float(self.of_bytes.saturating_sub(self.bytes)) / bytes;

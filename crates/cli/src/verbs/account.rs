@@ -24,7 +24,7 @@ use crate::render::error::{Error, Result};
 /// A network that is no limit, in bytes per second: the model has the limits.
 const UNLIMITED: f64 = 1e15;
 
-/// What a verb may cost, and what it is compared with.
+/// Budget of a verb, and the model that its prediction comes from.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AccountArgs {
     /// End before requests and bytes would cost more than MONEY by list prices, such as 1USD. What
@@ -81,7 +81,7 @@ impl AccountArgs {
         Ok(Account { prices, budget: self.budget, model })
     }
 
-    /// What bills the remote ones of `locations`, by one price list.
+    /// Billing of the remote ones of `locations`, by one price list.
     fn billing(&self, locations: &[Location], model: Option<&Service>, globals: &Globals) -> Result<Billing> {
         let (store, transfer) = (globals.store()?, self.bill.transfer().unwrap_or(Transfer::None));
         let mut all: Vec<Billing> = Vec::new();
@@ -164,7 +164,7 @@ fn predict(model: &Service, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])>
     Some((row.seconds, [row.low, row.high]))
 }
 
-/// This machine, for a model that says nothing of it.
+/// Machine for a model that describes none: the processors here, all else unlimited.
 fn this_machine() -> Machine {
     Machine {
         vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),

@@ -1,5 +1,6 @@
-//! What bills a location, and the prices of its requests and bytes: the options of the verbs that
-//! count dollars. Nothing is guessed: what is not known is said, with the option that gives it.
+//! Finds who bills a location, and the prices of its requests and bytes: the options of the verbs
+//! that count dollars. Nothing is guessed: what is not known is said, with the option that gives
+//! it.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::verbs::advise;
 
-/// What the user knows of bills.
+/// Options about bills.
 #[derive(Args, Clone, Debug, Default)]
 pub struct BillArgs {
     /// Location of this machine relative to the data's region. It decides the price of transferred
@@ -60,14 +61,14 @@ fn parse_declared(text: &str) -> std::result::Result<Declared, String> {
     Err(format!("write none, or one of {}", known.join(", ")))
 }
 
-/// What a location bills.
+/// Billing of a location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
     /// Nothing.
     Free,
     /// Requests and bytes of this service, by these prices.
     Priced(String, UnitPrices),
-    /// It is not known; the text says what is missing.
+    /// Not known; the text says what is missing.
     Unknown(String),
 }
 
@@ -82,12 +83,12 @@ impl BillArgs {
         })
     }
 
-    /// What bills locations that are not AWS's, if it is given.
+    /// Billing of locations that are not AWS's, if it is given.
     pub fn declared(&self) -> Option<&Declared> {
         self.bill_as.as_ref()
     }
 
-    /// What `location` bills. Bytes take the way `transfer`.
+    /// Billing of `location`. Bytes take the way `transfer`.
     pub fn billing(
         &self,
         location: &Location,
@@ -106,7 +107,7 @@ impl BillArgs {
         }
     }
 
-    /// What a model bills in the region of `location`.
+    /// Bills of a model in the region of `location`.
     pub fn by_model(
         &self,
         model: &Service,

@@ -1,7 +1,6 @@
 //! `link`: emulates a slow network. It runs a proxy, or with `--mount` a slow file system.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use firstbyte_location::shown;
 use firstbyte_store::LOOK;
 use serde_json::{Value, json};
 
-use super::account;
+use super::{account, address};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -91,7 +90,7 @@ impl LinkArgs {
             let to = shown(&self.to).to_string();
             return Err(Error::usage(format!("--to {to}: not an address")).advise("write HOST:PORT"));
         };
-        let place = LinkConfig::new(resolve(listen)?, to).with_model(self.replay(&[])?);
+        let place = LinkConfig::new(address::resolve("--listen", listen)?, to).with_model(self.replay(&[])?);
         Ok(LinkConfig {
             rtt: self.rtt.unwrap_or(place.rtt),
             rate: self.rate.or(place.rate),
@@ -151,12 +150,6 @@ impl LinkArgs {
             ..SlowFsConfig::new(&self.to, &self.mount)
         })
     }
-}
-
-fn resolve(address: &str) -> Result<SocketAddr> {
-    let wrong = |why: String| Error::usage(format!("--listen {address}: {why}")).advise("write HOST:PORT");
-    let mut addresses = address.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
-    addresses.next().ok_or_else(|| wrong("no such host".into()))
 }
 
 /// A request to a running link.

@@ -4,6 +4,7 @@
 //! cache, `billing` those of prices, `account` those of dollars and predictions.
 
 mod account;
+mod address;
 pub mod advise;
 pub mod bench;
 mod billing;

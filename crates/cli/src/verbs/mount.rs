@@ -6,7 +6,7 @@ mod place;
 mod share;
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::account::AccountArgs;
+use super::address;
 use super::cached::CacheArgs;
 use crate::globals::Globals;
 use crate::render::console;
@@ -138,18 +139,19 @@ impl MountArgs {
     }
 
     fn metrics(&self) -> Result<Option<SocketAddr>> {
-        let Some(address) = &self.metrics else { return Ok(None) };
-        let wrong =
-            |why: String| Error::usage(format!("--metrics {address}: {why}")).advise("write HOST:PORT");
-        let mut addresses = address.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
-        addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
+        self.metrics.as_ref().map(|text| address::resolve("--metrics", text)).transpose()
     }
 
-    /// Settings of engines that use the cache.
-    fn cache_settings(&self, globals: &Globals) -> Result<Settings> {
+    /// Settings of a reader without a cache.
+    fn uncached(&self, globals: &Globals) -> Settings {
+        Settings { cache: None, deadline: self.read_deadline, ..self.cache.settings(globals) }
+    }
+
+    /// Settings of a reader with the cache.
+    fn cached(&self, globals: &Globals) -> Result<Settings> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
-        let whole = Settings { deadline: self.read_deadline, ..self.cache.settings(globals) };
+        let whole = self.uncached(globals);
         // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
         Ok(Settings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
@@ -158,13 +160,11 @@ impl MountArgs {
     /// warning if the disk is full or the directory is the default one, and an error if it was
     /// given.
     fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
-        let settings = self.cache_settings(globals)?;
-        let whole = Settings { memory: settings.memory * 2, ..settings.clone() };
-        match Client::over(store.clone(), settings) {
+        match Client::over(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() || error.is_full_disk() => {
                 tracing::warn!("nothing is cached: {error}");
-                Ok(Client::over(store.clone(), Settings { cache: None, ..whole })?)
+                Ok(Client::over(store.clone(), self.uncached(globals))?)
             }
             Err(error) => Err(error.into()),
         }
@@ -235,7 +235,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let client = args.client(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     // Lives as long as the mount.
-    let _shared = args.share.start(&location, store_options, args.cache_settings(globals)?, globals)?;
+    let _shared = args.share.start(&location, store_options, args.cached(globals)?, globals)?;
     let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));

@@ -4,7 +4,6 @@ mod gateway;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -18,6 +17,7 @@ use firstbyte_store::io_advice;
 use serde_json::json;
 
 use self::gateway::GatewayArgs;
+use super::address;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -95,7 +95,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// What is served, and the job that fills the cache of a gateway.
+    /// Source to serve, and the job that fills the cache of a gateway.
     fn source(&self, globals: &Globals) -> Result<(Source, Option<Job>)> {
         match Location::parse(&self.location)? {
             Location::Local(path) => Ok((Source::Directory(path), None)),
@@ -108,7 +108,7 @@ impl ServeArgs {
 
     fn config(&self, source: Source) -> Result<Config> {
         Ok(Config {
-            listen: self.address()?,
+            listen: address::resolve("--listen", &self.listen)?,
             writing: if self.write { Writing::Allowed } else { Writing::Refused },
             buckets: self.bucket.clone().map_or(Buckets::FirstLevel, Buckets::Named),
             authentication: match &self.auth {
@@ -139,7 +139,7 @@ impl ServeArgs {
         })
     }
 
-    /// What clients may do, how to change it, and a line for aws-cli.
+    /// Rights of clients, how to change them, and a line for aws-cli.
     fn greeting(&self, url: &str, is_gateway: bool) -> [String; 2] {
         let (keys, who) = match &self.auth {
             Some(file) => ("KEY", format!("with a key of {}", shown(file))),
@@ -157,13 +157,6 @@ impl ServeArgs {
             "AWS_ACCESS_KEY_ID={keys} AWS_SECRET_ACCESS_KEY={secret} aws --endpoint-url {endpoint} s3 ls"
         );
         [rights, aws]
-    }
-
-    fn address(&self) -> Result<SocketAddr> {
-        let wrong =
-            |why: String| Error::usage(format!("--listen {}: {why}", self.listen)).advise("write HOST:PORT");
-        let mut addresses = self.listen.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
-        addresses.next().ok_or_else(|| wrong("no such host".into()))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::block::BLOCK;
 use crate::cache::Exempt;
 use crate::job_state::JobFile;
 
-/// What a change of the table asks of the queue.
+/// Requests that a change of the table asks of the queue.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Fetches that begin.
@@ -53,7 +53,7 @@ pub(crate) struct Fetch {
     /// Whether some blocks belonged to another fetch of this process, which has the right to fetch
     /// them.
     pub(crate) took_over: bool,
-    /// Its distance from the reader, MiB.
+    /// Distance from the reader, MiB.
     pub(crate) distance: u64,
     /// The handle of the expected reader. The fetch is not wanted after it is dropped.
     pub(crate) handle: Option<Weak<()>>,

@@ -56,7 +56,7 @@ enum Step {
     GiveUp(usize),
 }
 
-/// What all runs share, each of which opens a version of its own.
+/// State that all runs share, each of which opens a version of its own.
 struct World {
     tables: Arc<OpenTables>,
     memory: Arc<MemoryBlocks>,

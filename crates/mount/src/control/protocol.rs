@@ -63,7 +63,7 @@ pub enum Response {
         /// Its number.
         job: u64,
     },
-    /// What the mount has sent and received.
+    /// Requests and bytes of the mount.
     Counts(MountCounts),
     /// The progress of a job.
     Progress(JobProgress),
@@ -71,7 +71,7 @@ pub enum Response {
     Done {},
 }
 
-/// What a mount has sent and received since it was made.
+/// Requests and bytes of a mount since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MountCounts {
     /// Requests by kind.

@@ -25,7 +25,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// The most gateways that are named. A chain is not longer.
 const MOST_NAMED: usize = 16;
 
-/// This gateway's name, and the names of those that ask it.
+/// Name of this gateway, and names of the gateways that ask it.
 #[derive(Debug)]
 pub(super) struct Chain {
     own: String,

@@ -43,7 +43,7 @@ pub(crate) enum Unserved {
     /// The gateway only reads.
     #[error("this is a gateway, which only reads; write to {0} itself")]
     ReadOnly(String),
-    /// It cannot be done here.
+    /// Not possible here.
     #[error("{0}")]
     Unsupported(&'static str),
     /// Anything else.

@@ -1,4 +1,4 @@
-//! What is known of objects at the origin, and since when.
+//! Looks objects up at the origin, once for all clients, and keeps the answers for a time.
 //!
 //! A look-up is shared by all clients that ask for the object meanwhile, and serves for the time of
 //! `fresh`, counted from when it was asked. While the origin is down, an object that was known
@@ -36,7 +36,7 @@ pub(super) struct Lookups {
 /// An object, and the version that was asked for by its id.
 type Id = (Location, Option<String>);
 
-/// What is known of one object.
+/// Knowledge of one object.
 #[derive(Default)]
 struct Known {
     last: Mutex<Option<LookUp>>,
@@ -50,7 +50,7 @@ struct Arrival<'a> {
     at: Instant,
     /// Whether it asks for a version by its id.
     is_version: bool,
-    /// Its `If-Match`.
+    /// Value of `If-Match`.
     expected: Option<&'a str>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use firstbyte_hydrate::Hydrator;
 
-/// What a gateway has done since it was started.
+/// Counters of a gateway since it was started.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Requests answered from a look-up that was fresh.

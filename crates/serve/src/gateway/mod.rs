@@ -131,8 +131,8 @@ impl Gateway {
     /// judged by the names alone, before the origin is asked.
     ///
     /// # Errors
-    /// It may not, there is no such object, or the origin cannot be asked and nothing recent is
-    /// known of it.
+    /// The caller may not, there is no such object, or the origin cannot be asked and nothing
+    /// recent is known of the object.
     pub(crate) async fn look_up(
         &self,
         access: &Access,

@@ -74,7 +74,7 @@ pub(super) struct Reading {
     shared: Shared,
 }
 
-/// What the readings of a gateway share, and what one of them reports.
+/// State that the readings of a gateway share, and what one of them reports.
 pub(super) struct Shared {
     pub(super) budgets: Arc<Budgets>,
     pub(super) counters: Arc<Counters>,

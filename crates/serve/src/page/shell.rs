@@ -20,6 +20,7 @@ use crate::page::html::{escape, fill, human_size, url_path, visible};
 use crate::path::EntryPath;
 
 const CSS: &str = include_str!("assets/page.css");
+const HEAD: &str = include_str!("assets/head.html");
 const PAGE: &str = include_str!("assets/page.html");
 const LISTING: &str = include_str!("assets/listing.js");
 const UPLOAD: &str = include_str!("assets/upload.js");
@@ -92,8 +93,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
     };
     let offered = |text: &'static str| if kept.is_some() { text } else { "" };
     let html = fill(PAGE, |place| match place {
-        "title" => escape(&title).into(),
-        "css" => CSS.into(),
+        "head" => head(&title).into(),
         "base" => escape(of.base).into(),
         "path" => path.clone().into(),
         "crumbs" => crumbs(of.links, trail).into(),
@@ -121,7 +121,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
 pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<&str>) -> Response {
     let status = StatusCode::UNAUTHORIZED;
     let html = fill(LOGIN, |place| match place {
-        "css" => CSS.into(),
+        "head" => head("Sign in").into(),
         "action" => format!("{}/.firstbyte/login", escape(base)).into(),
         "next" => escape(next).into(),
         "problem" => problem.map_or(Cow::Borrowed(""), |why| {
@@ -138,12 +138,17 @@ pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<
 /// The page of a name that does not exist.
 pub(super) fn missing(base: &str, path: &str) -> Response {
     let html = fill(MISSING, |place| match place {
-        "css" => CSS.into(),
+        "head" => head("Not found").into(),
         "home" => format!("{}/", escape(base)).into(),
         "path" => escape(&visible(path.as_bytes())).into(),
         _ => "".into(),
     });
     page(StatusCode::NOT_FOUND, html)
+}
+
+/// The head of a page with this title.
+fn head(title: &str) -> String {
+    fill(HEAD, |place| if place == "title" { escape(title).into() } else { CSS.into() })
 }
 
 fn page(status: StatusCode, html: String) -> Response {

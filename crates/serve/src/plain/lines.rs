@@ -27,7 +27,7 @@ const LINKS: [&str; 2] = [
     "</ul>\n</html>\n",
 ];
 
-/// Which form was asked for.
+/// Form that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// One array.
@@ -112,7 +112,7 @@ impl Lines {
         self.buffer.len() >= PIECE
     }
 
-    /// Those that were not taken yet. `None` if there are none.
+    /// Lines that were not taken yet. `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<Bytes> {
         let piece = std::mem::take(&mut self.buffer);
         (!piece.is_empty()).then(|| piece.into())

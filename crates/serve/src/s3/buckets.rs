@@ -18,8 +18,9 @@ use crate::object::trash;
 use crate::path::EntryPath;
 use crate::s3::api::{Api, Objects};
 use crate::s3::error::{from_io, from_path};
-use crate::s3::list::{Query, page};
+use crate::s3::list::page;
 use crate::s3::objects::{self, Target, blocking};
+use crate::s3::page_builder::Query;
 use crate::s3::{outputs, private};
 
 /// The region that all buckets are in.

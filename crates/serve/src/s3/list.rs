@@ -9,65 +9,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::access::keys::{Access, Rights};
 use crate::http::etag::Identity;
-use crate::object::described::Described;
 use crate::object::directory::{identity_at, is_left_out};
 use crate::object::root::Root;
 use crate::path::EntryPath;
-use crate::s3::index::{Freshness, Index};
-
-/// What to list.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Query {
-    /// Only keys that start so.
-    pub(crate) prefix: String,
-    /// Keys that share the text from the prefix to the next delimiter are shown as one common
-    /// prefix.
-    pub(crate) delimiter: Option<String>,
-    /// Only keys behind this one; none for all.
-    pub(crate) after: After,
-    /// The most keys and common prefixes together.
-    pub(crate) limit: usize,
-    /// How current the names must be.
-    pub(crate) freshness: Freshness,
-}
-
-/// Where a page begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum After {
-    /// At the first key.
-    #[default]
-    Start,
-    /// Behind this key.
-    Key(String),
-    /// Behind every key that starts so: the last page ended with this common prefix.
-    Prefix(String),
-}
-
-/// One page.
-#[derive(Debug)]
-pub(crate) struct Page<V = Identity> {
-    /// Keys and their versions.
-    pub(crate) objects: Vec<(String, V)>,
-    /// Common prefixes.
-    pub(crate) prefixes: Vec<String>,
-    /// Where the next page begins; none for the last page.
-    pub(crate) next: Option<After>,
-}
-
-impl<V> Default for Page<V> {
-    fn default() -> Self {
-        Self { objects: Vec::new(), prefixes: Vec::new(), next: None }
-    }
-}
-
-impl Page {
-    /// The page, with versions in HTTP's terms.
-    pub(crate) fn described(self) -> Page<Described> {
-        let describe = |(key, identity): (String, Identity)| (key, Described::from(&identity));
-        let objects = self.objects.into_iter().map(describe).collect();
-        Page { objects, prefixes: self.prefixes, next: self.next }
-    }
-}
+use crate::s3::index::Index;
+use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
 
 /// Lists one page of the bucket at `bucket`, with what `access` may read of it. Blocking.
 pub(crate) fn page(
@@ -77,22 +23,22 @@ pub(crate) fn page(
     query: &Query,
     access: &Access,
 ) -> io::Result<Page> {
-    let mut walk = Walk { root, index, query, access, page: Page::default(), last: After::Start, depth: 0 };
+    let mut walk = Walk { root, index, query, access, page: PageBuilder::new(query), depth: 0 };
     if query.limit == 0 {
-        return Ok(walk.page);
+        return Ok(walk.page.page);
     }
     // The deepest directory every wanted key lies in.
     let base = query.prefix.rfind('/').map_or("", |at| &query.prefix[..=at]);
     let mut path = bucket.clone();
     if !base.is_empty() {
-        let Ok(below) = EntryPath::parse(base.as_bytes()) else { return Ok(walk.page) };
+        let Ok(below) = EntryPath::parse(base.as_bytes()) else { return Ok(walk.page.page) };
         if below.is_root() || base.starts_with('/') || below.as_bytes().len() + 1 != base.len() {
-            return Ok(walk.page);
+            return Ok(walk.page.page);
         }
         path = path.join(below.as_path().as_os_str());
     }
     match walk.directory(&path, base) {
-        Ok(_) => Ok(walk.page),
+        Ok(_) => Ok(walk.page.page),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(Page::default())
         }
@@ -112,18 +58,9 @@ struct Walk<'a> {
     index: &'a Index,
     query: &'a Query,
     access: &'a Access,
-    page: Page,
-    /// The last entry of the page so far.
-    last: After,
+    page: PageBuilder<'a, Identity>,
     /// The number of directories on the way.
     depth: usize,
-}
-
-/// Whether the walk continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    On,
-    Full,
 }
 
 impl Walk<'_> {
@@ -175,9 +112,8 @@ impl Walk<'_> {
         full: &str,
         name: &str,
     ) -> io::Result<Step> {
-        if let Some(prefix) = self.common_prefix(full) {
-            let prefix = prefix.to_owned();
-            return Ok(self.put_prefix(prefix));
+        if let Some(prefix) = self.query.common_prefix(full) {
+            return Ok(self.page.put_prefix(prefix));
         }
         if let Some(name) = name.strip_suffix('/') {
             if self.depth >= OPEN_LEVELS {
@@ -202,25 +138,20 @@ impl Walk<'_> {
             },
         };
         match identity_at(self.root, directory.as_fd(), path, name.as_ref()) {
-            Some(identity) => Ok(self.put_object(full.to_owned(), identity)),
+            Some(identity) => Ok(self.page.put_object(full.to_owned(), identity)),
             None => Ok(Step::On),
         }
     }
 
     /// An empty directory is an empty object whose key ends in `/`.
     fn marker(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
-        let passed = match &self.query.after {
-            After::Start => false,
-            After::Key(after) => key <= after.as_str(),
-            After::Prefix(after) => key.starts_with(after.as_str()) || key < after.as_str(),
-        };
-        if passed || !key.starts_with(&self.query.prefix) {
+        if self.query.after.is_behind(key) || !key.starts_with(&self.query.prefix) {
             return Ok(Step::On);
         }
         let metadata = std::fs::File::from(self.root.open_directory(path)?).metadata()?;
         let mut identity = Identity::from(&metadata);
         identity.size = 0;
-        Ok(self.put_object(key.to_owned(), identity))
+        Ok(self.page.put_object(key.to_owned(), identity))
     }
 
     /// Whether all keys of the entry `name` below `key` come before the start of the page or before
@@ -243,45 +174,6 @@ impl Walk<'_> {
             }
         };
         passed || before(&self.query.prefix, false)
-    }
-
-    fn common_prefix<'k>(&self, full: &'k str) -> Option<&'k str> {
-        let delimiter = self.query.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
-        let start = self.query.prefix.len();
-        let at = full[start..].find(delimiter)?;
-        Some(&full[..start + at + delimiter.len()])
-    }
-
-    fn put_prefix(&mut self, prefix: String) -> Step {
-        let shown = self.page.prefixes.last() == Some(&prefix)
-            || matches!(&self.query.after, After::Prefix(after) if *after == prefix);
-        if shown {
-            return Step::On;
-        }
-        if self.is_full() {
-            return Step::Full;
-        }
-        self.last = After::Prefix(prefix.clone());
-        self.page.prefixes.push(prefix);
-        Step::On
-    }
-
-    fn put_object(&mut self, key: String, identity: Identity) -> Step {
-        if self.is_full() {
-            return Step::Full;
-        }
-        self.last = After::Key(key.clone());
-        self.page.objects.push((key, identity));
-        Step::On
-    }
-
-    /// Called with one more in hand: when full, that one begins the next page.
-    fn is_full(&mut self) -> bool {
-        let full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
-        if full {
-            self.page.next = Some(self.last.clone());
-        }
-        full
     }
 }
 

@@ -8,9 +8,10 @@ use crate::access::keys::Access;
 use crate::object::described::Described;
 use crate::s3::api::{Api, Objects};
 use crate::s3::index::Freshness;
-use crate::s3::list::{After, Page, Query, page};
+use crate::s3::list::page;
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
+use crate::s3::page_builder::{After, Page, Query};
 use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
 use crate::s3::remote_list;
 

@@ -23,6 +23,7 @@ mod objects;
 mod opened;
 mod operations;
 mod outputs;
+mod page_builder;
 mod pages;
 mod payload;
 mod posted;

@@ -11,7 +11,7 @@ use s3s::dto::EncodingType;
 use s3s::{S3Result, s3_error};
 
 use crate::s3::index::Freshness;
-use crate::s3::list::After;
+use crate::s3::page_builder::After;
 
 /// The most keys on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;

@@ -8,7 +8,7 @@ use firstbyte_store::{ListOptions, Marker};
 use crate::access::keys::Access;
 use crate::gateway::{Gateway, Unserved, Visible};
 use crate::object::described::Described;
-use crate::s3::list::{After, Page, Query};
+use crate::s3::page_builder::{After, Page, PageBuilder, Query, Step};
 
 /// Behind every key that has this text and more: the last character of Unicode.
 const LAST: char = char::MAX;
@@ -24,8 +24,8 @@ pub(crate) async fn page(
     query: &Query,
 ) -> Result<Page<Described>, Unserved> {
     let visible = gateway.visible(access, bucket);
-    let mut made = Made { query, visible, page: Page::default(), last: After::Start };
-    let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page) };
+    let mut made = Made { query, visible, page: PageBuilder::new(query) };
+    let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
     let cut = prefix.rfind('/').map_or(0, |slash| slash + 1);
     let (base, beginning) = prefix.split_at(cut);
     let mut after = query.after.clone();
@@ -40,36 +40,27 @@ pub(crate) async fn page(
         };
         let listed = gateway.list_page(bucket, base, options).await;
         let listed = match listed {
-            Err(Unserved::NotFound) => return Ok(made.page),
+            Err(Unserved::NotFound) => return Ok(made.page.page),
             listed => listed?,
         };
         let next = listed.entries.last().and_then(|entry| made.position(base, entry));
         for entry in listed.entries {
             if made.add(base, entry) == Step::Full {
-                return Ok(made.page);
+                return Ok(made.page.page);
             }
         }
         match next {
             Some(next) if !listed.is_last && next != after => after = next,
-            _ => return Ok(made.page),
+            _ => return Ok(made.page.page),
         }
     }
-}
-
-/// Whether the page goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    On,
-    Full,
 }
 
 /// A page being made.
 struct Made<'a> {
     query: &'a Query,
     visible: Visible<'a>,
-    page: Page<Described>,
-    /// The last entry of the page so far.
-    last: After,
+    page: PageBuilder<'a, Described>,
 }
 
 impl Made<'_> {
@@ -104,52 +95,21 @@ impl Made<'_> {
 
     fn add(&mut self, base: &str, entry: Entry) -> Step {
         let Some(key) = self.key(base, &entry) else { return Step::On };
-        let is_passed = match &self.query.after {
-            After::Start => false,
-            After::Key(after) => key <= *after && !(entry.kind == Kind::Directory && after.starts_with(&key)),
-            After::Prefix(after) => key.starts_with(after.as_str()) || key < *after,
-        };
+        let is_directory = entry.kind == Kind::Directory;
+        let leads_on =
+            is_directory && matches!(&self.query.after, After::Key(after) if after.starts_with(&key));
+        let is_passed = self.query.after.is_behind(&key) && !leads_on;
         if is_passed || key.is_empty() || !key.starts_with(&self.query.prefix) {
             return Step::On;
         }
-        let is_directory = entry.kind == Kind::Directory;
-        if let Some(prefix) = self.common_prefix(&key) {
+        if let Some(prefix) = self.query.common_prefix(&key) {
             let shown = if is_directory { self.visible.reaches(&key) } else { self.visible.shows(&key) };
-            return if shown { self.put_prefix(prefix) } else { Step::On };
+            return if shown { self.page.put_prefix(prefix) } else { Step::On };
         }
         // A listing of all keys has no directories but those that are empty, on some file systems.
         if is_directory || !self.visible.shows(&key) {
             return Step::On;
         }
-        self.put_object(key, entry)
-    }
-
-    fn common_prefix(&self, key: &str) -> Option<String> {
-        let delimiter = self.query.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
-        let start = self.query.prefix.len();
-        let at = key[start..].find(delimiter)?;
-        Some(key[..start + at + delimiter.len()].to_owned())
-    }
-
-    fn put_prefix(&mut self, prefix: String) -> Step {
-        let is_shown = self.page.prefixes.last() == Some(&prefix)
-            || matches!(&self.query.after, After::Prefix(after) if *after == prefix);
-        if is_shown {
-            return Step::On;
-        }
-        if self.is_full() {
-            return Step::Full;
-        }
-        self.last = After::Prefix(prefix.clone());
-        self.page.prefixes.push(prefix);
-        Step::On
-    }
-
-    fn put_object(&mut self, key: String, entry: Entry) -> Step {
-        if self.is_full() {
-            return Step::Full;
-        }
-        self.last = After::Key(key.clone());
         let described = Described {
             size: entry.size.unwrap_or(0),
             etag: entry.etag,
@@ -157,17 +117,7 @@ impl Made<'_> {
             storage_class: entry.storage_class,
             ..Described::default()
         };
-        self.page.objects.push((key, described));
-        Step::On
-    }
-
-    /// Called with one more in hand: when full, that one begins the next page.
-    fn is_full(&mut self) -> bool {
-        let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
-        if is_full {
-            self.page.next = Some(self.last.clone());
-        }
-        is_full
+        self.page.put_object(key, described)
     }
 }
 

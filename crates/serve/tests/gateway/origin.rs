@@ -51,7 +51,7 @@ impl Origin {
         Self { directory, server }
     }
 
-    /// What it answers itself.
+    /// Answers of its own.
     pub(crate) fn get(&self, target: &str, headers: &str) -> Answer {
         Client::new(&self.server).ask("GET", target, headers, b"")
     }

@@ -1,8 +1,8 @@
 //! The body that a gateway sends: blocks, each followed by the CRC-32C that the cache computed when
 //! it received the block, 4 bytes, big-endian.
 //!
-//! It shows that a block is as it came to the cache that fetched it. Whether it came there right is
-//! shown by the checksum of the whole object, where its store has one.
+//! A checksum shows that a block is as it came to the cache that fetched it. Whether it came there
+//! right is shown by the checksum of the whole object, where its store has one.
 
 use std::sync::Arc;
 

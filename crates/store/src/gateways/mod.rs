@@ -52,7 +52,7 @@ impl Ring {
     /// The ring of these options. `None` without gateways.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// As `make`.
     pub(crate) fn new(options: &Options, make: MakeReader) -> Result<Option<Self>> {
         let Gateways { urls, own, keys } = &options.gateways;
         let member = |url: &String| {

@@ -1,4 +1,5 @@
-//! Who owns a segment: rendezvous hashing. Pure, and the same in every process and version.
+//! Finds the owner of a segment by rendezvous hashing. Pure, and the same in every process and
+//! version.
 
 use firstbyte_location::{Algorithm, Hasher, ObjectLocation, Version};
 

@@ -33,7 +33,7 @@ pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) deadline: Duration,
-    /// What pays for the bytes.
+    /// Payment for the bytes.
     pub(super) purse: Arc<Purse>,
     pub(super) payment: Payment,
 }

@@ -2,7 +2,6 @@
 //! stopped.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use firstbyte_bench::functions::{FunctionSize, Server, Settings, SlowDirectory, 
 use firstbyte_location::units::{parse_duration, parse_size};
 use serde_json::json;
 
+use super::super::address;
 use super::run::{clean_environment, parse_pair};
 use crate::globals::Globals;
 use crate::render::console;
@@ -97,7 +97,7 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
         size: args.function,
         timeout: args.timeout,
         concurrency: args.environments,
-        listen: resolve(&args.listen)?,
+        listen: address::resolve("--listen", &args.listen)?,
         link_to: args.link_to.clone(),
         directory: args.mount.as_ref().map(|path| SlowDirectory {
             path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
@@ -137,10 +137,4 @@ fn found(program: &PathBuf) -> PathBuf {
     let path = environment::variable("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).map(|directory| directory.join(program));
     all.into_iter().find(|path| path.is_file()).unwrap_or_else(|| program.clone())
-}
-
-fn resolve(address: &str) -> Result<SocketAddr> {
-    let wrong = |why: String| Error::usage(format!("--listen {address}: {why}")).advise("write HOST:PORT");
-    let mut addresses = address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    addresses.next().ok_or_else(|| wrong("no such host".into()))
 }

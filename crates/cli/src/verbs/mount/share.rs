@@ -1,10 +1,10 @@
 //! `mount --share`: lets other machines read what this one has cached, as one of their gateways.
 //!
-//! Its requests at the origin go past `--via`: a gateway that asked other gateways would let two of
+//! Requests at the origin go past `--via`: a gateway that asked other gateways would let two of
 //! them wait for each other. It shares the cache directory of the mount, in which each block is
 //! fetched once.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use firstbyte_store::{Gateways, Options, Via};
 use crate::globals::{Globals, ViaKey};
 use crate::render::error::{Error, Result};
 use crate::signals;
+use crate::verbs::address;
 
 /// The clients pin versions, so that a look-up is repeated where it matters.
 const FRESH: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ impl ShareArgs {
     /// The gateways to read through, of which this process may be one.
     pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
         let Some(share) = &self.share else { return Ok(gateways) };
-        let address = address(share)?;
+        let address = address::resolve("--share", share)?;
         let own = gateways.urls.iter().find(|url| is_own(url, address)).cloned();
         match own {
             Some(_) => Ok(Gateways { own, ..gateways }),
@@ -83,7 +84,7 @@ impl ShareArgs {
         let key_file = globals.via_key.as_ref().map(|ViaKey { file, .. }| file);
         let keys = key_file.map(|file| Keys::read(file)).transpose();
         let config = Config {
-            listen: address(share)?,
+            listen: address::resolve("--share", share)?,
             authentication: keys
                 .map_err(|error| Error::failed(error.to_string()))?
                 .map_or(Authentication::None, Authentication::Keys),
@@ -107,12 +108,6 @@ impl ShareArgs {
         });
         started.map(Some)
     }
-}
-
-fn address(text: &str) -> Result<SocketAddr> {
-    let wrong = |why: String| Error::usage(format!("--share {text}: {why}")).advise("write HOST:PORT");
-    let mut addresses = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    addresses.next().ok_or_else(|| wrong("no such host".into()))
 }
 
 /// Whether a URL names the gateway that listens at `address`: by the same port, and by its address

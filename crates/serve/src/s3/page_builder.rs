@@ -1,0 +1,141 @@
+//! One page of a listing and the query that it answers. Fills the page with keys in their order, up
+//! to its limit, and groups them by the delimiter. Called by the listings of a directory and of a
+//! gateway's origin.
+
+use crate::http::etag::Identity;
+use crate::object::described::Described;
+use crate::s3::index::Freshness;
+
+/// The keys to list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    /// Only keys that start so.
+    pub(crate) prefix: String,
+    /// Keys that share the text from the prefix to the next delimiter are shown as one common
+    /// prefix.
+    pub(crate) delimiter: Option<String>,
+    /// Only keys behind this one; none for all.
+    pub(crate) after: After,
+    /// The most keys and common prefixes together.
+    pub(crate) limit: usize,
+    /// How current the names must be.
+    pub(crate) freshness: Freshness,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum After {
+    /// At the first key.
+    #[default]
+    Start,
+    /// Behind this key.
+    Key(String),
+    /// Behind every key that starts so: the last page ended with this common prefix.
+    Prefix(String),
+}
+
+/// One page.
+#[derive(Debug)]
+pub(crate) struct Page<V = Identity> {
+    /// Keys and their versions.
+    pub(crate) objects: Vec<(String, V)>,
+    /// Common prefixes.
+    pub(crate) prefixes: Vec<String>,
+    /// Where the next page begins; none for the last page.
+    pub(crate) next: Option<After>,
+}
+
+impl<V> Default for Page<V> {
+    fn default() -> Self {
+        Self { objects: Vec::new(), prefixes: Vec::new(), next: None }
+    }
+}
+
+impl Page {
+    /// The page, with versions in HTTP's terms.
+    pub(crate) fn described(self) -> Page<Described> {
+        let describe = |(key, identity): (String, Identity)| (key, Described::from(&identity));
+        let objects = self.objects.into_iter().map(describe).collect();
+        Page { objects, prefixes: self.prefixes, next: self.next }
+    }
+}
+
+impl Query {
+    /// The text of `key` up to the delimiter behind the query's prefix, with which the key begins.
+    pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
+        let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
+        let start = self.prefix.len();
+        let at = key[start..].find(delimiter)?;
+        Some(&key[..start + at + delimiter.len()])
+    }
+}
+
+impl After {
+    /// Whether the page begins behind `key`.
+    pub(crate) fn is_behind(&self, key: &str) -> bool {
+        match self {
+            Self::Start => false,
+            Self::Key(after) => key <= after.as_str(),
+            Self::Prefix(after) => key.starts_with(after.as_str()) || key < after.as_str(),
+        }
+    }
+}
+
+/// Whether the listing continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The page takes more.
+    On,
+    /// The page is full.
+    Full,
+}
+
+/// A page that is being filled.
+pub(crate) struct PageBuilder<'a, V> {
+    query: &'a Query,
+    /// The page so far.
+    pub(crate) page: Page<V>,
+    /// The last entry of the page so far.
+    last: After,
+}
+
+impl<'a, V> PageBuilder<'a, V> {
+    /// An empty page.
+    pub(crate) fn new(query: &'a Query) -> Self {
+        Self { query, page: Page::default(), last: After::Start }
+    }
+
+    /// Adds a common prefix, once.
+    pub(crate) fn put_prefix(&mut self, prefix: &str) -> Step {
+        let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
+            || matches!(&self.query.after, After::Prefix(after) if after == prefix);
+        if is_shown {
+            return Step::On;
+        }
+        if self.is_full() {
+            return Step::Full;
+        }
+        self.last = After::Prefix(prefix.to_owned());
+        self.page.prefixes.push(prefix.to_owned());
+        Step::On
+    }
+
+    /// Adds a key with its version.
+    pub(crate) fn put_object(&mut self, key: String, version: V) -> Step {
+        if self.is_full() {
+            return Step::Full;
+        }
+        self.last = After::Key(key.clone());
+        self.page.objects.push((key, version));
+        Step::On
+    }
+
+    /// Called with one more in hand: when full, that one begins the next page.
+    fn is_full(&mut self) -> bool {
+        let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
+        if is_full {
+            self.page.next = Some(self.last.clone());
+        }
+        is_full
+    }
+}
