@@ -148,7 +148,7 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
             words.set(name, format!("/{name}"));
         }
         words.set("job", 0);
-        let runs = rounds.unwrap_or(case.rounds) + 1;
+        let runs = case.runs(rounds);
         for contender in case.contenders.iter().filter(|contender| contender.modelled.is_none()) {
             let called =
                 contender.invoke.as_ref().map(|invoke| tariff.calls(invoke, contender, &words, runs));

@@ -3,7 +3,7 @@
 //!
 //! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
 //! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all contenders and is kept out of summaries. A contender that fails twice in a row
+//! and code for all contenders and is kept out of summaries; a case may leave it out. A contender that fails twice in a row
 //! is left out of the rest of its case. The engine makes no choice by measured times, so a
 //! continued measurement ends with the same set of runs.
 
@@ -301,7 +301,7 @@ fn run_case(
     write_out(settings)?;
     let began = Instant::now();
     let mut positions = BTreeMap::new();
-    for round in 0..=case.rounds {
+    for round in u32::from(!case.warm_up)..=case.rounds {
         if round > LEAST_ROUNDS && began.elapsed().as_secs_f64() > case.seconds {
             watch(Event::Note(&format!("ended after {} rounds: {} s are over", round - 1, case.seconds)));
             break;

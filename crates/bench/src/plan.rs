@@ -85,8 +85,10 @@ pub struct Case {
     pub subject: String,
     /// Bounds to hold.
     pub goals: Vec<Goal>,
-    /// Rounds that are measured, after one that is not.
+    /// Rounds that are measured.
     pub rounds: u32,
+    /// True: a round that is not measured comes first. A copy behind a slow link has nothing to warm.
+    pub warm_up: bool,
     /// After so many seconds the case ends with its third round.
     pub seconds: f64,
     /// The longest that a run may take, seconds.
@@ -118,11 +120,20 @@ impl Default for Case {
             subject: String::new(),
             goals: Vec::new(),
             rounds: 5,
+            warm_up: true,
             seconds: 150.0,
             timeout: 240.0,
             destination: Place::Memory,
             keep: false,
         }
+    }
+}
+
+impl Case {
+    /// Number of runs of each contender, the warm-up included; `rounds` replaces those of the plan.
+    #[must_use]
+    pub fn runs(&self, rounds: Option<u32>) -> u32 {
+        rounds.unwrap_or(self.rounds) + u32::from(self.warm_up)
     }
 }
 

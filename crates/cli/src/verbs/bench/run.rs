@@ -371,7 +371,7 @@ fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
         }
         console::print(format_args!("{}  {}", case.name, case.title))?;
         for contender in &case.contenders {
-            let runs = format!("{} runs", args.rounds.unwrap_or(case.rounds) + 1);
+            let runs = format!("{} runs", case.runs(args.rounds));
             let what = if contender.modelled.is_some() { "computed" } else { &runs };
             console::print(format_args!("  {}: {what}", contender.name))?;
         }

@@ -60,7 +60,7 @@ pub struct DemoArgs {
     /// Number of small files. The listed directory has 200 times as many names, up to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Measured runs of each case, after one warm-up run; the result is their median
+    /// Measured runs of each case; the result is their median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
     runs: u8,
     /// File to write the report to
@@ -239,7 +239,7 @@ impl Sections<'_> {
 
     fn begin(&mut self, case: &Case) {
         self.section = case.name.to_uppercase();
-        self.runs = (0, case.contenders.len() * (case.rounds as usize + 1));
+        self.runs = (0, case.contenders.len() * case.runs(None) as usize);
         self.screen.step(&format!("{}: preparing", self.section));
     }
 
