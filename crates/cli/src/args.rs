@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -14,6 +14,7 @@ use crate::globals::Globals;
 use crate::help;
 use crate::render::console;
 use crate::render::error::Error;
+use crate::usage;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
@@ -116,15 +117,14 @@ impl Cli {
             Ok(cli)
         });
         parsed.unwrap_or_else(|error| {
-            let line = other_programs_verb(&error).or_else(|| other_programs_option(&error));
-            if let Some(line) = line.or_else(|| missing(&error)) {
-                console::failed(&Error::usage(line));
-                std::process::exit(error.exit_code());
-            }
             let text = error.render();
-            if error.use_stderr() {
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
                 let shown = if console::has_colours() { text.ansi().to_string() } else { text.to_string() };
                 console::say(shown.trim_end());
+                std::process::exit(error.exit_code());
+            }
+            if error.use_stderr() {
+                console::failed(&Error::usage(usage::line(&error, &command())));
                 std::process::exit(error.exit_code());
             }
             let coloured = std::io::stdout().is_terminal() && console::wants_colours();
@@ -151,96 +151,6 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
         Some((arg.get_env()?.to_owned(), value))
     };
     command.get_arguments().filter(given).filter_map(variable).collect()
-}
-
-/// What other programs call a verb, and what it is called here.
-const OTHER_NAMES: [(&str, &[&str]); 13] = [
-    ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
-    ("sync", &["mirror", "rsync"]),
-    ("mv", &["move", "rename"]),
-    ("rm", &["delete", "remove", "del", "unlink", "deletefile", "purge"]),
-    ("ls", &["list", "dir", "lsf", "lsd"]),
-    ("du", &["size", "usage"]),
-    ("cat", &["read", "show"]),
-    ("stat", &["info", "head", "lsjson"]),
-    ("check", &["compare", "diff", "cmp", "verify"]),
-    ("presign", &["sign", "share", "url", "link-to"]),
-    ("mb", &["mkbucket", "mkdir", "create-bucket"]),
-    ("rb", &["rmbucket", "rmdir", "delete-bucket"]),
-    ("unmount", &["umount"]),
-];
-
-/// The line for a verb by a name that it has in another program.
-fn other_programs_verb(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
-    }
-    let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else { return None };
-    let (verb, _) = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()))?;
-    Some(format!("{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"))
-}
-
-/// Options of other programs, and ours: shown with its value where it has one.
-const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
-    ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
-    ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
-    ("--compare checksum", &["--checksum", "--check-content"]),
-    ("--concurrency N", &["--transfers", "--checkers", "--numworkers", "--jobs", "--parallel", "--workers"]),
-    ("--delete", &["--delete-after", "--delete-before", "--delete-during", "--delete-excluded"]),
-    ("--dry-run", &["--dryrun"]),
-    ("--endpoint-url URL", &["--endpoint", "--s3-endpoint", "--host"]),
-    ("--limit-rate RATE", &["--bwlimit", "--max-bandwidth", "--rate"]),
-    ("--listen 127.0.0.1:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
-    ("--max-depth N", &["--maxdepth"]),
-    ("--no-clobber", &["--ignore-existing", "--skip-existing"]),
-    ("--progress never", &["--no-progress"]),
-    ("--quiet", &["--only-show-errors", "--silent"]),
-    ("--recursive", &["-R", "--recurse", "--all-objects"]),
-];
-
-/// The line for an option by a name that it has in another program, if the verb has ours.
-fn other_programs_option(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let ContextValue::String(typed) = error.get(ContextKind::InvalidArg)? else { return None };
-    let typed = typed.split('=').next().unwrap_or(typed);
-    let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
-    let verb = verb_of(error)?;
-    let mut grammar = command();
-    grammar.build();
-    let long = ours.split(' ').next()?.strip_prefix("--")?;
-    let mut verbs = verb.split(' ');
-    let found = verbs.try_fold(&grammar, |above, name| above.find_subcommand(name))?;
-    let ours = match found.get_arguments().find(|arg| arg.get_long() == Some(long))?.get_short() {
-        Some(short) if ours.len() == "--".len() + long.len() => format!("-{short} ({ours})"),
-        _ => (*ours).to_owned(),
-    };
-    Some(format!("{typed}: {verb} has no such option; use {ours} (see firstbyte {verb} --help)"))
-}
-
-/// The verb in the usage of an error: `cp`, `layout shard`.
-fn verb_of(error: &clap::Error) -> Option<String> {
-    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
-    let usage = usage.to_string();
-    let words = usage.trim_start_matches("Usage: ").split_whitespace();
-    let verb = words.skip(1).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
-    Some(verb.collect::<Vec<_>>().join(" "))
-}
-
-/// The line for operands, options or a verb's own verb that are not given.
-fn missing(error: &clap::Error) -> Option<String> {
-    let (kind, join) = match error.kind() {
-        ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),
-        ErrorKind::MissingSubcommand => (ContextKind::ValidSubcommand, ", "),
-        _ => return None,
-    };
-    let ContextValue::Strings(missing) = error.get(kind)? else { return None };
-    let verb = verb_of(error)?;
-    let what =
-        missing.iter().filter(|name| *name != "help").map(String::as_str).collect::<Vec<_>>().join(join);
-    let one_of = if kind == ContextKind::ValidSubcommand { "one of " } else { "" };
-    Some(format!("{verb} needs {one_of}{what}; see firstbyte {verb} --help"))
 }
 
 /// Options that destroy, or let others: a variable that is set for all runs must not arm them.

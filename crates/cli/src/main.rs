@@ -12,6 +12,7 @@ mod help;
 mod render;
 mod signals;
 mod title;
+mod usage;
 mod verbs;
 
 use std::process::ExitCode;

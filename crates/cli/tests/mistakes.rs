@@ -110,6 +110,30 @@ fn options_as_other_programs_call_them() {
 }
 
 #[test]
+fn every_error_of_usage_is_one_line() {
+    let world = World::new();
+    for (line, said) in [
+        ("ls -r s3://x/", "-r: ls has no such option; did you mean -R?"),
+        ("snyc a b", "snyc: no such verb; did you mean sync?"),
+        ("quite-another", "quite-another: no such verb (see firstbyte --help)"),
+        ("--nope", "--nope: firstbyte has no such option"),
+        ("cp --nope a b", "--nope: cp has no such option (see firstbyte cp --help)"),
+        ("cp --concurrency x a b", "--concurrency x: write a number"),
+        ("cp --compare foo a b", "--compare foo: no such value; write size-mtime, checksum, none"),
+        ("cp a b --limit-rate", "--limit-rate: its value is missing; write --limit-rate <RATE>"),
+        ("cat --range 5 x", "--range 5: write START-END"),
+        ("completions a b", "b: completions takes no further operand"),
+        ("cp --quiet=yes a b", "--quiet"),
+        ("cp --recursive --recursive a b", "--recursive"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let run = world.run(&words);
+        assert_eq!(run.stderr.trim_end().lines().count(), 1, "{line}: {}", run.stderr);
+        run.fails(2, &[said]);
+    }
+}
+
+#[test]
 fn names_with_a_slip_are_suggested() {
     let s3 = S3::ours();
     let world = planted(&s3);

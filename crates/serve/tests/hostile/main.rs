@@ -63,6 +63,9 @@ fn whatever_comes_is_answered_and_nothing_fails_grows_or_leaks() {
             let address = server.address();
             scope.spawn(move || {
                 for case in (client..cases).step_by(CLIENTS as usize) {
+                    if case % 10_000 == 0 {
+                        eprintln!("{case} cases, {} KiB", memory("VmRSS") >> 10);
+                    }
                     let case = seed.wrapping_mul(1_000_003).wrapping_add(case);
                     let request = cases::request(&mut Random::new(case));
                     let answer = send(address, &request);

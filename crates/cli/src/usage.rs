@@ -1,0 +1,179 @@
+//! Usage errors in one line: what was typed, to which verb, and what to type instead. clap finds
+//! them and says them in paragraphs. Only `args` calls this.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+
+/// The line for an error of usage. `grammar` is the whole command line.
+pub fn line(error: &clap::Error, grammar: &Command) -> String {
+    let known = match error.kind() {
+        ErrorKind::InvalidSubcommand => unknown_verb(error),
+        ErrorKind::UnknownArgument => unknown_option(error, grammar),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
+        _ => missing(error),
+    };
+    known.unwrap_or_else(|| sentence(error))
+}
+
+/// The line for a value that its option does not take, or that is missing.
+fn bad_value(error: &clap::Error) -> Option<String> {
+    let option = text(error, ContextKind::InvalidArg)?;
+    let name = option.split_whitespace().next()?;
+    let value = text(error, ContextKind::InvalidValue)?;
+    if value.is_empty() {
+        return Some(format!("{name}: its value is missing; write {option}"));
+    }
+    let why = match (std::error::Error::source(error), texts(error, ContextKind::ValidValue)) {
+        (Some(why), _) => why.to_string(),
+        (None, Some(values)) => format!("no such value; write {}", values.join(", ")),
+        (None, None) => return None,
+    };
+    Some(format!("{name} {value}: {why}"))
+}
+
+/// clap's own sentence and its tips, without usage.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+    let said = lines.join("; ").replace("; tip: ", "; ").replace("; [", " [");
+    format!("{} (see {} --help)", said.trim_start_matches("error: "), program(error))
+}
+
+/// The command to which the usage belongs: `firstbyte`, `firstbyte cp`.
+fn program(error: &clap::Error) -> String {
+    let verb = verb_of(error).filter(|verb| !verb.is_empty());
+    verb.map_or("firstbyte".to_owned(), |verb| format!("firstbyte {verb}"))
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
+    match error.get(kind)? {
+        ContextValue::Strings(texts) => Some(texts.clone()),
+        ContextValue::String(text) => Some(vec![text.clone()]),
+        _ => None,
+    }
+}
+
+/// What other programs call a verb, and what it is called here.
+const OTHER_NAMES: [(&str, &[&str]); 13] = [
+    ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
+    ("sync", &["mirror", "rsync"]),
+    ("mv", &["move", "rename"]),
+    ("rm", &["delete", "remove", "del", "unlink", "deletefile", "purge"]),
+    ("ls", &["list", "dir", "lsf", "lsd"]),
+    ("du", &["size", "usage"]),
+    ("cat", &["read", "show"]),
+    ("stat", &["info", "head", "lsjson"]),
+    ("check", &["compare", "diff", "cmp", "verify"]),
+    ("presign", &["sign", "share", "url", "link-to"]),
+    ("mb", &["mkbucket", "mkdir", "create-bucket"]),
+    ("rb", &["rmbucket", "rmdir", "delete-bucket"]),
+    ("unmount", &["umount"]),
+];
+
+/// The line for a verb that does not exist.
+fn unknown_verb(error: &clap::Error) -> Option<String> {
+    let typed = text(error, ContextKind::InvalidSubcommand)?;
+    let other = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
+    if let Some((verb, _)) = other {
+        return Some(format!(
+            "{typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
+        ));
+    }
+    let meant = texts(error, ContextKind::SuggestedSubcommand);
+    let meant = meant.map_or(String::new(), |names| format!("; did you mean {}?", names.join(" or ")));
+    Some(format!("{typed}: no such verb{meant} (see {} --help)", program(error)))
+}
+
+/// Options of other programs, and ours: shown with its value where it has one.
+const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
+    ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
+    ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
+    ("--compare checksum", &["--checksum", "--check-content"]),
+    ("--concurrency N", &["--transfers", "--checkers", "--numworkers", "--jobs", "--parallel", "--workers"]),
+    ("--delete", &["--delete-after", "--delete-before", "--delete-during", "--delete-excluded"]),
+    ("--dry-run", &["--dryrun"]),
+    ("--endpoint-url URL", &["--endpoint", "--s3-endpoint", "--host"]),
+    ("--limit-rate RATE", &["--bwlimit", "--max-bandwidth", "--rate"]),
+    ("--listen 127.0.0.1:PORT", &["--port", "--addr", "--address", "--bind", "-p"]),
+    ("--max-depth N", &["--maxdepth"]),
+    ("--no-clobber", &["--ignore-existing", "--skip-existing"]),
+    ("--progress never", &["--no-progress"]),
+    ("--quiet", &["--only-show-errors", "--silent"]),
+    ("--recursive", &["-R", "--recurse", "--all-objects"]),
+];
+
+/// The line for an option that the verb does not have.
+fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
+    let typed = text(error, ContextKind::InvalidArg)?;
+    let typed = typed.split('=').next().unwrap_or(&typed);
+    let what = match typed.starts_with('-') {
+        true => "has no such option",
+        false => "takes no further operand",
+    };
+    let verb = verb_of(error).filter(|verb| !verb.is_empty());
+    let name = verb.as_deref().unwrap_or("firstbyte");
+    let options = options_of(name, grammar)?;
+    let meant = other_programs_option(typed, &options).map(|ours| format!("; use {ours}"));
+    let meant = meant
+        .or_else(|| other_case(typed, &options).map(|short| format!("; did you mean -{short}?")))
+        .or_else(|| text(error, ContextKind::SuggestedArg).map(|alike| format!("; did you mean {alike}?")));
+    Some(format!("{typed}: {name} {what}{} (see {} --help)", meant.unwrap_or_default(), program(error)))
+}
+
+/// Our option for one of another program, if the verb has ours.
+fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
+    let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
+    let long = ours.split(' ').next()?.strip_prefix("--")?;
+    let found = options.iter().find(|arg| arg.get_long() == Some(long))?;
+    Some(match found.get_short() {
+        Some(short) if ours.len() == "--".len() + long.len() => format!("-{short} ({ours})"),
+        _ => (*ours).to_owned(),
+    })
+}
+
+/// The letter of an option of the verb that differs in case alone: `-R` for `-r`.
+fn other_case(typed: &str, options: &[Arg]) -> Option<char> {
+    let letter = typed.strip_prefix('-')?.parse::<char>().ok()?;
+    options.iter().filter_map(Arg::get_short).find(|short| short.eq_ignore_ascii_case(&letter))
+}
+
+/// The options of a verb: `cp`, `layout shard`, `firstbyte` for those of the program.
+fn options_of(verb: &str, grammar: &Command) -> Option<Vec<Arg>> {
+    let mut built = grammar.clone();
+    built.build();
+    let mut names = verb.split(' ').filter(|name| *name != "firstbyte");
+    let found = names.try_fold(&built, |above, name| above.find_subcommand(name))?;
+    Some(found.get_arguments().cloned().collect())
+}
+
+/// The verb in the usage of an error: `cp`, `layout shard`.
+fn verb_of(error: &clap::Error) -> Option<String> {
+    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
+    let usage = usage.to_string();
+    let words = usage.trim_start_matches("Usage: ").split_whitespace();
+    let verb = words.skip(1).take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    Some(verb.collect::<Vec<_>>().join(" "))
+}
+
+/// The line for operands, options or a verb's own verb that are not given.
+fn missing(error: &clap::Error) -> Option<String> {
+    let (kind, join) = match error.kind() {
+        ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),
+        ErrorKind::MissingSubcommand => (ContextKind::ValidSubcommand, ", "),
+        _ => return None,
+    };
+    let ContextValue::Strings(missing) = error.get(kind)? else { return None };
+    let verb = verb_of(error)?;
+    let what =
+        missing.iter().filter(|name| *name != "help").map(String::as_str).collect::<Vec<_>>().join(join);
+    let one_of = if kind == ContextKind::ValidSubcommand { "one of " } else { "" };
+    Some(format!("{verb} needs {one_of}{what}; see firstbyte {verb} --help"))
+}
