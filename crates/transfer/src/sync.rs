@@ -272,7 +272,8 @@ impl Join<'_> {
         self.keep_directory_of(&source.name);
         // A directory on one side may be an empty object on the other.
         let directories = source.kind == Kind::Directory || destination.kind == Kind::Directory;
-        if directories || !self.copy.selects(&source) {
+        let has_content = source.kind == Kind::File && source.size != Some(0);
+        if directories && !has_content || !self.copy.selects(&source) {
             return None;
         }
         let tree = self.copy.tree;

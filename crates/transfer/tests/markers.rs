@@ -100,6 +100,25 @@ fn a_marker_with_content_cannot_be_a_directory_and_is_named() {
 }
 
 #[test]
+fn a_marker_below_the_prefix_is_named_each_time_if_it_has_content() {
+    let server = QuirkStore::start(&[]);
+    for (key, content) in
+        [("p/a", &b"1"[..]), ("p/d/", b"12345"), ("p/d/b", b"2"), ("p/e/", b""), ("p/e/c", b"3")]
+    {
+        server.insert(key, content);
+    }
+    let to = scratch();
+    let places = || tree(object("p"), Location::Local(to.path().join("new")));
+    let engine = engine(&server, Settings::default());
+    for _ in 0..2 {
+        let summary = engine.sync(&places(), Extras::Delete(Empty::Refuse), &Silent).unwrap();
+        let failed: Vec<&str> = summary.failed.iter().map(|failure| failure.location.as_str()).collect();
+        assert_eq!(failed, ["s3://bucket/p/d/"]);
+    }
+    assert_eq!(std::fs::read(to.path().join("new/d/b")).unwrap(), b"2");
+}
+
+#[test]
 fn a_local_directory_keeps_the_marker_of_its_copy_and_a_prefix_with_a_marker_alone_is_empty() {
     let server = marked(b"");
     let from = scratch();
