@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "transfer": {"location", "pacing", "store", "fetch"},
     "hydrate": {"location", "pacing", "store", "fetch"},
     "mount": {"location", "store", "hydrate"},
-    "firstbyte": {"location", "store", "transfer", "hydrate"},
+    "firstbyte": {"location", "store", "transfer", "hydrate", "advise"},
     "serve": {"location", "store", "listing", "pacing", "hydrate"},
     "link": {"location", "advise"},
     "advise": set(),

@@ -8,9 +8,7 @@
 //! `bench` and the command line, read and write the files.
 
 pub mod advice;
-pub mod billing;
 pub mod file_error;
-pub mod grade;
 pub mod limits;
 pub mod model;
 mod nearest;

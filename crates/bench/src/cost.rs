@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firstbyte_advise::billing::{self, Traffic, Transfer};
+use firstbyte::billing::{self, Traffic, Transfer};
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::usage::{Item, Unit, Usage};

@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+pub mod billing;
 mod cached;
 mod client;
 mod copy;

@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::billing::UnitPrices;
 use firstbyte_advise::model::{Cloud, Latency, Service};
 use firstbyte_advise::units::Seconds;
 use firstbyte_link::{Burst, Link, LinkConfig, Preset, Rate, Replay, Running, Wait};
 use firstbyte_location::Location;
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights, probe};
-use firstbyte_store::{Options as StoreOptions, Payload, Store};
+use firstbyte_store::{Options as StoreOptions, Payload, Prices, Store};
 use firstbyte_testkit::{BUCKET, bytes, minio, scratch, set_credentials};
 
 /// Bytes of the object that is read.
@@ -105,7 +104,7 @@ impl Bench {
 
     fn probe(&self, link: &Running) -> Report {
         let location = Location::parse(format!("s3://{BUCKET}/").as_ref()).expect("a location");
-        let budget = Budget { time: self.time, usd: 0.05, prices: UnitPrices::default() };
+        let budget = Budget { time: self.time, usd: 0.05, prices: Prices::default() };
         let options = Options { budget, rights: Rights::ReadOnly, disk: self.disk.path().to_owned() };
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }

@@ -6,8 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::billing::{Traffic, UnitPrices};
-use firstbyte_store::{CounterSnapshot, RequestCounts, Store};
+use firstbyte_store::{CounterSnapshot, Prices, RequestCounts, Store};
 use serde::Serialize;
 
 /// Limits of a probe.
@@ -18,7 +17,7 @@ pub struct Budget {
     /// Dollars by `prices`.
     pub usd: f64,
     /// Prices of requests and bytes; all zero for a place that bills nothing.
-    pub prices: UnitPrices,
+    pub prices: Prices,
 }
 
 /// Resources that a probe has used.
@@ -40,13 +39,14 @@ pub(crate) struct Ledger<'a> {
     store: &'a Store,
     before: CounterSnapshot,
     began: Instant,
-    reserved: Mutex<Traffic>,
+    /// Dollars of requests whose answers have not ended.
+    reserved: Mutex<f64>,
 }
 
-/// Traffic that a request may cause. Dropped when the store has counted it.
+/// The price of a request. Dropped when the store has counted it.
 pub(crate) struct Reserved<'a> {
     ledger: &'a Ledger<'a>,
-    traffic: Traffic,
+    usd: f64,
 }
 
 impl<'a> Ledger<'a> {
@@ -70,31 +70,39 @@ impl<'a> Ledger<'a> {
         self.left().saturating_sub(self.budget.time.mul_f64(part))
     }
 
-    /// Reserves `traffic`; `None` if time or money does not suffice.
-    pub(crate) fn reserve(&'a self, traffic: Traffic) -> Option<Reserved<'a>> {
+    /// Dollars of a request for `bytes`.
+    pub(crate) fn read(&self, bytes: f64) -> f64 {
+        self.budget.prices.get + self.budget.prices.received * bytes
+    }
+
+    /// Dollars of a page of names.
+    pub(crate) fn page(&self) -> f64 {
+        self.budget.prices.put
+    }
+
+    /// Reserves dollars; `None` if time or money does not suffice.
+    pub(crate) fn reserve(&'a self, usd: f64) -> Option<Reserved<'a>> {
         if self.left().is_zero() {
             return None;
         }
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = self.sent().plus(*reserved).plus(traffic);
-        if self.budget.prices.usd(&all) > self.budget.usd {
+        if self.usd() + *reserved + usd > self.budget.usd {
             return None;
         }
-        *reserved = reserved.plus(traffic);
+        *reserved += usd;
         drop(reserved);
-        Some(Reserved { ledger: self, traffic })
+        Some(Reserved { ledger: self, usd })
     }
 
-    /// Counts of the store since the beginning.
-    fn sent(&self) -> Traffic {
-        let (counts, after) = (self.requests(), self.store.counters());
-        Traffic {
-            gets: (counts.get + counts.head + counts.other) as f64,
-            lists: counts.list as f64,
-            puts: counts.put as f64,
-            bytes: (after.received - self.before.received) as f64,
-            sent: (after.sent - self.before.sent) as f64,
-        }
+    /// Dollars of what the store has counted since the beginning.
+    fn usd(&self) -> f64 {
+        let after = self.store.counters();
+        self.budget.prices.usd(&CounterSnapshot {
+            requests_by_kind: self.requests(),
+            received: after.received - self.before.received,
+            sent: after.sent - self.before.sent,
+            ..after
+        })
     }
 
     fn requests(&self) -> RequestCounts {
@@ -105,7 +113,7 @@ impl<'a> Ledger<'a> {
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             seconds: self.began.elapsed().as_secs_f64(),
-            usd: self.budget.prices.usd(&self.sent()),
+            usd: self.usd(),
             requests: self.requests(),
             bytes: self.store.counters().received - self.before.received,
         }
@@ -115,43 +123,32 @@ impl<'a> Ledger<'a> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         let mut reserved = self.ledger.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        *reserved = reserved.plus(self.traffic.times(-1.0));
+        *reserved -= self.usd;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use firstbyte_advise::billing::Transfer;
-    use firstbyte_advise::{model, prices};
-
     use super::*;
 
     #[test]
     fn what_is_reserved_is_spent_until_its_request_has_ended() {
         let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let all = model::Catalogue::current();
-        let day = "2026-11-23".parse().unwrap();
-        let prices = UnitPrices::new(
-            all.service("s3-standard").unwrap(),
-            Transfer::None,
-            &prices::Catalogue::current(),
-            "us-east-1",
-            day,
-        );
+        let prices = Prices { put: 5e-6, ..Prices::default() };
         // 1,000 listings cost 0.005 dollars.
-        let budget = Budget { time: Duration::from_secs(60), usd: 0.005, prices: prices.unwrap() };
+        let budget = Budget { time: Duration::from_secs(60), usd: 0.005, prices };
         let ledger = Ledger::new(budget, &store);
-        let traffic = Traffic { lists: 600.0, ..Traffic::default() };
-        let first = ledger.reserve(traffic).unwrap();
-        assert!(ledger.reserve(traffic).is_none());
+        let pages = 600.0 * ledger.page();
+        let first = ledger.reserve(pages).unwrap();
+        assert!(ledger.reserve(pages).is_none());
         drop(first);
-        assert!(ledger.reserve(traffic).is_some() && ledger.reserve(traffic).is_some());
+        assert!(ledger.reserve(pages).is_some() && ledger.reserve(pages).is_some());
     }
 
     #[test]
     fn nothing_is_reserved_after_the_time() {
         let store = Store::new(firstbyte_store::Options::default()).unwrap();
-        let budget = Budget { time: Duration::ZERO, usd: 1.0, prices: UnitPrices::default() };
-        assert!(Ledger::new(budget, &store).reserve(Traffic::default()).is_none());
+        let budget = Budget { time: Duration::ZERO, usd: 1.0, prices: Prices::default() };
+        assert!(Ledger::new(budget, &store).reserve(0.0).is_none());
     }
 }

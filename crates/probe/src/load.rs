@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::billing::Traffic;
 use firstbyte_store::{FailureKind, Store};
 
 use crate::ledger::Ledger;
@@ -141,8 +140,8 @@ impl<'a> Streams<'a> {
     fn read_one(&self, buffer: &mut [u8]) -> Result<bool> {
         let length = self.length.load(Ordering::Relaxed);
         let Some(Piece { sample, range }) = self.samples.next(&self.large, length) else { return Ok(false) };
-        let traffic = Traffic { gets: 1.0, bytes: range.len() as f64, ..Traffic::default() };
-        let Some(_reserved) = self.ledger.reserve(traffic) else { return Ok(false) };
+        let usd = self.ledger.read(range.len() as f64);
+        let Some(_reserved) = self.ledger.reserve(usd) else { return Ok(false) };
         let began = Instant::now();
         let mut body = sample.open(self.store, range)?;
         // The first bytes alone, so that there is a rest to time however fast the place is.
@@ -185,8 +184,8 @@ pub(crate) struct Pattern {
     /// Time that does not count: connections are made.
     pub(crate) warm: Duration,
     pub(crate) time: Duration,
-    /// Traffic of one operation.
-    pub(crate) traffic: Traffic,
+    /// Dollars of one operation.
+    pub(crate) usd: f64,
 }
 
 /// Repeats `operation`, which gets the number of the repetition.
@@ -204,7 +203,7 @@ pub(crate) fn repeat(
     let work = || -> Result<Vec<f64>> {
         let mut done = Vec::new();
         while Instant::now() < until && !throttled.load(Ordering::Relaxed) {
-            let Some(_reserved) = ledger.reserve(pattern.traffic) else {
+            let Some(_reserved) = ledger.reserve(pattern.usd) else {
                 spent.store(true, Ordering::Relaxed);
                 break;
             };

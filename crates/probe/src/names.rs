@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::billing::Traffic;
 use firstbyte_listing::{Batch, Depth, Detail, Options, scan};
 use firstbyte_location::Location;
 use firstbyte_store::{ListOptions, Store};
@@ -54,7 +53,7 @@ fn pages(store: &Store, location: &Location, ledger: &Ledger<'_>, until: Instant
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let (mut times, mut names) = (Vec::new(), 0);
     while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
-        let Some(_reserved) = ledger.reserve(Traffic { lists: 1.0, ..Traffic::default() }) else { break };
+        let Some(_reserved) = ledger.reserve(ledger.page()) else { break };
         let began = Instant::now();
         names = store.list_page(location, &options)?.entries.len();
         times.push(began.elapsed());

@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::billing::Traffic;
 use firstbyte_location::ByteRange;
 use firstbyte_store::Store;
 use serde::Serialize;
@@ -90,8 +89,7 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
     let mut connected = false;
     // One is timed however slow the place is.
     while times.len() < TIMED_MOST && (times.is_empty() || Instant::now() < until) {
-        let traffic = Traffic { gets: 1.0, bytes: TIMED as f64, ..Traffic::default() };
-        let Some(_reserved) = ledger.reserve(traffic) else { break };
+        let Some(_reserved) = ledger.reserve(ledger.read(TIMED as f64)) else { break };
         let seconds = timed(store, one)?;
         if connected {
             times.push(seconds);
@@ -121,12 +119,12 @@ pub(crate) fn ceiling(
     if all.is_empty() {
         return Ok(None);
     }
-    let traffic = Traffic { gets: 1.0, bytes: TIMED as f64, ..Traffic::default() };
+    let usd = ledger.read(TIMED as f64);
     let operation = |number: usize| {
         let sample = all[number % all.len()];
         if sample.location.as_local().is_some() { sample.open_only() } else { timed(store, sample) }.map(drop)
     };
-    climb(ledger, (wait, AFTER_CEILING), traffic, &operation)
+    climb(ledger, (wait, AFTER_CEILING), usd, &operation)
 }
 
 /// The number of small files read whole a second.
@@ -141,7 +139,7 @@ pub(crate) fn small_files(
         return Ok(None);
     }
     let bytes = small.iter().map(|sample| sample.size).max().unwrap_or(0) as f64;
-    let traffic = Traffic { gets: 1.0, bytes, ..Traffic::default() };
+    let usd = ledger.read(bytes);
     let operation = |number: usize| {
         let sample = small[number % small.len()];
         let mut body = sample.open(store, ByteRange::new(0, sample.size))?;
@@ -149,7 +147,7 @@ pub(crate) fn small_files(
         while body.read(&mut buffer)? > 0 {}
         Ok(())
     };
-    climb(ledger, (wait, AFTER_FILES), traffic, &operation)
+    climb(ledger, (wait, AFTER_FILES), usd, &operation)
 }
 
 /// Doubles the number of operations at once until it brings no more, until one is refused, or until
@@ -157,14 +155,14 @@ pub(crate) fn small_files(
 fn climb(
     ledger: &Ledger<'_>,
     (wait, after): (f64, f64),
-    traffic: Traffic,
+    usd: f64,
     operation: &(dyn Fn(usize) -> Result<()> + Sync),
 ) -> Result<Option<Ceiling>> {
     let warm = Duration::from_secs_f64((2.5 * wait).min(2.0));
     let (mut best, mut at_once): (Option<Ceiling>, usize) = (None, 1);
     while at_once <= MOST && (at_once == 1 || !ledger.left_before(after).is_zero()) {
         let time = ledger.part(STEP_PART).max(SHORTEST_STEP).max(Duration::from_secs_f64(5.0 * wait));
-        let found = repeat(ledger, Pattern { at_once, warm, time, traffic }, operation)?;
+        let found = repeat(ledger, Pattern { at_once, warm, time, usd }, operation)?;
         let Repeated { per_second, throttled, spent, .. } = found;
         let highest = best.map_or(0.0, |best| best.per_second);
         if per_second > highest {

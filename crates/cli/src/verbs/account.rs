@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use firstbyte::billing::Transfer;
 use firstbyte::receipt::Receipt;
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::billing::{Traffic, Transfer, UnitPrices};
 use firstbyte_advise::model::{Catalogue, HERE, Kind, Machine, Service};
 use firstbyte_advise::units::{Bytes, Rate};
 use firstbyte_advise::workload;
@@ -63,7 +63,7 @@ impl AccountArgs {
     pub fn open(&self, locations: &[Location], globals: &Globals) -> Result<Account> {
         let model = self.model.as_deref().map(model).transpose()?;
         let prices = match self.billing(locations, model.as_ref(), globals)? {
-            Billing::Priced(_, prices) => Some(of_store(&prices)),
+            Billing::Priced(_, prices) => Some(prices),
             Billing::Free if self.budget.is_some() => {
                 return Err(Error::usage("--budget: nothing is billed here")
                     .advise("leave it out, or tell with --bill-as what bills it"));
@@ -112,17 +112,6 @@ pub fn model(path: &Path) -> Result<Service> {
             .advise("name a file that `firstbyte probe` wrote, or one of `firstbyte advise models`")
     })?;
     Service::parse(&text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
-}
-
-/// The same prices as the store adds them up.
-fn of_store(prices: &UnitPrices) -> Prices {
-    let one = Traffic::default();
-    Prices {
-        get: prices.usd(&Traffic { gets: 1.0, ..one }),
-        put: prices.usd(&Traffic { puts: 1.0, ..one }),
-        received: prices.usd(&Traffic { bytes: 1.0, ..one }),
-        sent: prices.usd(&Traffic { sent: 1.0, ..one }),
-    }
 }
 
 impl Account {
@@ -197,7 +186,7 @@ mod tests {
     fn a_budget_becomes_prices_of_single_requests() {
         let none = Account::default();
         assert!(none.spending().is_none() && none.prices().is_none());
-        let prices = UnitPrices::new(
+        let prices = firstbyte::billing::list_prices(
             &model(Path::new("s3-standard")).unwrap(),
             Transfer::Internet,
             &firstbyte_advise::prices::Catalogue::current(),
@@ -205,7 +194,7 @@ mod tests {
             "2026-11-23".parse().unwrap(),
         )
         .unwrap();
-        let account = Account { prices: Some(of_store(&prices)), budget: Some(2.0), model: None };
+        let account = Account { prices: Some(prices), budget: Some(2.0), model: None };
         let Spending { limit, prices } = account.spending().unwrap();
         assert_eq!((limit, prices.get, prices.put), (2.0, 4e-7, 5e-6));
         assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);

@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use firstbyte::billing::{Transfer, list_prices};
 use firstbyte::environment;
-use firstbyte_advise::billing::{Transfer, UnitPrices};
 use firstbyte_advise::model::{Catalogue, Service};
 use firstbyte_advise::units;
 use firstbyte_bench::cost::{Declared, is_of_the_machine, service_of_bucket};
 use firstbyte_location::{Location, redacted};
 use firstbyte_mount::mount_table::Mounts;
-use firstbyte_store::{EndpointSource, Store};
+use firstbyte_store::{EndpointSource, Prices, Store};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
@@ -67,7 +67,7 @@ pub enum Billing {
     /// Nothing.
     Free,
     /// Requests and bytes of this service, by these prices.
-    Priced(String, UnitPrices),
+    Priced(String, Prices),
     /// Not known; the text says what is missing.
     Unknown(String),
 }
@@ -126,7 +126,7 @@ impl BillArgs {
         };
         let prices = advise::price_catalogue()?;
         prices.check_region(&region).map_err(|error| Error::usage(format!("--region: {error}")))?;
-        Ok(match UnitPrices::new(model, transfer, &prices, &region, advise::today()?) {
+        Ok(match list_prices(model, transfer, &prices, &region, advise::today()?) {
             Ok(prices) => Billing::Priced(model.name.clone(), prices),
             Err(missing) => Billing::Unknown(format!("what it bills: {missing}")),
         })

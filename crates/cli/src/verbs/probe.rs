@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_advise::billing::{Transfer, UnitPrices};
+use firstbyte::billing::Transfer;
 use firstbyte_advise::model::{Bill, Catalogue, Cloud};
 use firstbyte_location::{Location, units};
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
-use firstbyte_store::Outages;
+use firstbyte_store::{Outages, Prices};
 use rustix::system::uname;
 use serde_json::{Value, json};
 
@@ -92,11 +92,11 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// The service that bills, and the prices that count. A budget that was asked for needs prices.
-fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, UnitPrices)> {
+fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)> {
     match billing {
-        Billing::Free => Ok((None, UnitPrices::default())),
+        Billing::Free => Ok((None, Prices::default())),
         Billing::Priced(service, prices) => Ok((Some(service), prices)),
-        Billing::Unknown(_) if args.budget.is_none() => Ok((None, UnitPrices::default())),
+        Billing::Unknown(_) if args.budget.is_none() => Ok((None, Prices::default())),
         Billing::Unknown(what) => Err(Error::usage(format!("--budget: it is not known {what}"))
             .advise("leave --budget out to measure without prices")),
     }

@@ -1,14 +1,15 @@
 //! The bill of traffic with a service, without that of storing: the cost of a measurement, of a
 //! copy, of a mount.
 //!
-//! The caller counts requests and bytes, before or after they are sent. Here they become a
-//! [`Usage`] by the bills of the service's model, so an unknown price is missing, and never free.
-//! Called by `bench` for its estimates, and by `probe` and the receipts for what was sent.
+//! Estimated requests and bytes become a [`Usage`] by the bills of the service's model, so an
+//! unknown price is missing, and never free. Called by `bench` for its estimates, and by the verbs
+//! for the prices that their store counts with.
 
-use crate::model::{Billed, Kind, Service};
-use crate::prices::{self, Cost, Day};
-use crate::units::GIB;
-use crate::usage::{Item, Unit, Usage};
+use firstbyte_advise::model::{Billed, Kind, Service};
+use firstbyte_advise::prices::{self, Cost, Day};
+use firstbyte_advise::units::GIB;
+use firstbyte_advise::usage::{Item, Unit, Usage};
+use firstbyte_store::Prices;
 
 /// Requests and bytes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,53 +77,34 @@ impl Transfer {
     }
 }
 
-/// Dollars of one request and of one byte by list prices, for adding up while requests are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct UnitPrices {
-    get: f64,
-    /// Listings cost as much as writes.
-    put: f64,
-    received_byte: f64,
-    sent_byte: f64,
-}
-
-impl UnitPrices {
-    /// The prices of `service` in `region` on `day`, for a reader at `transfer`.
-    ///
-    /// # Errors
-    /// The first price that is not known, in words.
-    pub fn new(
-        service: &Service,
-        transfer: Transfer,
-        prices: &prices::Catalogue,
-        region: &str,
-        day: Day,
-    ) -> Result<Self, String> {
-        let one = |traffic: Traffic| {
-            let Cost { per_job, missing, .. } =
-                prices.cost(&usage(service, &traffic, Some(transfer)), region, day);
-            match missing.first() {
-                Some(missing) => Err(format!("the price {} in {region}: {}", missing.price, missing.reason)),
-                None => Ok(per_job),
-            }
-        };
-        let none = Traffic::default();
-        Ok(Self {
-            get: one(Traffic { gets: 1.0, ..none })?,
-            put: one(Traffic { puts: 1.0, ..none })?,
-            received_byte: one(Traffic { bytes: GIB, ..none })? / GIB,
-            sent_byte: one(Traffic { sent: GIB, ..none })? / GIB,
-        })
-    }
-
-    /// Dollars of `traffic`.
-    #[must_use]
-    pub fn usd(&self, traffic: &Traffic) -> f64 {
-        self.get * traffic.gets
-            + self.put * (traffic.lists + traffic.puts)
-            + self.received_byte * traffic.bytes
-            + self.sent_byte * traffic.sent
-    }
+/// List prices of `service` in `region` on `day`, for a reader at `transfer`. A store adds them up
+/// while requests are sent.
+///
+/// # Errors
+/// The first price that is not known, in words.
+pub fn list_prices(
+    service: &Service,
+    transfer: Transfer,
+    prices: &prices::Catalogue,
+    region: &str,
+    day: Day,
+) -> Result<Prices, String> {
+    let one = |traffic: Traffic| {
+        let Cost { per_job, missing, .. } =
+            prices.cost(&usage(service, &traffic, Some(transfer)), region, day);
+        match missing.first() {
+            Some(missing) => Err(format!("the price {} in {region}: {}", missing.price, missing.reason)),
+            None => Ok(per_job),
+        }
+    };
+    let none = Traffic::default();
+    Ok(Prices {
+        get: one(Traffic { gets: 1.0, ..none })?,
+        // Listings cost as much as writes.
+        put: one(Traffic { puts: 1.0, ..none })?,
+        received: one(Traffic { bytes: GIB, ..none })? / GIB,
+        sent: one(Traffic { sent: GIB, ..none })? / GIB,
+    })
 }
 
 /// The billed part of `traffic` with `service`. An unknown way of the bytes (`None`) is left out:
@@ -164,8 +146,9 @@ pub fn usage(service: &Service, traffic: &Traffic, transfer: Option<Transfer>) -
 
 #[cfg(test)]
 mod tests {
+    use firstbyte_advise::model::Catalogue;
+
     use super::*;
-    use crate::model::Catalogue;
 
     fn cost(service: &str, reads: &Traffic, transfer: Option<Transfer>) -> prices::Cost {
         let all = Catalogue::current();
@@ -199,28 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn unit_prices_add_up_to_the_bill_of_the_same_traffic() {
+    fn list_prices_add_up_to_the_bill_of_the_same_traffic() {
         let (all, prices) = (Catalogue::current(), prices::Catalogue::current());
         let traffic = Traffic { puts: 7e3, sent: 3.0 * GIB, ..READS };
+        let listed = |service: &str, transfer, region: &str| {
+            let service = all.service(service).unwrap();
+            list_prices(service, transfer, &prices, region, "2026-11-23".parse().unwrap())
+        };
         for service in ["s3-standard", "s3-express"] {
-            let unit = UnitPrices::new(
-                all.service(service).unwrap(),
-                Transfer::Internet,
-                &prices,
-                "us-east-1",
-                "2026-11-23".parse().unwrap(),
-            );
+            let Prices { get, put, received, sent } =
+                listed(service, Transfer::Internet, "us-east-1").unwrap();
+            let usd = get * traffic.gets
+                + put * (traffic.lists + traffic.puts)
+                + received * traffic.bytes
+                + sent * traffic.sent;
             let bill = cost(service, &traffic, Some(Transfer::Internet)).per_job;
-            assert!((unit.unwrap().usd(&traffic) / bill - 1.0).abs() < 1e-9, "{service}");
+            assert!((usd / bill - 1.0).abs() < 1e-9, "{service}");
         }
-        let seoul = UnitPrices::new(
-            all.service("s3-standard").unwrap(),
-            Transfer::None,
-            &prices,
-            "ap-northeast-2",
-            "2026-11-23".parse().unwrap(),
-        );
-        assert!(seoul.unwrap_err().contains("s3-standard/get"));
+        let seoul = listed("s3-standard", Transfer::None, "ap-northeast-2").unwrap_err();
+        assert!(seoul.contains("s3-standard/get"), "{seoul}");
     }
 
     #[test]
