@@ -18,6 +18,9 @@ pub(crate) enum Refusal {
     /// The content is another.
     #[error("{0}")]
     Differs(String),
+    /// A stated value that no content can have.
+    #[error("Value for {0} header is invalid.")]
+    Malformed(&'static str),
     /// The content is not the one that the signature covers.
     #[error("the body does not have the hash that x-amz-content-sha256 states")]
     WrongHash,

@@ -215,6 +215,12 @@ impl ObjectMetadata {
         shown(&self.checksums, self.composite.as_ref())
     }
 
+    /// Checksums of the part with this number, from 1; none where the upload was begun without.
+    pub(crate) fn checksums_of_part(&self, number: i32) -> Values {
+        let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        index.zip(self.part_checksums.as_ref()).and_then(|(index, sums)| sums.get(index)).unwrap_or_default()
+    }
+
     /// Refuses more than S3 allows, and what no header can carry.
     pub(crate) fn check(&self) -> Result<(), NotKept> {
         self.check_values()?;

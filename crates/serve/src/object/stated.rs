@@ -50,7 +50,8 @@ impl Stated {
     /// Those of `headers`, of the trailers `announced`, and the SHA-256 `hash` in hex.
     ///
     /// # Errors
-    /// The headers name an algorithm that is not computed here.
+    /// The headers name an algorithm that is not computed here, or a value that none has: such a
+    /// request is refused before its body comes.
     pub(crate) fn of_headers(
         headers: &HeaderMap,
         announced: &[HeaderName],
@@ -60,9 +61,13 @@ impl Stated {
         let values = Algorithm::ALL.into_iter().flat_map(|algorithm| {
             headers.get_all(header(algorithm)).iter().map(move |value| (algorithm, value.clone()))
         });
+        let values: Vec<(Algorithm, HeaderValue)> = values.collect();
+        if let Some((algorithm, _)) = values.iter().find(|(algorithm, value)| !is_value(*algorithm, value)) {
+            return Err(Refusal::Malformed(header(*algorithm)));
+        }
         let mut named: Vec<Algorithm> = announced.iter().filter_map(Self::algorithm_of).collect();
         named.extend(named_algorithm(headers)?);
-        Ok(Self { values: values.collect(), named, trailers, hash })
+        Ok(Self { values, named, trailers, hash })
     }
 
     /// These values, in base64.
@@ -164,6 +169,14 @@ pub(crate) fn named_algorithm(headers: &HeaderMap) -> Result<Option<Algorithm>, 
     let algorithm = algorithm.filter(|algorithm| algorithm.header().is_some());
     let unsupported = || Refusal::Unsupported("checksums of this algorithm are not supported".to_owned());
     algorithm.map(Some).ok_or_else(unsupported)
+}
+
+/// Whether a header can be a checksum of the algorithm: base64 of its length. That of an upload in
+/// parts may end in `-PARTS`.
+fn is_value(algorithm: Algorithm, value: &HeaderValue) -> bool {
+    let Ok(text) = value.to_str() else { return false };
+    let of_parts = text.rsplit_once('-').filter(|(_, parts)| parts.bytes().all(|byte| byte.is_ascii_digit()));
+    Checksum::from_base64(algorithm, of_parts.map_or(text, |(sum, _)| sum)).is_some()
 }
 
 #[cfg(test)]

@@ -43,17 +43,13 @@ pub(crate) async fn get(
 
 /// The parts behind `marker`, `most` of them at the most.
 fn page(metadata: &ObjectMetadata, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
-    let ObjectMetadata { parts, part_checksums, .. } = metadata;
+    let parts = &metadata.parts;
     let after = marker.unwrap_or(0).max(0);
     let most = most.unwrap_or(LARGEST_PAGE).clamp(0, LARGEST_PAGE);
-    let checksums = |number: i32| {
-        let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        part_checksums.as_ref()?.get(index)
-    };
     let part = |(number, length): (i32, u64)| {
         let part =
             ObjectPart { part_number: Some(number), size: i64::try_from(length).ok(), ..Default::default() };
-        with_checksums!(part, checksums(number).unwrap_or_default())
+        with_checksums!(part, metadata.checksums_of_part(number))
     };
     let numbered = (1..).zip(parts.ranges().map(|range| range.len()));
     let mut rest = numbered.skip_while(|(number, _)| *number <= after);

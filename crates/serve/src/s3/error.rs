@@ -150,6 +150,8 @@ impl From<Refusal> for S3Error {
         let why = refusal.to_string();
         match refusal {
             Refusal::Differs(_) => s3_error!(BadDigest, "{why}"),
+            Refusal::Malformed("content-md5") => s3_error!(InvalidDigest, "{why}"),
+            Refusal::Malformed(_) => s3_error!(InvalidRequest, "{why}"),
             Refusal::WrongHash => custom("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, why),
             Refusal::Unsupported(_) => s3_error!(InvalidRequest, "{why}"),
             Refusal::Missing(_) => s3_error!(InvalidPart, "{why}"),

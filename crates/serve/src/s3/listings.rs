@@ -13,6 +13,7 @@ use crate::s3::objects::blocking;
 use crate::s3::outputs;
 use crate::s3::page_builder::{After, Page, Query};
 use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
+use crate::s3::private;
 use crate::s3::remote_list;
 
 /// `ListObjectsV2`.
@@ -22,9 +23,11 @@ pub(crate) async fn second_version(
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let access = api.access(&request);
     let asked = asked_freshness(&request.headers);
-    let input = request.input;
+    let mut input = request.input;
+    input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
-    let (after, freshness) = match (&input.continuation_token, &input.start_after) {
+    let token_of_page = input.continuation_token.as_ref().filter(|token| !token.is_empty());
+    let (after, freshness) = match (token_of_page, &input.start_after) {
         (Some(token), _) => (from_token(token)?, Freshness::Recent),
         (None, Some(key)) => (After::Key(key.clone()), asked),
         (None, None) => (After::Start, asked),
@@ -34,6 +37,7 @@ pub(crate) async fn second_version(
         Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
+    let owner = (input.fetch_owner == Some(true)).then(private::owner);
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
     Ok(S3Response::new(ListObjectsV2Output {
         name: Some(input.bucket),
@@ -42,7 +46,7 @@ pub(crate) async fn second_version(
         is_truncated: Some(page.next.is_some()),
         next_continuation_token: page.next.as_ref().and_then(token),
         continuation_token: input.continuation_token,
-        contents: Some(outputs::objects(page.objects, encoded)),
+        contents: Some(outputs::objects(page.objects, encoded, owner)),
         common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
         prefix: shown(Some(input.prefix.unwrap_or_default())),
         delimiter: shown(input.delimiter),
@@ -58,7 +62,8 @@ pub(crate) async fn first_version(
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
     let access = api.access(&request);
-    let input = request.input;
+    let mut input = request.input;
+    input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
@@ -82,7 +87,7 @@ pub(crate) async fn first_version(
         is_truncated: Some(page.next.is_some()),
         next_marker: shown(next_marker),
         marker: shown(Some(input.marker.unwrap_or_default())),
-        contents: Some(outputs::objects(page.objects, encoded)),
+        contents: Some(outputs::objects(page.objects, encoded, Some(private::owner()))),
         common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
         prefix: shown(Some(input.prefix.unwrap_or_default())),
         delimiter: shown(input.delimiter),
@@ -101,7 +106,8 @@ pub(crate) async fn versions(
         return Err(s3_error!(NotImplemented, "a gateway lists no versions; ask the origin itself"));
     }
     let access = api.access(&request);
-    let input = request.input;
+    let mut input = request.input;
+    input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.key_marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
@@ -126,6 +132,7 @@ pub(crate) async fn versions(
         last_modified: object.last_modified,
         e_tag: object.e_tag,
         is_latest: Some(true),
+        owner: object.owner,
         storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
         version_id: Some("null".to_owned()),
         ..Default::default()
@@ -138,7 +145,12 @@ pub(crate) async fn versions(
         next_version_id_marker: next_version,
         key_marker: shown(Some(input.key_marker.unwrap_or_default())),
         version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
-        versions: Some(outputs::objects(page.objects, encoded).into_iter().map(version).collect()),
+        versions: Some(
+            outputs::objects(page.objects, encoded, Some(private::owner()))
+                .into_iter()
+                .map(version)
+                .collect(),
+        ),
         common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
         prefix: shown(Some(input.prefix.unwrap_or_default())),
         delimiter: shown(input.delimiter),

@@ -9,7 +9,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::http::condition::Condition;
 use crate::http::etag::Identity;
-use crate::http::range::{RangeAnswer, parse_range};
 use crate::http::response::FileContent;
 use crate::object::checksum::Values;
 use crate::object::copying::copy_digesting;
@@ -146,12 +145,9 @@ pub(crate) async fn copy_part(
     let (upload, number) = upload_of_part(api, bucket, key, upload_id, *part_number).await?;
     let source = api.source(&request, &request.input.copy_source).await?;
     let size = source.identity.size;
-    let range = match request.input.copy_source_range.as_deref().map(|range| parse_range(range, size)) {
-        None | Some(RangeAnswer::Whole) => ByteRange::new(0, size),
-        Some(RangeAnswer::Part(range)) => range,
-        Some(RangeAnswer::Unsatisfiable) => {
-            return Err(s3_error!(InvalidRange, "the range is outside the source"));
-        }
+    let range = match &request.input.copy_source_range {
+        Some(range) => copied_range(range, size)?,
+        None => ByteRange::new(0, size),
     };
     let agreed = agreed(&upload);
     let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
@@ -168,6 +164,32 @@ pub(crate) async fn copy_part(
     let result = CopyPartResult { e_tag: etag, last_modified: modified, ..Default::default() };
     let result = with_checksums!(result, shown(agreed, &part));
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
+}
+
+/// The bytes of a source that become a part. Unlike the range of a read, one that is malformed or
+/// reaches beyond the source is refused: the part would have other bytes than the client means.
+fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
+    let malformed = || {
+        s3_error!(
+            InvalidArgument,
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the \
+             zero-based offsets of the first and last bytes to copy"
+        )
+    };
+    let (first, last) =
+        text.strip_prefix("bytes=").and_then(|range| range.split_once('-')).ok_or_else(malformed)?;
+    let offset = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => digits.parse::<u64>().map_err(|_| malformed()),
+        false => Err(malformed()),
+    };
+    let (first, last) = (offset(first)?, offset(last)?);
+    if first > last || last >= size {
+        return Err(s3_error!(
+            InvalidRange,
+            "Range specified is not valid for source object of size: {size}"
+        ));
+    }
+    Ok(ByteRange::new(first, last + 1))
 }
 
 /// The checksums that a client lists for a part.

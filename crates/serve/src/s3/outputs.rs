@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use firstbyte_location::Algorithm;
-use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp, TimestampFormat};
+use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Owner, Timestamp, TimestampFormat};
 
 use crate::http::etag::Identity;
 use crate::object::checksum::Values;
@@ -49,8 +49,8 @@ pub(crate) fn shown(text: &str, encoded: bool) -> String {
     if encoded { percent_encoding::utf8_percent_encode(text, &KEPT).to_string() } else { text.to_owned() }
 }
 
-/// Rows of a listing.
-pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool) -> Vec<Object> {
+/// Rows of a listing, with their owner if the client wants it.
+pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Option<Owner>) -> Vec<Object> {
     let standard = || ObjectStorageClass::from_static(ObjectStorageClass::STANDARD);
     let object = |(key, described): (String, Described)| Object {
         key: Some(shown(&key, encoded)),
@@ -58,6 +58,7 @@ pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool) -> Vec<Obje
         last_modified: described.modified.map(Timestamp::from),
         e_tag: described.etag.as_deref().map(sent_tag),
         storage_class: Some(described.storage_class.map_or_else(standard, ObjectStorageClass::from)),
+        owner: owner.clone(),
         ..Object::default()
     };
     rows.into_iter().map(object).collect()

@@ -12,25 +12,25 @@ use crate::gateway::{BlockFrames, FRAMES, STALE};
 use crate::http::condition::{Verdict, judge_read, range_applies};
 use crate::http::date::http_date;
 use crate::http::range::{RangeAnswer, parse_range};
+use crate::object::checksum::Values;
 use crate::object::content_type::content_type;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
-use crate::object::part_checksums::ChecksumKind;
 use crate::s3::api::Api;
 use crate::s3::opened::Opened;
 use crate::s3::outputs::{expires, sent_tag, with_checksums};
 
 /// What a read requests in addition to the object's own headers.
 struct Asked {
-    /// A part, and so how many there are.
-    part: bool,
+    /// A part by its number, and so how many there are.
+    part: Option<i32>,
     checksums: bool,
 }
 
 impl Asked {
     fn new(part: Option<i32>, mode: Option<&ChecksumMode>) -> Self {
         let checksums = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
-        Self { part: part.is_some(), checksums }
+        Self { part, checksums }
     }
 }
 
@@ -186,20 +186,22 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Opti
 
 /// The object's own headers, in the form HEAD has them.
 ///
-/// Checksums are those of the whole object, and are sent only to a client that requests them: one
-/// that does not may take them for the checksum of what it reads.
+/// Checksums are those of the whole object or of the part that is read, and are sent only to a
+/// client that requests them: one that does not may take them for the checksum of what it reads.
 fn head_output(found: Opened, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
     let Opened { described, metadata, .. } = found;
     let whole = ByteRange::new(0, described.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
-    let has_checksums = asked.checksums && range.is_none_or(|range| range == whole);
-    let (checksums, kind) = if has_checksums {
-        metadata.shown_checksums()
-    } else {
-        (Default::default(), ChecksumKind::FullObject)
+    let (of_whole, kind) = metadata.shown_checksums();
+    let checksums = match asked.part.filter(|_| !metadata.parts.is_empty()) {
+        _ if !asked.checksums => Values::default(),
+        Some(number) => metadata.checksums_of_part(number),
+        None if range.is_none_or(|range| range == whole) => of_whole,
+        None => Values::default(),
     };
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
-    let parts_count = i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part && *count > 0);
+    let parts_count =
+        i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part.is_some() && *count > 0);
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         cache_control: metadata.cache_control,

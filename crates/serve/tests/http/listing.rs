@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use firstbyte_serve::{Buckets, Writing};
 
-use crate::client::{Client, serve};
+use crate::client::{Client, S3, element, serve};
 
 fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
@@ -93,4 +93,25 @@ fn a_page_that_begins_at_a_key_is_current_unless_the_client_allows_it_an_age() {
     assert!(shows("d", "Cache-Control: max-age=soon\r\n"));
     std::fs::write(bucket.join("e"), "").unwrap();
     assert!(shows("e", ""));
+}
+
+#[test]
+fn s3_lists_owners_on_request_and_takes_empty_parameters_as_none() {
+    let fixture = serve(|_| {});
+    std::fs::create_dir(fixture.directory.path().join("bucket/d")).unwrap();
+    std::fs::write(fixture.directory.path().join("bucket/d/a"), "x").unwrap();
+    let mut client = Client::new(&fixture.server);
+    for (query, owner) in [
+        ("list-type=2&delimiter=&continuation-token=", false),
+        ("list-type=2&fetch-owner=true", true),
+        ("list-type=2&fetch-owner=false", false),
+        ("delimiter=", true),
+        ("versions&delimiter=", true),
+    ] {
+        let listed = client.ask("GET", &format!("/bucket?{query}"), S3, b"");
+        assert_eq!(listed.status, 200, "{query}: {}", listed.text());
+        assert_eq!(element(&listed, "Key").as_deref(), Some("d/a"), "{query}: {}", listed.text());
+        assert!(!listed.text().contains("<Delimiter>"), "{query}: {}", listed.text());
+        assert_eq!(listed.text().contains("<Owner>"), owner, "{query}: {}", listed.text());
+    }
 }

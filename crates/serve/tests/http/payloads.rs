@@ -1,9 +1,12 @@
 //! Bodies of S3 requests: each coding is read alike with keys and without, whole bodies are stored,
 //! and others are refused with nothing replaced.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use firstbyte_location::{Algorithm, Hasher};
 use firstbyte_serve::{Authentication, Keys};
-use firstbyte_testkit::until;
+use firstbyte_testkit::{until, wait_limit};
 
 use crate::client::{Answer, Client, Fixture, S3, content, element, serve};
 use crate::signing::{Chain, Signed};
@@ -467,4 +470,65 @@ fn a_key_with_a_slash_at_its_end_keeps_its_metadata() {
     );
     client.send(b"3\r\nabc\r\n0\r\n\r\n");
     assert_eq!(client.answer(false).status, 400);
+}
+
+#[test]
+fn a_checksum_that_no_content_has_is_refused_before_the_body_comes() {
+    let fixture = serve(|_| {});
+    for (name, code) in [
+        ("x-amz-checksum-sha256", "InvalidRequest"),
+        ("x-amz-checksum-crc64nvme", "InvalidRequest"),
+        ("content-md5", "InvalidDigest"),
+    ] {
+        for value in ["bad", "AAAA", "-", "1"] {
+            let mut stream = TcpStream::connect(fixture.server.address()).unwrap();
+            let head = format!(
+                "PUT /bucket/key HTTP/1.1\r\nHost: localhost\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
+                 {name}: {value}\r\nContent-Length: 1000\r\n\r\n"
+            );
+            // The body never comes.
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            stream.set_read_timeout(Some(wait_limit())).unwrap();
+            let mut buffer = [0; 4096];
+            while !answer.windows(8).any(|end| end == b"</Error>") {
+                let count = stream.read(&mut buffer).unwrap();
+                assert!(count > 0, "{name}: {value}: {}", answer.escape_ascii());
+                answer.extend_from_slice(&buffer[..count]);
+            }
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.contains(&format!("<Code>{code}</Code>")), "{name}: {value}: {answer}");
+        }
+    }
+    assert!(!fixture.directory.path().join("bucket/key").exists());
+}
+
+#[test]
+fn a_part_is_read_with_its_own_checksum() {
+    let fixture = serve(|config| config.limits.smallest_part = 1);
+    let mut client = Client::new(&fixture.server);
+    let named = format!("{S3}x-amz-checksum-algorithm: CRC32\r\n");
+    let begun = client.ask("POST", "/bucket/key?uploads", &named, b"");
+    let id = element(&begun, "UploadId").unwrap();
+    let mut listed = String::new();
+    for (number, content) in [(1, b"hello"), (2, b"world")] {
+        let sum = crc32(content);
+        let target = format!("/bucket/key?partNumber={number}&uploadId={id}");
+        let part = client.ask("PUT", &target, &format!("{S3}x-amz-checksum-crc32: {sum}\r\n"), content);
+        let tag = part.header("etag").unwrap().trim_matches('"').to_owned();
+        listed += &format!(
+            "<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag><ChecksumCRC32>{sum}</ChecksumCRC32></Part>"
+        );
+    }
+    let document = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
+    let done = client.ask("POST", &format!("/bucket/key?uploadId={id}"), S3, document.as_bytes());
+    assert_eq!(done.status, 200, "{}", done.text());
+    for (number, content) in [(1, b"hello"), (2, b"world")] {
+        let target = format!("/bucket/key?partNumber={number}");
+        for method in ["GET", "HEAD"] {
+            let read = client.ask(method, &target, &format!("{S3}x-amz-checksum-mode: ENABLED\r\n"), b"");
+            assert_eq!(read.header("x-amz-checksum-crc32"), Some(&*crc32(content)), "{method} {number}");
+            assert_eq!(read.header("x-amz-checksum-type"), Some("COMPOSITE"));
+        }
+    }
 }

@@ -135,3 +135,39 @@ fn a_field_that_the_signature_does_not_cover_is_no_header() {
     assert_eq!(element(&added, "Code").as_deref(), Some("AccessDenied"), "{}", added.text());
     assert!(!fixture.directory.path().join("bucket/drop").exists());
 }
+
+#[test]
+fn a_range_to_copy_is_exact_or_refused() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    std::fs::write(fixture.directory.path().join("bucket/source"), "12345").unwrap();
+    let id = begin(&mut client, "key");
+    let target = format!("/bucket/key?partNumber=1&uploadId={id}");
+    let copy = |client: &mut Client, range: &str| {
+        let lines = format!("x-amz-copy-source: /bucket/source\r\nx-amz-copy-source-range: {range}\r\n");
+        client.ask("PUT", &target, &lines, b"")
+    };
+    for range in [
+        "0-2",
+        "bytes=0",
+        "bytes=hello-world",
+        "bytes=0-bar",
+        "bytes=hello-",
+        "bytes=0-2,3-5",
+        "bytes=-2",
+        "bytes=3-",
+        "bytes=3-2",
+        "bytes=0-5",
+        "bytes=5-9",
+        "bytes=0-21",
+        "bytes=+0-2",
+    ] {
+        let answer = copy(&mut client, range);
+        assert_eq!(answer.status / 100, 4, "{range}: {}", answer.text());
+        let code = element(&answer, "Code");
+        assert!(matches!(code.as_deref(), Some("InvalidArgument" | "InvalidRange")), "{range}: {code:?}");
+    }
+    let parts = client.ask("GET", &format!("/bucket/key?uploadId={id}"), S3, b"");
+    assert!(!parts.text().contains("<Part>"), "{}", parts.text());
+    assert_eq!(copy(&mut client, "bytes=1-4").status, 200);
+}
