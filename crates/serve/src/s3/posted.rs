@@ -53,6 +53,8 @@ impl Form {
             if let Some(end) = fields.find_file()? {
                 let mut gathered = fields.text.split_off(end);
                 gathered.extend_from_slice(&piece[room..]);
+                fields.insert_file_name();
+                let length = length.map(|length| length - end as u64 + fields.text.len() as u64);
                 let (names, text) = (fields.names, Some(Bytes::from(fields.text)));
                 return Ok(Self { names, fields: text, gathered, rest: body, length });
             }
@@ -138,12 +140,31 @@ struct Fields {
     /// The beginning of the line that is not complete, and how far its end was looked for.
     line: usize,
     seen: usize,
+    /// The name of the file on the client.
+    file_name: String,
 }
 
 impl Fields {
     fn new(boundary: &str) -> Self {
         let delimiter = format!("--{boundary}").into_bytes();
-        Self { text: Vec::new(), names: Vec::new(), delimiter, place: Place::Start, line: 0, seen: 0 }
+        let (text, names, place) = (Vec::new(), Vec::new(), Place::Start);
+        Self { text, names, delimiter, place, line: 0, seen: 0, file_name: String::new() }
+    }
+
+    /// Puts the file's name into the fields where `${filename}` stands, as S3 does before it compares
+    /// the key with the policy. (scaleway.com/en/docs/object-storage-post-object and Amazon's Ruby
+    /// SDK, rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
+    fn insert_file_name(&mut self) {
+        const VARIABLE: &[u8] = b"${filename}";
+        let mut written = Vec::with_capacity(self.text.len());
+        let mut rest = &self.text[..];
+        while let Some(at) = rest.windows(VARIABLE.len()).position(|window| window == VARIABLE) {
+            written.extend_from_slice(&rest[..at]);
+            written.extend_from_slice(self.file_name.as_bytes());
+            rest = &rest[at + VARIABLE.len()..];
+        }
+        written.extend_from_slice(rest);
+        self.text = written;
     }
 
     /// The position behind the head of the file, once it is there.
@@ -163,7 +184,10 @@ impl Fields {
                         self.names.push(std::mem::take(name));
                         self.place = Place::Value;
                     }
-                    Some(line) => name.push_str(&part_name(line)),
+                    Some(line) => {
+                        name.push_str(&part_name(line));
+                        self.file_name = part_file_name(line).unwrap_or(std::mem::take(&mut self.file_name));
+                    }
                     None => return Err(malformed()),
                 },
                 Place::Value if is_delimiter => self.place = Place::Head(String::new()),
@@ -199,6 +223,18 @@ fn part_name(line: &[u8]) -> String {
     let mut pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
     let name = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("name"));
     name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default()
+}
+
+/// The name of the file in a part's `Content-Disposition`, without the directories that some
+/// browsers send.
+fn part_file_name(line: &[u8]) -> Option<String> {
+    let line = String::from_utf8_lossy(line);
+    let (name, value) = line.split_once(':')?;
+    let (_, quoted) = value
+        .split_once("filename=\"")
+        .filter(|_| name.trim().eq_ignore_ascii_case("content-disposition"))?;
+    let path = quoted.split('"').next()?;
+    Some(path.rsplit(['/', '\\']).next()?.to_owned())
 }
 
 #[cfg(test)]
@@ -246,6 +282,32 @@ mod tests {
             let mut fields = Fields::new("e");
             fields.text = [b"--e\r\n", &bytes[..]].concat();
             let _ = fields.find_file();
+            fields.insert_file_name();
+        }
+    }
+
+    #[test]
+    fn the_file_s_name_stands_in_the_key() {
+        for (key, name, wanted) in [
+            ("up/${filename}", "a b.txt", "up/a b.txt"),
+            ("${filename}", "C:\\dir\\a.txt", "a.txt"),
+            ("x${filename}y${filename}", "dir/a", "xaya"),
+            ("plain", "a", "plain"),
+            ("", "a", ""),
+            ("${filename", "a", "${filename"),
+        ] {
+            let fields = form(&[("key", key), ("x-amz-meta-name", "${filename}")]);
+            let head = format!(
+                "--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
+            );
+            let mut found = Fields::new("edge");
+            found.text = [fields, head.clone().into_bytes()].concat();
+            let end = found.find_file().unwrap().unwrap();
+            found.text.truncate(end);
+            found.insert_file_name();
+            let short = name.rsplit(['/', '\\']).next().unwrap();
+            let wanted = form(&[("key", wanted), ("x-amz-meta-name", short)]);
+            assert_eq!(found.text, [wanted, head.into_bytes()].concat(), "{key} {name}");
         }
     }
 }
