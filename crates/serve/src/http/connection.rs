@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use firstbyte_pacing::Throttle;
@@ -33,6 +33,10 @@ const HEAD_ROOM: usize = 4 << 10;
 /// A refused body up to this length is read past, so that the connection stays in use; a longer one
 /// ends it.
 const READ_PAST: usize = 256 << 10;
+
+/// The longest wait for the rest of a body that was refused: enough for bytes that are already on
+/// their way. The answer waits for it.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
 /// An answer, and its entries in the log and in the counters.
 #[derive(Debug)]
@@ -127,7 +131,7 @@ async fn exchange(
     let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
 
     let mut persistence = head.persistence;
-    if *stopping.borrow() || !read_past(&mut wire, connections).await {
+    if *stopping.borrow() || !read_past(&mut wire).await {
         persistence = Persistence::Close;
     }
     let framing = answer::Framing { method: &method, minor_version: head.minor_version, persistence };
@@ -195,7 +199,7 @@ async fn fill(wire: &mut Wire) -> io::Result<usize> {
 }
 
 /// Reads past what the handler left of the body; whether another request can follow.
-async fn read_past(wire: &mut Wire, connections: &Connections) -> bool {
+async fn read_past(wire: &mut Wire) -> bool {
     if wire.body_is_done() {
         return true;
     }
@@ -217,7 +221,7 @@ async fn read_past(wire: &mut Wire, connections: &Connections) -> bool {
         }
         false
     };
-    timeout(connections.limits.head, drain).await.unwrap_or(false)
+    timeout(ON_ITS_WAY, drain).await.unwrap_or(false)
 }
 
 async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
@@ -246,6 +250,5 @@ async fn close(wire: &mut Wire) {
             }
         }
     };
-    // Long enough for what is already on its way.
-    let _ = timeout(std::time::Duration::from_secs(2), linger).await;
+    let _ = timeout(ON_ITS_WAY, linger).await;
 }

@@ -480,25 +480,18 @@ fn a_checksum_that_no_content_has_is_refused_before_the_body_comes() {
         ("x-amz-checksum-crc64nvme", "InvalidRequest"),
         ("content-md5", "InvalidDigest"),
     ] {
-        for value in ["bad", "AAAA", "-", "1"] {
-            let mut stream = TcpStream::connect(fixture.server.address()).unwrap();
-            let head = format!(
-                "PUT /bucket/key HTTP/1.1\r\nHost: localhost\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
-                 {name}: {value}\r\nContent-Length: 1000\r\n\r\n"
-            );
-            // The body never comes.
-            stream.write_all(head.as_bytes()).unwrap();
-            let mut answer = Vec::new();
-            stream.set_read_timeout(Some(wait_limit())).unwrap();
-            let mut buffer = [0; 4096];
-            while !answer.windows(8).any(|end| end == b"</Error>") {
-                let count = stream.read(&mut buffer).unwrap();
-                assert!(count > 0, "{name}: {value}: {}", answer.escape_ascii());
-                answer.extend_from_slice(&buffer[..count]);
-            }
-            let answer = String::from_utf8(answer).unwrap();
-            assert!(answer.contains(&format!("<Code>{code}</Code>")), "{name}: {value}: {answer}");
-        }
+        let mut stream = TcpStream::connect(fixture.server.address()).unwrap();
+        let head = format!(
+            "PUT /bucket/key HTTP/1.1\r\nHost: localhost\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
+             {name}: bad\r\nContent-Length: 1000\r\n\r\n"
+        );
+        // The body never comes.
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.set_read_timeout(Some(wait_limit())).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains(&format!("<Code>{code}</Code>")), "{name}: {answer}");
     }
     assert!(!fixture.directory.path().join("bucket/key").exists());
 }
