@@ -28,10 +28,10 @@ class World:
     local: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def make(kinds: Iterable[str] = ("ext4",), clients: int = 1) -> "World":
+    def make(kinds: Iterable[str] = ("ext4",), clients: int = 1, in_memory: bool = False) -> "World":
         """Makes and exports file systems, and starts the hosts."""
         subprocess.run(["modprobe", "-a", *MODULES], check=True)
-        disks = Disks()
+        disks = Disks(in_memory)
         local = {kind: str(disks.mounted(kind, f"/srv/{kind}")) for kind in kinds}
         host = Host.start("server")
         cables = [Cable.lay(host, Host.start(f"client{number}"), number) for number in range(1, clients + 1)]
