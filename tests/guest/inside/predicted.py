@@ -3,8 +3,8 @@ of 1 ms, and does the work.
 
     predicted VERSIONS DELAYS
 
-A call takes the delay and what it takes without one, which is measured, as is the rate of one
-connection.
+Without a delay, three figures are measured: the time of a call and of a listed name, and the rate of
+one connection. They are what the processors of client and server add.
 """
 
 import json
@@ -110,10 +110,25 @@ def call(mount: Mount) -> float:
     return float(cost(mount, "python3", "-c", script).output) / PROBES
 
 
-def model(trip: float, rate: float) -> None:
-    """The model for this round trip, where the program reads it."""
-    text = re.sub(r'"([0-9.]+) ms"', lambda match: f'"{float(match[1]) * trip:.9f} s"', MODEL.read_text())
-    Path("/tmp/nfs.toml").write_text(text + f'\n[rates]\nconnection = {{ rate = "{rate / 1e6:.3f} MB/s", source = "calls" }}\n')
+@dataclass
+class Alone:
+    """Figures without a delay: seconds of a call and of a listed name, bytes per second."""
+
+    call: float
+    name: float
+    rate: float
+
+    def model(self, delay: float) -> None:
+        """Writes the model for this delay (seconds) where the program reads it."""
+
+        def seconds(match: re.Match[str]) -> str:
+            calls = float(match[2])
+            took = calls * delay + self.name if match[1] == "list" else calls * (delay + self.call)
+            return f'{match[1]} = {{ p50 = "{took:.9f} s"'
+
+        text = re.sub(r'(\w+) = \{ p50 = "([0-9.]+) ms"', seconds, MODEL.read_text())
+        rate = f'connection = {{ rate = "{self.rate / 1e6:.3f} MB/s", source = "calls" }}'
+        Path("/tmp/nfs.toml").write_text(f"{text}\n[rates]\n{rate}\n")
 
 
 def prediction(mount: Mount, workload: str) -> float:
@@ -131,18 +146,21 @@ def main(versions: str, delays: str) -> None:
     for version in versions.split(","):
         world.cable.delay(0)
         with world.mounted(version) as mount:
-            nearest = call(mount)
+            alone = Alone(call(mount), 0, 0)
             mount.forget()
-            rate = LARGE / done(mount, Work("sequential", 1, 1), f"{AT}/work")[0]
-            report(case="alone", version=version, call=nearest, rate=round(rate))
+            alone.rate = LARGE / done(mount, Work("sequential", 1, 1), f"{AT}/work")[0]
+            mount.forget()
+            alone.name = done(mount, Work("list", NAMES, 1), f"{AT}/work")[0] / NAMES
+            report(case="alone", version=version, **vars(alone))
             cpu = {}
             for work in WORKS:
                 # The work itself, with all data in memory.
                 cpu[work.what, work.threads] = done(mount, work, "/srv/ext4/work")[0]
+                report(case="in memory", what=work.what, threads=work.threads, seconds=cpu[work.what, work.threads])
                 remove_new()
             for delay in delays.split(","):
                 world.cable.delay(float(delay))
-                model(float(delay) / 1000 + nearest, rate)
+                alone.model(float(delay) / 1000)
                 for work in WORKS:
                     mount.forget()
                     began = time.monotonic()
