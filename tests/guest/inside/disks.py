@@ -41,5 +41,6 @@ class Disks:
         module = "ext4" if kind == "casefold" else kind
         subprocess.run(["mount", "-t", module, *OPTIONS.get(kind, []), device, path], check=True)
         if kind == "casefold":
-            subprocess.run(["chattr", "+F", path / "folding"], check=False) if (path / "folding").mkdir() else None
+            (path / "folding").mkdir()
+            subprocess.run(["chattr", "+F", path / "folding"], check=True)
         return path
