@@ -22,6 +22,10 @@ MEMORY = 3 << 30
 # Disks of the guest beside its system, for file systems that it makes: sparse files.
 SCRATCH_DISKS = 6
 SCRATCH_SIZE = 8 << 30
+# Two processors that run as fast as the host lets them.
+PARALLEL = ["-accel", "tcg,thread=multi", "-smp", "2"]
+# One processor of 10^9 instructions a second by the guest's own clock, which skips waits.
+COUNTED = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=0,sleep=off"]
 # Lines of the console that an error repeats.
 REPEATED = 40
 
@@ -37,8 +41,12 @@ class Job:
     module: str
     arguments: Iterable[str] = ()
     programs: tuple[Path, ...] = ()
+    # Files and directories that lie in /job, where Python finds modules.
+    others: tuple[Path, ...] = ()
     # Seconds of the host after which the guest is killed.
     deadline: float = 300
+    # Whether the clock counts instructions, so that times do not depend on the host.
+    counted: bool = False
 
 
 def run(job: Job, console: Path | None = None) -> list[dict]:
@@ -52,7 +60,7 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
         reports.touch()
         ended = False
         try:
-            subprocess.run(command(boot, home), stdin=subprocess.DEVNULL, timeout=job.deadline, check=True)
+            subprocess.run(command(boot, home, job.counted), stdin=subprocess.DEVNULL, timeout=job.deadline, check=True)
             ended = True
         except subprocess.TimeoutExpired:
             pass
@@ -84,6 +92,13 @@ def pack(job: Job, home: Path) -> None:
         to = content / "bin" / program.name
         # The symbols for debuggers are most of a test program.
         subprocess.run(["strip", "--strip-debug", "-o", to, program], check=True)
+    for other in job.others:
+        if other.is_dir():
+            shutil.copytree(other, content / other.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(other, content)
+    for module in content.rglob("*.so"):
+        subprocess.run(["strip", "--strip-debug", module], check=True)
     size = sum(path.stat().st_size for path in content.rglob("*"))
     image.disk(content, home / "job.disk", 2 * size + (64 << 20))
     shutil.rmtree(content)
@@ -92,14 +107,14 @@ def pack(job: Job, home: Path) -> None:
             file.truncate(SCRATCH_SIZE)
 
 
-def command(boot: image.Image, home: Path) -> list[str]:
+def command(boot: image.Image, home: Path, counted: bool) -> list[str]:
     """How qemu is started."""
     drive = "if=virtio,format=raw,cache=unsafe,file="
     # The system and the job are as before after each run.
     disks = [f"{drive}{boot.disk},snapshot=on", f"{drive}{home}/job.disk,snapshot=on"]
     disks += [f"{drive}{home}/scratch{number}.disk,discard=unmap" for number in range(SCRATCH_DISKS)]
-    words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"]
-    words += ["-smp", "2", "-m", f"{MEMORY >> 20}M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-cpu", "max", *(COUNTED if counted else PARALLEL)]
+    words += ["-m", f"{MEMORY >> 20}M", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     # The check compares two clocks, which fails where the emulator is not given a processor.
     words += ["-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)]
     words += ["-append", "console=ttyS0 panic=-1 quiet mitigations=off random.trust_cpu=on no_timer_check"]

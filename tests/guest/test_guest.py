@@ -16,7 +16,8 @@ DEADLINE = 600
 @pytest.fixture(scope="module")
 def listed():
     """Reports of listings on NFS 3 and 4.2."""
-    return guest.run(guest.Job("listings", ("3000", "1000", "64", "3,4.2", "0"), (PROGRAM,), DEADLINE))
+    scenes = "names:3000,details:500,tree:64,tree with details:64"
+    return guest.run(guest.Job("listings", (scenes, "3,4.2", "0"), (PROGRAM,), deadline=DEADLINE, counted=True))
 
 
 def chosen(reports: list[dict], **wanted: object) -> list[dict]:

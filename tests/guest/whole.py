@@ -6,6 +6,8 @@
 """
 
 import json
+import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -19,11 +21,16 @@ sys.path += [str(HERE), str(HERE.parent)]
 import guest  # noqa: E402
 import image  # noqa: E402
 from guest import GuestFailed, Job  # noqa: E402
-from serving import PROGRAM, ROOT  # noqa: E402
+from serving import PROGRAM, ROOT, TARGET  # noqa: E402
 
 REPORTS = image.TARGET / "reports.jsonl"
 # Kinds of file systems that the suites run on.
 KINDS = "xfs,btrfs,overlay,vfat,exfat,casefold,cifs,nfs3,nfs4.1,nfs4.2"
+# What our own listing is called, of those that are compared with other programs.
+OURS = {"names": "firstbyte ls", "layout": "firstbyte ls -R", "details": "firstbyte ls -l", "tree": "firstbyte ls -R", "tree with details": "firstbyte ls -R -l"}
+WALKS = ("layout", "tree", "tree with details")
+TREES = "details:500,tree:400,tree with details:400,usage:400"
+MODEL = ROOT / "crates/advise/examples/nfs.toml"
 
 
 @dataclass
@@ -44,18 +51,60 @@ def built(*words: str) -> Path:
     return Path(path)
 
 
+def package() -> Path:
+    """The Python package with its module, for the Python of the guest."""
+    subprocess.run(["cargo", "build", "--locked", "--workspace", "--all-targets", "--quiet"], cwd=ROOT, check=True)
+    home = image.TARGET / "package/firstbyte"
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(ROOT / "python/firstbyte", home, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copy(TARGET / "debug/lib_native.so", home / "_native.abi3.so")
+    return home
+
+
 def wrong_listings(reports: list[dict]) -> Iterator[str]:
-    """Listings that are not exact."""
+    """Listings that are not exact, or for which another program made fewer calls."""
     for row in reports:
         if row.get("exact") is False:
             yield f"{row['method']} on NFS {row['version']} at {row['delay']} ms: not exact"
+    for (what, version, delay), calls in first_calls(reports).items():
+        ours = [count for method, count in calls.items() if method == OURS.get(what)]
+        others = [count for method, count in calls.items() if not method.startswith("firstbyte")]
+        # Threads of one walk may look a directory up twice.
+        if ours and ours[0] > min(others) * (1.05 if what in WALKS else 1):
+            yield f"{what} on NFS {version} at {delay} ms: {calls}"
+
+
+def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, int]]:
+    """Calls of each method with nothing cached, by what it lists, the version and the delay."""
+    found: dict[tuple[str, str, float], dict[str, int]] = {}
+    for row in reports:
+        if row.get("access") == "first":
+            place = found.setdefault((row["what"], row["version"], row["delay"]), {})
+            place[row["method"]] = sum(row["calls"].values())
+    return found
+
+
+def slow_trees(reports: list[dict]) -> Iterator[str]:
+    """Trees for whose names we take more than 0.35 of the time of `find`, by the guest's own clock."""
+    yield from wrong_listings(reports)
+    seconds = {(row["version"], row["method"]): row["seconds"] for row in reports if row.get("access") == "first"}
+    for (version, method), took in seconds.items():
+        if method == OURS["tree"] and took > 0.35 * seconds[version, "find"]:
+            yield f"a tree on NFS {version}: {took} s, find {seconds[version, 'find']} s"
+
+
+def far_predictions(reports: list[dict]) -> Iterator[str]:
+    """A median error of predictions above 20 %."""
+    errors = [abs(row["error"]) for row in reports if row["case"] == "prediction"]
+    if not errors or statistics.median(errors) > 0.2:
+        yield f"median error of {len(errors)} predictions: {statistics.median(errors or [9])}"
 
 
 def failed_cases(reports: list[dict]) -> Iterator[str]:
     """Cases that did not hold."""
     for row in reports:
         if row.get("ok") is False:
-            yield f"{row['case']} on NFS {row['version']}: {row}"
+            yield f"{row['case']} on {row.get('version') or row.get('kind')}: {row}"
 
 
 def wrong_layouts(reports: list[dict]) -> Iterator[str]:
@@ -85,7 +134,7 @@ def suites() -> Job:
     """The suites of local stores and of trees."""
     programs = (PROGRAM, built("--test", "conformance"), built("--test", "cli"))
     named = tuple(shorter(path) for path in programs)
-    return Job("suites", (KINDS, str(PROGRAM), "conformance:local::", "cli:trees::"), named, 1500)
+    return Job("suites", (KINDS, str(PROGRAM), "conformance:local::", "cli:trees::"), named, deadline=1500)
 
 
 def shorter(program: Path) -> Path:
@@ -97,18 +146,35 @@ def shorter(program: Path) -> Path:
     return link
 
 
-def layouts(version: str) -> Callable[[], Job]:
+def layouts(version: str) -> Part:
     """Layouts with two clients."""
-    return lambda: Job("layouts", (version, "60", "50", "1"), (PROGRAM, built("--example", "neighbour")), 1200)
+    return Part(lambda: Job("layouts", (version, "60", "100", "1"), (PROGRAM, built("--example", "neighbour")), deadline=1200), wrong_layouts)
+
+
+def listings(scenes: str, versions: str, delays: str) -> Callable[[], Job]:
+    """Listings by a clock that counts instructions."""
+    return lambda: Job("listings", (scenes, versions, delays), (PROGRAM,), (package(),), deadline=1500, counted=True)
+
+
+def ours(module: str, *arguments: str, deadline: float = 900, counted: bool = False, others: tuple[Path, ...] = ()) -> Callable[[], Job]:
+    """A job that needs the program alone."""
+    return lambda: Job(module, arguments, (PROGRAM,), others, deadline, counted)
 
 
 JOBS = {
-    "listings": Part(lambda: Job("listings", ("20000", "500", "400", "3,4.2", "0,5"), (PROGRAM,), 1500), wrong_listings),
-    "copies": Part(lambda: Job("copies", ("3,4.2",), (PROGRAM,), 1200), failed_cases),
-    "layouts 3": Part(layouts("3"), wrong_layouts),
-    "layouts 4.1": Part(layouts("4.1"), wrong_layouts),
+    "listings": Part(listings("names:100000,layout:100000", "3,4.1,4.2", "5"), wrong_listings),
+    "listings near": Part(listings(f"names:20000,layout:5000,{TREES}", "3,4.1,4.2", "0,1"), wrong_listings),
+    "tree": Part(ours("listings", "tree:10000", "3,4.1,4.2", "5", counted=True), slow_trees),
+    "changing": Part(lambda: Job("changing", ("40000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
+    "copies": Part(ours("copies", "3,4.2", deadline=1200), failed_cases),
+    "layouts 3": layouts("3"),
+    "layouts 4.1": layouts("4.1"),
     "suites": Part(suites, unexpected_tests),
-    "small files": Part(lambda: Job("small", ("200", "3,4.2", "0,5"), (PROGRAM,), 900), failed_cases),
+    "small files": Part(ours("small", "100", "3,4.1", "0,1,5", counted=True), failed_cases),
+    "tuned": Part(ours("tuned", "4.1", "1,5", counted=True), failed_cases),
+    "served": Part(ours("served", "3,4.1"), failed_cases),
+    "weak": Part(ours("weak", "vfat,exfat,casefold,cifs"), failed_cases),
+    "predicted": Part(ours("predicted", "3,4.1", "1,5", counted=True, others=(MODEL,)), far_predictions),
 }
 
 

@@ -112,7 +112,7 @@ const REMOTE_BUFFER: usize = 256 << 10;
 /// The first read of a directory on NFS whose names alone are wanted. The client asks for
 /// attributes with the names (READDIRPLUS) until this read is full, and then for names, if no
 /// program has looked at an entry meanwhile. Those answers hold five times as many
-/// (docs/filesystems.md).
+/// (docs/reference/listing.md).
 const NFS_FIRST_READ: usize = 32 << 10;
 /// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache
 /// bind.

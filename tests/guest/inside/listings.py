@@ -1,13 +1,15 @@
 """Lists directories and trees on NFS by every method: names must be exact, and calls are counted.
 
-    listings NAMES DETAILED DIRECTORIES VERSIONS DELAYS
+    listings SCENE:COUNT,... VERSIONS DELAYS
 
-NAMES are in one directory, and DETAILED in another, which is listed with lengths and times.
-
-Versions and delays (milliseconds of a round trip) are separated by commas.
+A scene is one of SCENES, and the count that of its files or directories. Versions and delays
+(milliseconds of a round trip) are separated by commas.
 """
 
 import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from measured import Cost, cost
@@ -24,6 +26,7 @@ NAMES = {
     "getdents 10 MiB": "python3 /job/names.py getdents:10485760 {}",
     "firstbyte ls": "firstbyte -q ls -0 {}",
     "firstbyte ls --buffer 10MiB": "firstbyte -q ls -0 --buffer 10MiB {}",
+    "firstbyte list_arrow": "python3 /job/names.py list_arrow {}",
 }
 # The same with lengths and times.
 DETAILS = {"ls -l": "ls -lU --zero {}", "find -size": "find {} -mindepth 1 -size -1 -printf %f\\0", "firstbyte ls -l": "firstbyte -q ls -l -0 {}"}
@@ -31,6 +34,11 @@ DETAILS = {"ls -l": "ls -lU --zero {}", "find -size": "find {} -mindepth 1 -size
 TREES = {
     "find": "find {} -mindepth 1 -printf %P\\0",
     "firstbyte ls -R": "firstbyte -q ls -R -0 {}",
+}
+LAYOUTS = {
+    **TREES,
+    "os.walk": "python3 /job/names.py walk {}",
+    "firstbyte list_arrow": "python3 /job/names.py list_arrow:recursive {}",
 }
 TREE_DETAILS = {
     "find -printf %s": "find {} -mindepth 1 -printf %s\\t%P\\0",
@@ -40,36 +48,71 @@ TREE_DETAILS = {
 USAGE = {"du": "du -s {}", "firstbyte du": "firstbyte -q du -s {}"}
 
 
-def plant_flat(root: Path, names: int) -> set[bytes]:
+# The package of Python, in jobs that have it.
+PACKAGE = Path("/job/firstbyte")
+# The server's directory with all of it, and a directory of the client's own disk without names.
+HOME, EMPTY = Path("/srv/ext4"), "/tmp/empty"
+
+
+def flat(root: Path, names: int) -> None:
     """Makes a directory of so many files, on the server itself."""
     root.mkdir()
     at = os.open(root, os.O_RDONLY)
-    wanted = {f"sample-{number:06}.json".encode() for number in range(names)}
-    for name in wanted:
-        os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    for number in range(names):
+        os.close(os.open(f"sample-{number:06}.json", os.O_CREAT | os.O_WRONLY, dir_fd=at))
     os.close(at)
-    return wanted
 
 
-def plant_tree(tree: Path, directories: int) -> set[bytes]:
+def spread(root: Path, names: int) -> None:
+    """The same names in a layout."""
+    flat(root, names)
+    subprocess.run(["firstbyte", "-q", "layout", "shard", root], check=True)
+
+
+def tree(root: Path, directories: int) -> None:
     """Makes a tree of about so many directories, with a file in each."""
-    below = set()
-    tree.mkdir()
     side = max(int(directories**0.5), 1)
     for outer in range(side):
-        (tree / f"{outer:03}").mkdir()
-        below.add(f"{outer:03}".encode())
         for inner in range(side):
-            path = tree / f"{outer:03}" / f"{inner:03}"
-            path.mkdir()
+            path = root / f"{outer:03}" / f"{inner:03}"
+            path.mkdir(parents=True)
             (path / "file").touch()
-            below |= {f"{outer:03}/{inner:03}".encode(), f"{outer:03}/{inner:03}/file".encode()}
-    return below
+
+
+@dataclass
+class Scene:
+    """How a directory is made, and the methods that list it."""
+
+    plant: Callable[[Path, int], None]
+    methods: dict[str, str]
+    named: bool = True
+
+
+SCENES = {
+    "names": Scene(flat, NAMES),
+    "layout": Scene(spread, LAYOUTS),
+    "details": Scene(flat, DETAILS),
+    "tree": Scene(tree, TREES),
+    "tree with details": Scene(tree, TREE_DETAILS),
+    "usage": Scene(tree, USAGE, named=False),
+}
+
+
+def below(root: Path) -> set[bytes]:
+    """Paths of everything in a directory, as the server sees it."""
+    return {os.fsencode(path.relative_to(root)) for path in root.rglob("*")}
+
+
+def present(methods: dict[str, str]) -> dict[str, str]:
+    """The methods that this job has the modules for."""
+    return {method: words for method, words in methods.items() if PACKAGE.exists() or "list_arrow" not in method}
 
 
 def measure(mount: Mount, where: str, methods: dict[str, str], wanted: set[bytes] | None, **said: object) -> None:
     """Runs each method with nothing cached and again, and compares its names."""
-    for method, words in methods.items():
+    for method, words in present(methods).items():
+        # The program itself is read before, not by the way.
+        mount.client.run(*words.format(EMPTY).split())
         mount.forget()
         for access in ("first", "again"):
             found = cost(mount, *words.format(where).split())
@@ -86,19 +129,19 @@ def exact(found: Cost, wanted: set[bytes] | None) -> bool:
     return len(names) == len(wanted) and set(names) == wanted
 
 
-def main(names: str, detailed: str, directories: str, versions: str, delays: str) -> None:
+def main(scenes: str, versions: str, delays: str) -> None:
     """Lists at every delay with every version."""
-    world = World.make(["ext4"])
-    flat, few = (plant_flat(Path("/srv/ext4") / name, int(count)) for name, count in (("flat", names), ("few", detailed)))
-    tree = plant_tree(Path("/srv/ext4/tree"), int(directories))
-    report(kernel=" ".join(os.uname()[2:4]), names=len(flat), detailed=len(few), tree=len(tree))
+    world = World.make(["ext4"], in_memory=True)
+    os.mkdir(EMPTY)
+    counts = {name: int(count) for name, _, count in (scene.partition(":") for scene in scenes.split(","))}
+    for name, count in counts.items():
+        SCENES[name].plant(HOME / name.replace(" ", "-"), count)
+    wanted = {name: below(HOME / name.replace(" ", "-")) if SCENES[name].named else None for name in counts}
+    report(kernel=" ".join(os.uname()[2:4]), **counts)
     for delay in delays.split(","):
         world.cable.delay(float(delay))
         for version in versions.split(","):
             with world.mounted(version) as mount:
-                said = {"version": version, "delay": float(delay)}
-                measure(mount, f"{AT}/flat", NAMES, flat, what="names", **said)
-                measure(mount, f"{AT}/few", DETAILS, few, what="details", **said)
-                measure(mount, f"{AT}/tree", TREES, tree, what="tree", **said)
-                measure(mount, f"{AT}/tree", TREE_DETAILS, tree, what="tree with details", **said)
-                measure(mount, f"{AT}/tree", USAGE, None, what="usage", **said)
+                for name, paths in wanted.items():
+                    where = f"{AT}/{name.replace(' ', '-')}"
+                    measure(mount, where, SCENES[name].methods, paths, what=name, version=version, delay=float(delay))

@@ -1,6 +1,6 @@
 """Prints the names in a directory, each with a zero byte.
 
-    names.py scandir|getdents:BYTES DIR
+    names.py scandir|walk|getdents:BYTES|list_arrow|list_arrow:recursive DIR
 """
 
 import ctypes
@@ -34,10 +34,32 @@ def by_getdents(path: bytes, size: int) -> list[bytes]:
     return names
 
 
+def by_walk(path: bytes) -> list[bytes]:
+    """Relative paths of everything below, by `os.walk`."""
+    paths = [os.path.join(at, name) for at, below, files in os.walk(path) for name in (*below, *files)]
+    return [os.path.relpath(one, path) for one in paths]
+
+
+def by_arrow(path: bytes, recursive: bool) -> list[bytes]:
+    """The first column of `firstbyte.list_arrow`."""
+    import arrow
+    import firstbyte
+
+    return arrow.first_column(firstbyte.list_arrow(path, recursive=recursive))
+
+
+METHODS = {
+    "scandir": lambda path, _: by_scandir(path),
+    "walk": lambda path, _: by_walk(path),
+    "getdents": lambda path, size: by_getdents(path, int(size)),
+    "list_arrow": lambda path, depth: by_arrow(path, depth == "recursive"),
+}
+
+
 def main() -> None:
     """Prints the names."""
-    method, path = sys.argv[1], os.fsencode(sys.argv[2])
-    names = by_scandir(path) if method == "scandir" else by_getdents(path, int(method.partition(":")[2]))
+    method, _, argument = sys.argv[1].partition(":")
+    names = METHODS[method](os.fsencode(sys.argv[2]), argument)
     sys.stdout.buffer.write(b"".join(name + b"\0" for name in names))
 
 

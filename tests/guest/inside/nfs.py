@@ -59,21 +59,25 @@ class Mount:
 
     client: Host
     at: str
+    words: tuple[str, ...]
 
     @staticmethod
     def of(cable: Cable, path: str, at: str, options: str) -> "Mount":
         """Mounts the server's directory `path`."""
+        mount = Mount(cable.client, at, ("mount", "-t", "nfs", "-o", options, f"{cable.address}:{path}", at))
         cable.client.run("mkdir", "-p", at)
-        cable.client.run("mount", "-t", "nfs", "-o", options, f"{cable.address}:{path}", at)
-        return Mount(cable.client, at)
+        cable.client.run(*mount.words)
+        return mount
 
     def end(self) -> None:
         """Unmounts it."""
         self.client.run("umount", self.at)
 
     def forget(self) -> None:
-        """Drops what the client has cached of names and content."""
-        drop_caches()
+        """Drops what the client has cached of names and content: it mounts anew. Another mount of the
+        same export with the same options would keep it."""
+        self.end()
+        self.client.run(*self.words)
 
     def calls(self) -> dict[str, int]:
         """Calls sent so far, by their name."""
@@ -88,8 +92,3 @@ class Mount:
 def since(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     """Calls between two counts."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
-
-
-def drop_caches() -> None:
-    """Drops clean pages, names and inodes of the whole guest."""
-    Path("/proc/sys/vm/drop_caches").write_text("3")

@@ -23,12 +23,17 @@ METHODS = {
 
 def main(files: str, versions: str, delays: str) -> None:
     """Copies the tree by each method, with nothing cached."""
-    world, draws = World.make(["ext4"]), random.Random(1)
+    world, draws = World.make(["ext4"], in_memory=True), random.Random(1)
     tree = Path("/srv/ext4/small")
     for number in range(int(files)):
         path = tree / f"{number % 10}" / f"file-{number:05}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(draws.randbytes(draws.randint(*SIZES)))
+    # The programs themselves are read before, not by the way.
+    Path("/tmp/empty").mkdir()
+    for words in METHODS.values():
+        world.cable.client.run(*(word.replace("\0", " ") for word in words.replace(f"{AT}/small", "/tmp/empty").split(" ")))
+        shutil.rmtree(TO, ignore_errors=True)
     wanted = {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
     for delay in delays.split(","):
         world.cable.delay(float(delay))

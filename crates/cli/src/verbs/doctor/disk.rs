@@ -12,7 +12,7 @@ use super::Finding;
 const LITTLE: u64 = 5 << 30;
 
 /// File systems by the magic number that `statfs` returns (linux/magic.h).
-const NAMES: [(u64, &str); 12] = [
+const NAMES: [(u64, &str); 13] = [
     (0xEF53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683E, "btrfs"),
@@ -23,17 +23,36 @@ const NAMES: [(u64, &str); 12] = [
     (0x6573_5546, "FUSE"),
     (0x2FC1_2FC1, "ZFS"),
     (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "CIFS"),
     (0x00C3_6400, "Ceph"),
     (0xF2F5_2010, "f2fs"),
 ];
 
 pub(super) fn look(cache: &Path) -> Vec<Finding> {
-    vec![place("cache directory", cache), place("current directory", Path::new("."))]
+    vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
+}
+
+/// Warns of a cache that several machines may use: each maps its files into memory, and NFS and SMB
+/// do not show one client what another has in memory.
+fn of_one_machine(finding: Finding, cache: &Path) -> Finding {
+    match file_system(existing(cache)).as_str() {
+        "NFS" | "CIFS" => Finding::warn(
+            finding.what,
+            finding.found,
+            "one machine alone may use a cache there: name a local directory with --cache, or one for each machine",
+        ),
+        _ => finding,
+    }
+}
+
+/// The nearest of a path and the directories above it that exists.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
 /// The file system at `path`, or at what exists of it.
 fn place(what: &'static str, path: &Path) -> Finding {
-    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+    let existing = existing(path);
     match free_space(existing) {
         Ok(free) => {
             let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));

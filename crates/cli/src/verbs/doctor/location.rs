@@ -1,11 +1,12 @@
-//! Checks one location: the first part of `probe`, one finding for each right, region and clock.
+//! Checks one location: the first part of `probe`, one finding for each right, region and clock, and
+//! the mount of a directory on NFS.
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{Access, Right, Rights};
 use firstbyte_store::Outages;
 
-use super::Finding;
 use super::network::{PATIENCE, SKEW};
+use super::{Finding, nfs};
 use crate::globals::Globals;
 use crate::render::error::Result;
 
@@ -15,7 +16,12 @@ pub(super) fn look(location: &Location, globals: &Globals) -> Result<Vec<Finding
     options.connect_deadline = options.connect_deadline.min(PATIENCE);
     options.outages = Outages::FailFast;
     options.retries = 0;
-    Ok(findings(&firstbyte_probe::access(&globals.store_of(options)?, location, Rights::ReadOnly)))
+    let access = firstbyte_probe::access(&globals.store_of(options)?, location, Rights::ReadOnly);
+    let mut found = findings(&access);
+    if let Location::Local(path) = location {
+        found.extend(nfs::look(path));
+    }
+    Ok(found)
 }
 
 fn findings(access: &Access) -> Vec<Finding> {

@@ -9,6 +9,7 @@ mod fuse;
 mod location;
 mod machine;
 mod network;
+mod nfs;
 
 use std::ffi::OsString;
 
@@ -29,6 +30,7 @@ use crate::render::error::{Exit, Result};
 Examples:
   firstbyte doctor
   firstbyte doctor s3://bucket/data/    # rights, region and clock of this place, in one line each
+  firstbyte doctor /mnt/efs             # the same, and how an NFS is mounted: version, read-ahead
   firstbyte doctor --endpoint-url https://s3.example.org --json
   firstbyte doctor --expect-fs /mnt/db=lustre --expect-fs /scratch=ext4 && run-the-job
 Changes nothing. Exit code 0 even with warnings; 1 if --expect-fs finds another file system, or

@@ -1,0 +1,77 @@
+//! Reports how a directory on NFS is mounted: version, bytes of a read, connections, read-ahead.
+//!
+//! It reads the mount table and `/sys`, so a server that is gone cannot block it. Called by
+//! `location`.
+
+use std::fs;
+use std::path::Path;
+
+use firstbyte::size::human;
+use firstbyte_bench::mounts::{Mount, Mounts, real};
+
+use super::Finding;
+
+/// Options of the mount that decide how many calls are in flight, and how large they are.
+const TOLD: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
+
+/// Findings about the mount that `path` is on; none if that is not NFS.
+pub(super) fn look(path: &Path) -> Vec<Finding> {
+    let Ok(mounts) = Mounts::current() else { return Vec::new() };
+    let mount = mounts.of(&real(path)).filter(|mount| matches!(mount.kind.as_str(), "nfs" | "nfs4"));
+    mount.map_or_else(Vec::new, |mount| {
+        let setting = format!("/sys/class/bdi/{}/read_ahead_kb", mount.number);
+        let kib = fs::read_to_string(&setting).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        findings(mount, kib.map(|kib| (setting, kib << 10)))
+    })
+}
+
+/// Findings about a mount, and about the setting of its read-ahead with its bytes.
+fn findings(mount: &Mount, ahead: Option<(String, u64)>) -> Vec<Finding> {
+    let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
+    let told: Vec<String> = TOLD.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();
+    let mut findings = vec![Finding::ok("mount", format!("{} ({})", mount.kind, told.join(", ")))];
+    let rsize = value("rsize").and_then(|text| text.parse().ok());
+    if let (Some((setting, ahead)), Some(rsize)) = (ahead, rsize) {
+        let found = format!("{} with reads of up to {} ({setting})", human(ahead), human(rsize));
+        findings.push(match ahead < rsize {
+            true => Finding::warn(
+                "read-ahead",
+                found,
+                "copies here do not need more, but a program that reads a file from start to end waits for each piece: \
+                 write 15 times rsize there, in KiB, or see nfsrahead(5)",
+            ),
+            false => Finding::ok("read-ahead", found),
+        });
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    fn mounted() -> Mount {
+        let line =
+            b"36 35 0:45 / /mnt/a rw,noatime - nfs4 server:/ex rw,vers=4.2,rsize=1048576,nconnect=4,hard";
+        Mounts::parse(line).at(Path::new("/mnt/a")).unwrap().clone()
+    }
+
+    #[test]
+    fn a_read_ahead_of_less_than_one_read_is_a_warning() {
+        let of = |bytes| findings(&mounted(), Some(("setting".into(), bytes))).pop().unwrap();
+        assert_eq!((of(128 << 10).status, of(15 << 20).status), (Status::Warn, Status::Ok));
+        assert!(of(128 << 10).found.contains("128 KiB"), "{}", of(128 << 10).found);
+    }
+
+    #[test]
+    fn the_options_that_matter_are_told() {
+        let found = findings(&mounted(), None).pop().unwrap().found;
+        assert_eq!(found, "nfs4 (vers=4.2, rsize=1048576, nconnect=4)");
+    }
+
+    #[test]
+    fn a_local_directory_has_no_findings() {
+        assert!(look(Path::new("/proc")).is_empty());
+    }
+}

@@ -1,0 +1,148 @@
+"""Copies to file systems that fold names, refuse names, have coarse times, no links, no holes or a
+limit of 4 GiB: each ends with the right content or a line.
+
+    weak KIND,... CASE ...
+"""
+
+import filecmp
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import suites
+from host import CommandFailed, Host
+from report import report
+from world import World
+
+MIB = 1 << 20
+GIB = 1 << 30
+# Two names of each pair are one where letter case or forms of Unicode are folded.
+PAIRS = [("Readme", "README"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")]
+# Names that FAT, exFAT or SMB refuse or change.
+NAMES = ["colon:", "question?", "star*", "quote\"", "less<", "pipe|", "back\\slash", "dot.", "space ", "tab\t", "line\nfeed", "nul", "com1.txt", "\udcff"]
+
+
+@dataclass
+class Case:
+    """A host, a directory of the kind, and one of ext4 to copy from."""
+
+    kind: str
+    host: Host
+    there: str
+    source: Path
+
+    def see(self, name: str = "") -> Path:
+        """A path in the directory of the kind."""
+        return self.host.see(f"{self.there}/{name}".rstrip("/"))
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Runs the program."""
+        return self.host.ended("firstbyte", *words, limit=300)
+
+
+def copied(case: Case, content: dict[str, bytes]) -> dict:
+    """Copies files, then compares: each is there with its content or named as failed."""
+    for name, text in content.items():
+        (case.source / name).write_bytes(text)
+    done = case.run("--json", "cp", "-r", f"{case.source}/", f"{case.there}/out")
+    receipt = json.loads(done.stdout or "{}")
+    failed = {os.path.basename(one["location"].rstrip("/")) for one in receipt.get("failed", [])}
+    out = case.see("out")
+    there = {path.name: path.read_bytes() for path in out.iterdir()} if out.exists() else {}
+    lost = [ascii(name) for name, text in content.items() if there.get(name) != text]
+    foreign = [ascii(name) for name in there if name not in content]
+    right = len(lost) == len(receipt.get("failed", [])) and not foreign
+    code = done.returncode == (3 if lost else 0)
+    said = [ascii(one["error"])[:200] for one in receipt.get("failed", [])][:3]
+    return {"ok": right and code, "code": done.returncode, "not copied": lost, "failed": len(failed), "foreign": foreign, "said": said, "errors": done.stderr[-300:]}
+
+
+def pairs(case: Case) -> dict:
+    """Names that are one there: the first is copied, the second reported."""
+    return copied(case, {name: name.encode() for pair in PAIRS for name in pair})
+
+
+def refused_names(case: Case) -> dict:
+    """Names that are not allowed there: all others are copied."""
+    return copied(case, {name: b"x" for name in [*NAMES, "plain"]})
+
+
+def times(case: Case) -> dict:
+    """Times of two seconds: a second sync copies nothing, and an edit of the same length is copied."""
+    for number in range(20):
+        path = case.source / f"file-{number}"
+        path.write_bytes(b"%04d" % number)
+        os.utime(path, ns=(10**9, (1_700_000_000 + number) * 10**9 + 123_456_789 * (number % 8)))
+    def sync() -> int:
+        done = case.run("--json", "sync", str(case.source), f"{case.there}/synced")
+        return json.loads(done.stdout)["objects"] if done.returncode == 0 else -1
+
+    counts = [sync(), sync()]
+    (case.source / "file-7").write_bytes(b"edit")
+    counts.append(sync())
+    same = case.see("synced/file-7").read_bytes() == b"edit"
+    back = case.run("--json", "sync", f"{case.there}/synced", f"{case.source}-back")
+    again = case.run("--json", "sync", f"{case.there}/synced", f"{case.source}-back")
+    counts += [json.loads(one.stdout)["objects"] for one in (back, again)]
+    return {"ok": same and counts == [20, 0, 1, 20, 0], "copied": counts}
+
+
+def links(case: Case) -> dict:
+    """A tree with a symbolic link, a hard link and a file that only its owner may read."""
+    (case.source / "file").write_bytes(b"file")
+    (case.source / "file").chmod(0o600)
+    os.link(case.source / "file", case.source / "hard")
+    os.symlink("file", case.source / "soft")
+    done = case.run("-q", "cp", "-r", f"{case.source}/", f"{case.there}/linked")
+    there = {path.name: path.read_bytes() for path in case.see("linked").iterdir()}
+    plain = {name: b"file" for name in ("file", "hard")}
+    ok = all(there.get(name) == text for name, text in plain.items()) and (done.returncode == 0 or done.stderr.count("\n") >= 1)
+    return {"ok": ok, "code": done.returncode, "there": sorted(there), "errors": done.stderr[-300:]}
+
+
+def holes(case: Case) -> dict:
+    """A sparse file of 64 MiB: the right content, whether or not holes can be kept."""
+    with (case.source / "sparse").open("wb") as file:
+        file.seek(64 * MIB - 5)
+        file.write(b"ended")
+    done = case.run("-q", "cp", str(case.source / "sparse"), f"{case.there}/sparse")
+    same = case.see("sparse").exists() and filecmp.cmp(case.source / "sparse", case.see("sparse"), shallow=False)
+    used = case.see("sparse").stat().st_blocks * 512 if same else None
+    return {"ok": done.returncode == 0 and same, "used": used, "errors": done.stderr[-300:]}
+
+
+def four_gib(case: Case) -> dict:
+    """A sparse file of more than 4 GiB to FAT: one line, and nothing is left."""
+    if case.kind != "vfat":
+        return {"ok": True, "not": "vfat only"}
+    with (case.source / "huge").open("wb") as file:
+        file.truncate(4 * GIB + 1)
+    began = time.monotonic()
+    done = case.run("-q", "cp", str(case.source / "huge"), f"{case.there}/huge")
+    left = [path.name for path in case.see().iterdir() if "huge" in path.name]
+    return {"ok": done.returncode == 1 and done.stderr.count("\n") == 1 and not left, "left": left, "seconds": round(time.monotonic() - began), "errors": done.stderr[-300:]}
+
+
+CASES: dict[str, Callable[[Case], dict]] = {case.__name__.replace("_", "-"): case for case in (pairs, refused_names, times, links, holes, four_gib)}
+
+
+def main(kinds: str, *chosen: str) -> None:
+    """Runs the cases on each kind."""
+    wanted = kinds.split(",")
+    world = World.make(["ext4", *[kind for kind in wanted if not suites.remote(kind)]])
+    for kind in wanted:
+        with suites.placed(world, kind) as (host, directory):
+            for name in chosen or CASES:
+                source = Path("/srv/ext4/sources") / f"{kind}-{name}"
+                source.mkdir(parents=True)
+                there = f"{directory}/weak-{name}"
+                try:
+                    host.run("mkdir", there)
+                    found = CASES[name](Case(kind, host, there, source))
+                except (CommandFailed, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+                    found = {"ok": False, "error": repr(error)[:600]}
+                report(case=name, kind=kind, **found)
