@@ -240,6 +240,53 @@ fn wrong_gateways_are_passed_by() {
 }
 
 #[test]
+fn a_silent_gateway_is_overtaken_by_the_next_beside_it() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(7, 4 << 20);
+    put(&s3, "k", &content);
+    let mute = Scripted::start(|_, _| Reply::Silence);
+    let real = Gateway::start(&world, "cache", &[]);
+    let via = format!("{},{}", mute.url(), real.url);
+    // Some of these have the mute one as their owner.
+    for number in 0..8 {
+        put(&s3, &format!("k{number}"), &content);
+        let key = format!("s3://bucket/k{number}");
+        let ran = world.run(&["cat", &key, "--via", &via, "--read-timeout", "60s"]).ok();
+        assert!(ran.stdout == content, "{key}");
+    }
+    assert!(mute.count() > 0, "the mute gateway was asked");
+}
+
+#[test]
+fn listings_of_a_manifest_need_no_origin() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for key in ["run/a", "run/b/c", "run/b/d", "other/x"] {
+        put(&s3, key, b"content");
+    }
+    world.run(&["-q", "plan", "s3://bucket", "--shards", "2", "--out", "m"]).ok();
+    let gateway = Gateway::start(&world, "cache", &["--names", "m", "--hydrate"]);
+    put(&s3, "run/later", b"content");
+    let listed = |server: &str, location: &str| {
+        let ran = world.run(&["--endpoint-url", server, "ls", "-R", location]).ok();
+        let mut names: Vec<String> = String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(listed(&gateway.url, "s3://bucket/run/"), ["a", "b/c", "b/d"]);
+    assert_eq!(listed(s3.url(), "s3://bucket/run/"), ["a", "b/c", "b/d", "later"]);
+    until("all planned objects are in the cache", || {
+        let status = world.run(&["--json", "status", "-r", "s3://bucket/", "--cache", "cache"]).ok();
+        String::from_utf8(status.stdout).unwrap().matches("\"hydrated\"").count() >= 4
+    });
+    for (manifest, fact) in [("missing", "missing"), ("m", "no object of s3://bucket/third")] {
+        let serve = ["serve", "s3://bucket/third", "--cache", "cache2", "--names", manifest];
+        world.run(&serve).fails(1, &[fact]);
+    }
+}
+
+#[test]
 fn a_list_of_gateways_that_cannot_be_meant_is_one_clear_line() {
     let s3 = S3::ours();
     let mut world = World::with_s3(&s3);
