@@ -79,6 +79,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),
         Verb::Probe(args) => probe::run(args, globals),
+        Verb::Profile(args) => profile::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Bench(args) => bench::run(args, globals),
         Verb::Advise(args) => advise::run(args, globals),

@@ -1,5 +1,6 @@
 //! The options of `serve` for a remote location, and the gateway that they make.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use clap::Args;
 use firstbyte::Client;
 use firstbyte::manifest::Manifest;
 use firstbyte_advise::prices::{Catalogue, Day};
-use firstbyte_hydrate::{Failure, Job, Settings, Wanted, WantedList, wanted};
+use firstbyte_hydrate::{Failure, Job, Settings, StartFile, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, Service, Strength, units};
 use firstbyte_serve::{GatewayConfig, NameSource, PlannedObjects};
 use firstbyte_store::{Error as StoreError, Outages, Store, Via};
@@ -17,6 +18,7 @@ use firstbyte_store::{Error as StoreError, Outages, Store, Via};
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::verbs::cached::CacheArgs;
+use crate::verbs::start;
 
 /// The interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(500);
@@ -40,6 +42,9 @@ pub struct GatewayArgs {
     /// are still looked up there
     #[arg(long, value_name = "MANIFEST")]
     names: Option<PathBuf>,
+    /// Fetch what a start file names first, in its order; clients come before it
+    #[arg(long, value_name = "LOC")]
+    replay: Option<OsString>,
     /// Fetch everything below LOCATION into the cache; clients come first
     #[arg(long)]
     hydrate: bool,
@@ -68,8 +73,17 @@ impl GatewayArgs {
             Some(manifest) => planned_below(manifest, location),
             None => Ok(wanted::below(&store, location)),
         };
-        let list = self.hydrate.then(list).transpose()?;
-        let job = list.map(|list| hydrator.hydrate(list, None)).transpose()?;
+        let read = |file: &OsString| start::read_for(file, location, &store);
+        let start = self.replay.as_ref().map(read).transpose()?;
+        let first = start.as_ref().map(StartFile::wanted);
+        let rest = self.hydrate.then(list).transpose()?;
+        let job = match (first, rest) {
+            (None, None) => None,
+            (first, rest) => {
+                let list = Box::new(first.into_iter().chain(rest).flatten());
+                Some(hydrator.hydrate(list, None)?)
+            }
+        };
         let config = GatewayConfig {
             location: location.clone(),
             hydrator,
