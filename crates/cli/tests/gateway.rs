@@ -270,7 +270,8 @@ fn listings_of_a_manifest_need_no_origin() {
     put(&s3, "run/later", b"content");
     let listed = |server: &str, location: &str| {
         let ran = world.run(&["--endpoint-url", server, "ls", "-R", location]).ok();
-        let mut names: Vec<String> = String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect();
+        let mut names: Vec<String> =
+            String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect();
         names.sort();
         names
     };

@@ -66,6 +66,7 @@ mod shown;
 mod soak;
 mod spending;
 mod stated_length;
+mod start_files;
 mod stop;
 mod suites_blast;
 mod suites_folders;

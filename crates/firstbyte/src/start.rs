@@ -1,5 +1,5 @@
-//! The operations of [`Client`] with start files: read one, fetch what it names, open an object with
-//! one.
+//! The operations of [`Client`] with start files: read one, fetch what it names, open an object
+//! with one.
 
 use std::sync::{Arc, PoisonError};
 

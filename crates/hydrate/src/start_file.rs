@@ -1,10 +1,10 @@
 //! Start files: the directories and ranges that a job read, in order, so that the next one finds
 //! them in the cache.
 //!
-//! Each line is a JSON value: first the location that was mounted, then directories and reads. Reads
-//! are pinned to versions, so a changed object is never taken for the recorded one. Mounts write
-//! such files; [`merge`] joins them; mounts, gateways and clients fetch what they name. Lines of
-//! older releases, `START END LOCATION`, are read too.
+//! Each line is a JSON value: first the location that was mounted, then directories and reads.
+//! Reads are pinned to versions, so a changed object is never taken for the recorded one. Mounts
+//! write such files; [`merge`] joins them; mounts, gateways and clients fetch what they name. Lines
+//! of older releases, `START END LOCATION`, are read too.
 
 mod coverage;
 mod line;
@@ -64,7 +64,7 @@ pub struct StartTotals {
 }
 
 impl StartFile {
-    /// Parses a file. A last line that was cut, by a kill of the process that wrote it, is left out.
+    /// Parses a file. A last line that was cut by a kill of its writer is left out.
     ///
     /// # Errors
     /// The number of the line that is wrong, and why; a newer format; too many reads.
@@ -260,8 +260,7 @@ mod tests {
 
     fn read(name: &str, from: u64, to: u64, at: u64) -> String {
         let root = location(b"s3://b/run").unwrap();
-        let version =
-            Version { size: Some(10 * BLOCK), etag: Some("\"x\"".into()), ..Version::default() };
+        let version = Version { size: Some(10 * BLOCK), etag: Some("\"x\"".into()), ..Version::default() };
         let line = StartLine::Read {
             location: root.join(name.as_bytes()),
             version: Some(version),

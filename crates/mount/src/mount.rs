@@ -168,11 +168,7 @@ impl Mount {
 fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
     match core.hydrator.cache() {
         Some(cache) if options.passthrough == PassthroughUse::WherePossible => {
-            if mountpoint::is_stacked(cache.directory()) {
-                Passthrough::Stacked
-            } else {
-                Passthrough::Plain
-            }
+            if mountpoint::is_stacked(cache.directory()) { Passthrough::Stacked } else { Passthrough::Plain }
         }
         _ => Passthrough::Off,
     }

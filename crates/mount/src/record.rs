@@ -153,7 +153,9 @@ mod tests {
         let (a, b) = (root.join(b"a"), root.join(b"b c"));
         recorder.note_directory(&root);
         recorder.note_directory(&root);
-        for (location, range) in [(&a, 0..4), (&b, 0..7), (&a, 4..8), (&a, 6..9), (&a, 1 << 20..(1 << 20) + 1)] {
+        for (location, range) in
+            [(&a, 0..4), (&b, 0..7), (&a, 4..8), (&a, 6..9), (&a, 1 << 20..(1 << 20) + 1)]
+        {
             recorder.note(location, range, || version(2 << 20));
         }
         recorder.note(&b, 0..0, || None);

@@ -33,8 +33,8 @@ pub struct AccountArgs {
     budget: Option<f64>,
     #[command(flatten)]
     bill: BillArgs,
-    /// Predict the time by this model, for `advise grade` and --replay: a file that `probe` wrote, or a name
-    /// from `advise models`
+    /// Predict the time by this model, for `advise grade` and --replay: a file that `probe` wrote,
+    /// or a name from `advise models`
     #[arg(long, value_name = "FILE|NAME")]
     model: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
 //! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
 //! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a
-//! cache, `billing` those of prices, `account` those of dollars and predictions, `start` reads start
-//! files.
+//! cache, `billing` those of prices, `account` those of dollars and predictions, `start` reads
+//! start files.
 
 mod account;
 mod address;

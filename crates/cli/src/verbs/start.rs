@@ -28,8 +28,8 @@ pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<S
     Ok(start)
 }
 
-/// What a start file of `served` brings, and in which time by the model, as a receipt has it. At AWS
-/// the model is that of S3 Standard unless one is given.
+/// The bytes that a start file of `served` brings, and their time by the model, as a receipt has
+/// it. At AWS the model is that of S3 Standard unless one is given.
 pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Account) -> Value {
     let totals = start.totals();
     let is_s3 = matches!(served, Location::Object(object) if object.service == Service::S3);

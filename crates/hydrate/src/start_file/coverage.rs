@@ -13,8 +13,12 @@ impl Coverage {
     pub(super) fn add(&mut self, range: ByteRange) -> Vec<ByteRange> {
         let (mut fresh, mut at) = (Vec::new(), range.start);
         let (mut start, mut end) = (range.start, range.end);
-        let touching: Vec<(u64, u64)> =
-            self.0.range(..=range.end).rev().map_while(|(from, to)| (*to >= range.start).then_some((*from, *to))).collect();
+        let touching: Vec<(u64, u64)> = self
+            .0
+            .range(..=range.end)
+            .rev()
+            .map_while(|(from, to)| (*to >= range.start).then_some((*from, *to)))
+            .collect();
         for (from, to) in touching.into_iter().rev() {
             if from > at {
                 fresh.push(ByteRange::new(at, from));

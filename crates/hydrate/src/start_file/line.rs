@@ -74,7 +74,8 @@ impl StartLine {
         if any["start_file"].as_u64().is_some_and(|format| format > FORMAT) {
             return Err("of a newer format; update firstbyte here, or record it again".to_owned());
         }
-        let written: Written = serde_json::from_value(any).map_err(|_| "no line of a start file".to_owned())?;
+        let written: Written =
+            serde_json::from_value(any).map_err(|_| "no line of a start file".to_owned())?;
         let below = |name: &str| match root {
             Some(root) if name.is_empty() => Ok(root.clone()),
             Some(root) => Ok(root.join(name.as_bytes())),
@@ -86,7 +87,9 @@ impl StartLine {
                 Self::Root(parsed.ok_or_else(|| format!("`{root}` is no location"))?)
             }
             Written::Directory { list } => Self::Directory(below(&list)?),
-            Written::Read { from, to, .. } if from > to => return Err("a range that ends before it begins".to_owned()),
+            Written::Read { from, to, .. } if from > to => {
+                return Err("a range that ends before it begins".to_owned());
+            }
             Written::Read { read, from, to, at, version } => Self::Read {
                 location: below(&read)?,
                 version: Some(version.into()),

@@ -104,10 +104,7 @@ mod tests {
         let two = file("v", &[("z", 0, 1), ("x", 1, 3)]);
         let merged = merge(&[one, two], u64::MAX).unwrap();
         let of = |name: &str, from, to| (name.to_owned(), from, to);
-        assert_eq!(
-            blocks(&merged),
-            [of("x", 0, 2), of("z", 0, 1), of("x", 2, 3), of("y", 0, 1)]
-        );
+        assert_eq!(blocks(&merged), [of("x", 0, 2), of("z", 0, 1), of("x", 2, 3), of("y", 0, 1)]);
         assert_eq!((merged.left_out, merged.changed.len()), (0, 0));
     }
 

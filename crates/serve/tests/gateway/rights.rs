@@ -22,7 +22,8 @@ fn guarded(origin: &Origin, location: &'static str, lines: &str, names: Names) -
         origin.put(key, format!("in {key}").as_bytes());
     }
     let keys = Keys::parse(lines).unwrap();
-    let plan = Plan { location, names: (names == Names::Planned).then(|| planned(origin)), ..Plan::default() };
+    let plan =
+        Plan { location, names: (names == Names::Planned).then(|| planned(origin)), ..Plan::default() };
     Gateway::start(origin.server.url(), &plan, |config| {
         config.authentication = Authentication::Keys(keys);
     })

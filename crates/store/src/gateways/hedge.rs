@@ -6,7 +6,7 @@
 //! [`Ring`](super::Ring).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{HedgePolicy, Wait};
@@ -30,7 +30,7 @@ pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 #[derive(Default)]
 pub(super) struct Watch {
     shared: Arc<Shared>,
-    started: Once,
+    started: OnceLock<()>,
 }
 
 #[derive(Default)]
@@ -87,12 +87,8 @@ impl Watch {
     ) -> (Result<Body>, Option<Body>) {
         let within = |handle: Cancel| handle.within(cancel);
         let (one, other) = (within(Cancel::new()), within(Cancel::new()));
-        let race = Arc::new(Race {
-            first: one,
-            second: other,
-            outcome: Mutex::default(),
-            ended: Condvar::new(),
-        });
+        let race =
+            Arc::new(Race { first: one, second: other, outcome: Mutex::default(), ended: Condvar::new() });
         let begun = Instant::now();
         let number = self.register(begun, Arc::clone(&race), Arc::clone(member), second);
         let answer = first(&race.first);
@@ -104,7 +100,7 @@ impl Watch {
     }
 
     fn register(&self, begun: Instant, race: Arc<Race>, member: Arc<Member>, second: Second) -> u64 {
-        self.started.call_once(|| {
+        self.started.get_or_init(|| {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("gateways".into()).stack_size(STACK);
             if let Err(error) = thread.spawn(move || shared.watch()) {

@@ -127,7 +127,9 @@ fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList>
 /// Whether a gateway over `root` serves an object.
 fn is_served(object: &Location, root: &Location) -> bool {
     match (object, root) {
-        (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => object.service == all.service,
+        (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
+            object.service == all.service
+        }
         _ => object == root || object.name_below(root).is_some(),
     }
 }
