@@ -22,8 +22,8 @@ use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls,
-    manual, mb, mount, mv, plan, presign, probe, rb, receipts, release, rm, run as list, serve, stat, status,
-    suggest, sync, tree, unmount,
+    manual, mb, mount, mv, plan, presign, probe, profile, rb, receipts, release, rm, run as list, serve,
+    stat, status, suggest, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {

@@ -21,7 +21,9 @@ struct Recorded {
 impl Recorded {
     fn new() -> Self {
         let server = S3::ours();
-        for (key, seed, size) in [("db/a", 1, 3 * MIB), ("db/sub/b", 2, MIB), ("db/c", 3, MIB), ("other/x", 4, 10)] {
+        for (key, seed, size) in
+            [("db/a", 1, 3 * MIB), ("db/sub/b", 2, MIB), ("db/c", 3, MIB), ("other/x", 4, 10)]
+        {
             put(&server, key, seed, size);
         }
         let place = Place::new(World::with_s3(&server));
@@ -79,14 +81,25 @@ fn a_mount_fetches_what_an_earlier_one_recorded_and_says_so_beforehand() {
     assert!(start["predicted_seconds"].as_f64().unwrap() > 0.0 && start["directories"].as_u64() >= Some(2));
     until("the recorded ranges", || recorded.cached("second").len() == 2);
     until("all of them", || {
-        recorded.cached("second").iter().map(|(_, here)| here).sum::<u64>() == start["bytes"].as_u64().unwrap()
+        recorded.cached("second").iter().map(|(_, here)| here).sum::<u64>()
+            == start["bytes"].as_u64().unwrap()
     });
     let here = recorded.cached("second");
     assert_eq!(here[0], ("s3://bucket/db/a".to_owned(), 3 * MIB));
     assert!(here[1].0.ends_with("sub/b") && here[1].1 < MIB, "{here:?}");
     assert!(place.read("c").unwrap() == bytes(3, 1 << 20));
     place.unmount().ok();
-    let words = ["mount", "s3://bucket/db", "mnt", "--cache", "second", "--replay", "start", "--model", "s3-standard"];
+    let words = [
+        "mount",
+        "s3://bucket/db",
+        "mnt",
+        "--cache",
+        "second",
+        "--replay",
+        "start",
+        "--model",
+        "s3-standard",
+    ];
     let ran = place.world.run(&words).ok();
     let said = String::from_utf8(ran.stdout).unwrap();
     assert!(said.contains("ready in ") && said.contains(" of 4.00 MiB"), "{said}");
@@ -108,7 +121,8 @@ fn a_stale_start_file_falls_back_to_reads_and_one_of_another_place_is_refused() 
         (["s3://bucket/db", "--replay", "none"], ["none", "not found"]),
         (["s3://bucket/db", "--replay", "s3://bucket/other/x"], ["s3://bucket/other/x", "line 1"]),
     ] {
-        let ran = place.world.run(&[&["mount"][..], &[words[0], "mnt", "--cache", "third"], &words[1..]].concat());
+        let ran =
+            place.world.run(&[&["mount"][..], &[words[0], "mnt", "--cache", "third"], &words[1..]].concat());
         assert!(ran.code == Some(1) || ran.code == Some(2), "{ran:?}");
         assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{ran:?}");
         assert!(facts.iter().all(|fact| ran.stderr.contains(fact)), "{facts:?}: {ran:?}");
@@ -119,14 +133,24 @@ fn a_stale_start_file_falls_back_to_reads_and_one_of_another_place_is_refused() 
 fn joined_runs_warm_a_cache_and_a_gateway_and_the_bound_holds() {
     let recorded = Recorded::new();
     let world = &recorded.place.world;
-    let merged = world.run(&["--json", "profile", "merge", "start", "start", "--max", "2MiB", "--out", "joined"]).ok();
+    let merged =
+        world.run(&["--json", "profile", "merge", "start", "start", "--max", "2MiB", "--out", "joined"]).ok();
     let receipt: Value = serde_json::from_slice(&merged.stdout).unwrap();
     assert!(receipt["bytes"].as_u64().unwrap() <= 2 * MIB && receipt["left_out_bytes"].as_u64() > Some(0));
     world.run(&["-q", "hydrate", "--replay", "joined", "--cache", "second"]).ok();
     let here: u64 = recorded.cached("second").iter().map(|(_, here)| here).sum();
     assert_eq!(Some(here), receipt["bytes"].as_u64());
     let mut gateway = world
-        .command(&["serve", "s3://bucket", "--cache", "third", "--listen", "127.0.0.1:0", "--replay", "start"])
+        .command(&[
+            "serve",
+            "s3://bucket",
+            "--cache",
+            "third",
+            "--listen",
+            "127.0.0.1:0",
+            "--replay",
+            "start",
+        ])
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

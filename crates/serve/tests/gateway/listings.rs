@@ -104,15 +104,6 @@ fn with_names_of_a_manifest_the_origin_is_not_asked_for_listings() {
 }
 
 #[test]
-fn a_manifest_of_another_place_is_one_line() {
-    let origin = filled();
-    let plan = Plan { names: Some(planned(&origin)), location: "s3://third", ..Plan::default() };
-    let error = std::panic::catch_unwind(|| Gateway::before(&origin, &plan));
-    let error = error.err().and_then(|text| text.downcast::<String>().ok()).unwrap();
-    assert!(error.contains("no object of s3://third"), "{error}");
-}
-
-#[test]
 fn the_first_version_of_the_call_and_lists_of_buckets_work() {
     let origin = filled();
     let gateway = Gateway::before(&origin, &Plan::default());

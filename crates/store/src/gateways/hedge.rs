@@ -12,16 +12,14 @@ use std::time::{Duration, Instant};
 use firstbyte_pacing::{HedgePolicy, Wait};
 
 use super::Member;
-use super::member::STRIKES;
 use crate::{Body, Cancel, LOOK, Result, STACK};
 
 /// One request in this many may be sent twice: a twentieth of more bytes from the origin is a share
 /// that four nodes with one link do not notice.
 const BUDGET: u64 = 32;
 
-/// Requests that may be sent twice before that counts: enough to find a gateway that is silent from
-/// the start.
-const FREE: u64 = STRIKES as u64;
+/// Requests that may be sent twice before that counts: a reader that waits for one block has few.
+const FREE: u64 = 2;
 
 /// The second request of a read.
 pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;

@@ -1,27 +1,25 @@
 //! The state of one gateway: whether it is asked.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::PATIENCE;
+
 /// A gateway that has failed is not asked for so long.
 const SKIPPED: Duration = Duration::from_secs(30);
-
-/// A gateway that was overtaken by another so often in a row, without an answer in between, counts
-/// as failed.
-pub(super) const STRIKES: u32 = 2;
 
 /// A gateway.
 pub(crate) struct Member {
     pub(super) url: String,
     failed: Mutex<Option<Instant>>,
-    strikes: AtomicU32,
+    /// When it was first overtaken since its last answer.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Member {
     pub(super) fn new(url: String) -> Self {
-        Self { url, failed: Mutex::default(), strikes: AtomicU32::new(0) }
+        Self { url, failed: Mutex::default(), silent: Mutex::default() }
     }
 
     /// Whether it is asked: it has not failed lately.
@@ -40,13 +38,21 @@ impl Member {
 
     /// Notes an answer.
     pub(super) fn answered(&self) {
-        self.strikes.store(0, Relaxed);
+        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Notes a silence, which another did not have or the caller did not wait for.
+    /// Notes a silence, which another did not have or the caller did not wait for. A gateway that
+    /// is only slower than others, as a cold one is, answers in between.
     pub(crate) fn was_silent(&self) {
-        if self.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
-            self.answered();
+        self.was_silent_at(Instant::now());
+    }
+
+    fn was_silent_at(&self, now: Instant) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *silent.get_or_insert(now);
+        if now.duration_since(since) >= PATIENCE {
+            *silent = None;
+            drop(silent);
             self.failed("it answers later than others");
         }
     }
@@ -57,14 +63,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_is_passed_by_after_silences_in_a_row() {
-        let member = Member::new("http://a:1".into());
+    fn a_gateway_is_passed_by_when_it_has_not_answered_for_a_while() {
+        let (member, now) = (Member::new("http://a:1".into()), Instant::now());
         for _ in 0..9 {
-            member.was_silent();
-            member.answered();
+            member.was_silent_at(now);
+            member.was_silent_at(now + PATIENCE / 2);
         }
         assert!(member.is_asked());
-        (0..STRIKES).for_each(|_| member.was_silent());
+        member.answered();
+        member.was_silent_at(now + PATIENCE);
+        assert!(member.is_asked());
+        member.was_silent_at(now + PATIENCE * 2);
         assert!(!member.is_asked());
     }
 }
