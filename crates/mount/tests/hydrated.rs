@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_mount::{Options, PassthroughUse};
-use firstbyte_testkit::{Place, bytes, scratch, until};
+use firstbyte_testkit::{Place, bytes, until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
