@@ -32,9 +32,9 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """A running cluster. `run` calls its commands."""
 
-    def __init__(self, stage: Path, nodes: int):
+    def __init__(self, stage: Path, nodes: int, names: list[str] | None):
         self.stage = stage
-        self.nodes = [f"node{number}" for number in range(nodes)]
+        self.nodes = names or [f"node{number}" for number in range(nodes)]
         self.daemons: dict[str, subprocess.Popen] = {}
         self.env = os.environ | {"SLURM_CONF": str(stage / "slurm.conf"), "PATH": PATH}
 
@@ -162,10 +162,12 @@ def send(process: int, number: signal.Signals) -> None:
 
 
 @contextmanager
-def cluster(stage: Path, nodes: int):
-    """A cluster for as long as the block lasts."""
+def cluster(stage: Path, nodes: int, names: list[str] | None = None):
+    """A cluster for as long as the block lasts. Its nodes may have names that resolve to addresses
+    of their own.
+    """
     stage.mkdir(parents=True)
-    running = Cluster(stage, nodes)
+    running = Cluster(stage, nodes, names)
     running.configure()
     try:
         running.start_all()

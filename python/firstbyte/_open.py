@@ -11,13 +11,13 @@ import os
 
 from firstbyte import _file, _native, _write
 from firstbyte._file import File, RawFile
-from firstbyte._options import READ, connect
+from firstbyte._options import OPEN, connect
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any, Literal, cast, overload
 from firstbyte._write import RawWriter, TextWriteFile, WriteFile
 
 if TYPE_CHECKING:
-    from firstbyte._options import ReadOptions
+    from firstbyte._options import OpenOptions
     from firstbyte._typing import Unpack
 
 # Threads and the cache come to an orderly end; where they do not, nothing is lost.
@@ -26,7 +26,7 @@ atexit.register(_native.disconnect)
 
 @overload
 def open(  # type: ignore[overload-overlap]
-    location: Location, mode: Literal["rb", "br"] = "rb", *, buffering: Literal[0], **options: Unpack[ReadOptions]
+    location: Location, mode: Literal["rb", "br"] = "rb", *, buffering: Literal[0], **options: Unpack[OpenOptions]
 ) -> RawFile: ...
 @overload
 def open(
@@ -36,7 +36,7 @@ def open(
     encoding: None = None,
     errors: None = None,
     newline: None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> File: ...
 @overload
 def open(
@@ -46,7 +46,7 @@ def open(
     encoding: None = None,
     errors: None = None,
     newline: None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> WriteFile: ...
 @overload
 def open(
@@ -56,7 +56,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> io.TextIOWrapper: ...
 @overload
 def open(
@@ -66,7 +66,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> TextWriteFile: ...
 @overload
 def open(
@@ -76,7 +76,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> File | RawFile | WriteFile | io.TextIOWrapper: ...
 def open(
     location: Location,
@@ -85,7 +85,7 @@ def open(
     encoding: str | None = None,
     errors: str | None = None,
     newline: str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[OpenOptions],
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
     """Open an object to read it, at the cost of one request, or to write it anew.
 
@@ -118,6 +118,8 @@ def open(
         cache_store: the store's name in the cache instead of its endpoint, for one store at several
             addresses.
         cache_size: most bytes the cache may take, as a number or like "10GiB".
+        replay: a start file, which `firstbyte mount --record` wrote: what it names of this version
+            of the object is fetched in the background. Any location.
         memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
             memory.
         deadline: seconds a read may take, by default 30.
@@ -143,8 +145,9 @@ def open(
         TypeError: if there is no such option.
         ValueError: if the location, the mode or an option cannot be used.
     """
-    client = connect("open", options, READ)
-    return opened(client, location, mode, buffering, (encoding, errors, newline))
+    replay = options.pop("replay", None)
+    client = connect("open", options, OPEN)
+    return opened(client, location, mode, buffering, (encoding, errors, newline), replay)
 
 
 def opened(
@@ -153,6 +156,7 @@ def opened(
     mode: str,
     buffering: int = -1,
     text: tuple[str | None, str | None, str | None] = (None, None, None),
+    replay: Location | None = None,
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
     """The file of a location, with a mode, a buffer and the encoding, errors and newline of
     `builtins.open`.
@@ -167,7 +171,7 @@ def opened(
         if not binary:
             written.mode = mode
         return cast("WriteFile | TextWriteFile", written)
-    native = _native.open(client, location)
+    native = _native.open(client, location, replay)
     file: Any = _file.wrap(native, buffering, (client, _anywhere(location)))
     if not binary:
         file = io.TextIOWrapper(file, *text, line_buffering=buffering == 1)

@@ -37,8 +37,15 @@ class ReadOptions(Options, total=False):
     deadline: float | str | None
 
 
+class OpenOptions(ReadOptions, total=False):
+    """Options of `firstbyte.open`."""
+
+    replay: Location | None
+
+
 STORE = frozenset(Options.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
+OPEN = READ | frozenset(OpenOptions.__annotations__)
 
 # What file systems for fsspec call options, and what these are called here.
 ALIASES = {

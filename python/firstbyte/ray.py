@@ -80,6 +80,7 @@ def hydrate(
     source: Location | None = None,
     *,
     manifest: Location | None = None,
+    share: bool = False,
     shards: int = 32,
     in_flight: int | None = None,
     max_retries: int = 3,
@@ -90,15 +91,31 @@ def hydrate(
     """Bring a tree into the cache by many Ray tasks: each shard into the cache of the node that its
     task runs on, or all into `cache`, a directory that the nodes share.
 
+    With `share` the whole tree comes into the cache of every node. A gateway runs on each
+    meanwhile: the origin sends each object once, and the nodes read it from each other. It takes
+    `source`, and of the other arguments only options.
+
     The arguments are those of `cp`; options are what `firstbyte.hydrate` takes.
 
     Returns:
-        dict, as `firstbyte.merge` returns it.
+        dict, as `firstbyte.merge` returns it. With `share`: `objects`, `bytes` and `resumed_bytes`
+        of all nodes together, `failed`, and `nodes`, the receipt of each.
 
     Raises:
         firstbyte.PartialError: if some objects could not be brought there.
     """
-    return _run("hydrate", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, None)
+    if not share:
+        return _run("hydrate", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, None)
+    if source is None or manifest is not None:
+        raise ValueError("with share, give a source, and no manifest: every node gets all of it")
+    from firstbyte._share import hydrate_everywhere
+
+    shared = hydrate_everywhere(os.fspath(source), options)
+    if shared["failed"]:
+        error = firstbyte.PartialError(f"{len(shared['failed'])} objects could not be brought: see receipt")
+        error.receipt = shared
+        raise error
+    return shared
 
 
 def list(location: Location, **options: Any) -> ray.data.Dataset:

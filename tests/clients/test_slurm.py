@@ -1,4 +1,6 @@
-"""Array jobs of a real Slurm: a lost node, a shard that is run twice, an array from 5 on."""
+"""Jobs of a real Slurm: arrays with a lost node, a shard that is run twice, an array from 5 on; and
+a gateway on each node of a job.
+"""
 
 import json
 import os
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import random_bytes, tree
 from serving import AWS, CLEAN, PROGRAM, ROOT, fetched, serving
-from slurm import cluster, until
+from slurm import cluster, free_ports, until
 
 OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
 # Requests at once of a task on a server nearby.
@@ -24,6 +26,7 @@ FIRST = 5
 # For the long run.
 AT_REST = 15 + OBJECTS / 200
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
+GATEWAYS = ROOT / "deploy" / "slurm" / "gateway.sbatch"
 # So slow that a shard takes some seconds, in which its node is lost.
 RATE = f"{max(700, OBJECTS * SIZE // 60_000_000)}KB"
 
@@ -125,3 +128,30 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         assert run.merged()["done"]["objects"] == OBJECTS
         hydrated = run.firstbyte("--json", "status", "-r", "s3://data/run/").count('"hydrated"')
         assert hydrated == OBJECTS
+
+
+def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
+    content = random_bytes(1, 70 << 20)
+    data = tmp_path / "served" / "data"
+    data.mkdir(parents=True)
+    # Two segments of one object, and a small one.
+    (data / "big").write_bytes(content)
+    (data / "small").write_bytes(content[:1000])
+    names = ["127.0.0.12", "127.0.0.13"]
+    [port] = free_ports(1)
+    with serving(tmp_path / "served") as served, cluster(tmp_path / "cluster", 2, names) as own:
+        cache = tmp_path / "cache"
+        env = AWS | {"FIRSTBYTE": str(PROGRAM), "FIRSTBYTE_ENDPOINT_URL": served.url, "PORT": str(port)}
+        env |= {"FIRSTBYTE_CACHE": str(cache), "TO": str(tmp_path)}
+        copy = 'echo "through $FIRSTBYTE_VIA"; exec "$FIRSTBYTE" -q cp -r s3://data/ "$TO/$SLURMD_NODENAME/"'
+        command = ["sh", "-c", copy]
+        job = own.run("sbatch", "--parsable", "--nodes=2", str(GATEWAYS), "s3://data", *command, **env)
+        own.wait(job)
+        log = (own.stage / f"firstbyte-{job}.log").read_text()
+        assert log.count(f"through slurm:{port}") == 2, log
+        for name in names:
+            assert tree(tmp_path / name) == tree(data), log
+        # The copies keep nothing in a cache: gateways have fetched it.
+        status = [PROGRAM, "status", "-r", "--cache", cache, "s3://data/"]
+        assert "s3://data/big" in subprocess.run(status, env=CLEAN | env, capture_output=True, text=True).stdout
+        assert list(own.stage.glob("*.keys")) == [], "the key of the job stays"

@@ -15,6 +15,7 @@ from terraform_lint import INDEX, META, REFERENCE, SCHEMA, Module, is_block, loa
 # What data sources answer.
 DATA = {
     "data_aws_region": {"region": "us-east-1"},
+    "data_aws_ssm_parameter": {"insecure_value": "ami-0"},
     "data_aws_partition": {"partition": "aws"},
     "data_aws_availability_zones": {"names": [f"us-east-1{zone}" for zone in "abcdef"]},
     "data_aws_resourcegroupstaggingapi_resources": {"resource_tag_mapping_list": [{"resource_arn": "arn"}]},

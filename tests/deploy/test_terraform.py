@@ -195,8 +195,9 @@ DIRECTORY_BUCKETS = {"directory_buckets": '["arn:aws:s3express:us-east-1:1111222
         ("guard", {"by_tag": "true"}, 1),
         ("s1", {}, 51),
         ("s1", {"s3_files": "true", "architecture": "arm64", "memory_sizes": "[512]"} | DIRECTORY_BUCKETS, 50),
-        ("s3", {}, 45),
-        ("s3", {"lustre": "true", "lustre_type": "PERSISTENT_2", "spot": "true", "expected_entry": "db"} | DIRECTORY_BUCKETS, 49),
+        ("s3", {}, 52),
+        ("s3", {"gateway": "true"}, 54),
+        ("s3", {"lustre": "true", "lustre_type": "PERSISTENT_2", "spot": "true", "expected_entry": "db"} | DIRECTORY_BUCKETS, 56),
         ("left", {}, 0),
     ],
 )
@@ -215,7 +216,7 @@ def test_the_published_setting_is_planned(tmp_path):
     given = {"region": "us-east-1", "run": "mine", "firstbyte": __file__}
     done = planned(TERRAFORM, tmp_path / "whole", "s3", given, *words)
     assert done.returncode == 0, done.stderr
-    assert "r6i.24xlarge" in done.stdout and "Plan: 48 to add" in done.stdout, done.stdout[-1000:]
+    assert "r6i.24xlarge" in done.stdout and "Plan: 55 to add" in done.stdout, done.stdout[-1000:]
 
 
 @pytest.mark.parametrize(

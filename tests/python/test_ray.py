@@ -32,6 +32,8 @@ def fill(root, count: int, size: int) -> None:
 def cluster(served):
     """Raylets on this machine, each with one processor; the driver's own runs no tasks."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+    # Where actors find the program.
+    os.environ["PATH"] = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
     import ray
     from ray.cluster_utils import Cluster
 
@@ -108,6 +110,27 @@ def test_objects_that_changed_are_named(served, cluster, tmp_path):
     with pytest.raises(firstbyte.PartialError, match="1 objects are missing") as error:
         firstbyte.ray.cp(None, tmp_path / "to", manifest=tmp_path / "m")
     assert [it["location"] for it in error.value.receipt["changed"]] == ["s3://bucket/few/object-000003"]
+
+
+def test_every_node_gets_all_of_a_tree_through_the_gateways_of_all(served, cluster, tmp_path):
+    import firstbyte.ray
+
+    running, _ = cluster
+    fill(served.root / "bucket" / "shared", 5, 40_000)
+    # A node whose cache is its own, beside that of the others.
+    own = {"FIRSTBYTE_CACHE": str(tmp_path / "own")}
+    extra = running.add_node(num_cpus=1, object_store_memory=80 << 20, env_vars=own)
+    try:
+        shared = firstbyte.ray.hydrate("s3://bucket/shared/", share=True, endpoint_url=served.url)
+    finally:
+        running.remove_node(extra)
+    assert len(shared["nodes"]) >= 2 and shared["failed"] == []
+    assert all(receipt["objects"] == 5 for receipt in shared["nodes"])
+    assert sum(row["state"] == "hydrated" for row in firstbyte.status(cache=tmp_path / "own")) == 5
+    with pytest.raises(TypeError, match="no option 'shard'"):
+        firstbyte.ray.hydrate("s3://bucket/shared/", share=True, shard="0/2")
+    with pytest.raises(ValueError, match="give a source"):
+        firstbyte.ray.hydrate(manifest="m", share=True)
 
 
 def test_without_ray_one_line_says_what_to_install():

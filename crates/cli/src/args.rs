@@ -19,9 +19,9 @@ use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
     link::LinkArgs, locations::LocationsArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs,
-    mv::MvArgs, plan::PlanArgs, presign::PresignArgs, probe::ProbeArgs, rb::RbArgs, receipts::ReceiptsArgs,
-    release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
-    sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
+    mv::MvArgs, plan::PlanArgs, presign::PresignArgs, probe::ProbeArgs, profile::ProfileArgs, rb::RbArgs,
+    receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs, serve::ServeArgs, stat::StatArgs,
+    status::StatusArgs, sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
 };
 
 /// Commands to begin with.
@@ -92,6 +92,7 @@ pub enum Verb {
     Plan(PlanArgs),
     Receipts(ReceiptsArgs),
     Probe(ProbeArgs),
+    Profile(ProfileArgs),
     Link(LinkArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),

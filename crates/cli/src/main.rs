@@ -23,8 +23,8 @@ use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls,
-    manual, mb, mount, mv, plan, presign, probe, rb, receipts, release, rm, run as list, serve, stat, status,
-    suggest, sync, tree, unmount,
+    manual, mb, mount, mv, plan, presign, probe, profile, rb, receipts, release, rm, run as list, serve,
+    stat, status, suggest, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -80,6 +80,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),
         Verb::Probe(args) => probe::run(args, globals),
+        Verb::Profile(args) => profile::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Bench(args) => bench::run(args, globals),
         Verb::Advise(args) => advise::run(args, globals),

@@ -241,7 +241,9 @@ fn what_a_mount_noted_is_brought_here_in_that_order() {
         fs::read(mounted.at.join(name)).unwrap();
     }
     mounted.world.run(&["unmount", "mnt"]).ok();
-    until("the record", || !mounted.world.read("order").is_empty());
+    until("the record", || {
+        String::from_utf8_lossy(&mounted.world.read("order")).matches("\"read\"").count() >= 3
+    });
     mounted.world.run(&["release", "--cache", "cache", "--all"]).ok();
     hydrate(&mounted.world, &["--replay", "order"]).ok();
     let mut here: Vec<_> = status(&mounted.world, &[])

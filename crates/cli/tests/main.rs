@@ -65,6 +65,7 @@ mod shards;
 mod shown;
 mod soak;
 mod spending;
+mod start_files;
 mod stated_length;
 mod stop;
 mod suites_blast;

@@ -132,6 +132,7 @@ pub fn usage(service: &Service, traffic: &Traffic, transfer: Option<Transfer>) -
             | Billed::StoredSmall
             | Billed::HydrationRequests
             | Billed::Capacity
+            | Billed::Hours
             | Billed::ProvisionedRate
             | Billed::VolumeRate
             | Billed::VolumeOperations => {}

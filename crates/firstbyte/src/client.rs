@@ -1,8 +1,9 @@
 //! `Client`: opens, lists and copies locations that are given as text.
 
 use std::ffi::OsStr;
+use std::sync::{Arc, Mutex};
 
-use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_hydrate::{Hydrator, Settings, StartFile};
 use firstbyte_location::{Kind, Location, Version};
 use firstbyte_store::{ListOptions, Listing, Outages, Store};
 use firstbyte_transfer::Engine;
@@ -16,6 +17,8 @@ use crate::options::Options;
 pub struct Client {
     pub(crate) hydrator: Hydrator,
     pub(crate) copies: firstbyte_transfer::Settings,
+    /// The start file that was used last, by its location.
+    pub(crate) start: Arc<Mutex<Option<(Location, Arc<StartFile>)>>>,
 }
 
 impl Client {
@@ -45,7 +48,8 @@ impl Client {
     /// # Errors
     /// A cache directory that cannot be used.
     pub fn over(store: Store, reads: Settings) -> Result<Self> {
-        Ok(Self { hydrator: Hydrator::new(store, reads)?, copies: firstbyte_transfer::Settings::default() })
+        let (hydrator, copies) = (Hydrator::new(store, reads)?, firstbyte_transfer::Settings::default());
+        Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
     /// Opens the object at `location` in the version that is there now, at the cost of one request.

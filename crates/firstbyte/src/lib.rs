@@ -51,6 +51,7 @@ pub mod pattern;
 pub mod receipt;
 mod shard_receipt;
 pub mod size;
+mod start;
 pub mod via;
 
 pub use cached::{Hydrate, Keep, existing_cache, release_matching};

@@ -20,6 +20,7 @@ mod limits;
 mod parquet_readahead;
 mod read_ahead;
 mod settings;
+pub mod start_file;
 mod version;
 pub mod wanted;
 
@@ -33,5 +34,6 @@ pub use handle::{File, Handle, MOST_HINTED};
 pub use hydrator::Hydrator;
 pub use job_state::Progress;
 pub use settings::Settings;
+pub use start_file::{StartFile, StartTotals};
 pub use version::Observer;
 pub use wanted::{Failure, Wanted, WantedList};

@@ -4,6 +4,7 @@
 //! Methods named `..._here` answer from memory and never wait; the others may wait for the store.
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,13 +70,15 @@ impl FileSystem {
         let directories = Arc::new(Directories::new(ttl, options.memory));
         let prefetch =
             Prefetch::new(Arc::clone(&source), hydrator.clone(), Arc::clone(&directories), options);
+        let record = options.record.as_deref();
+        let recorder = record.map(|path| Recorder::create(path, source.root())).transpose()?;
         Ok(Self {
             source,
             hydrator,
             inodes: Arc::new(Inodes::new(Bounds::of(options.memory), permissions)),
             directories,
             prefetch: Arc::new(prefetch),
-            recorder: options.record.as_deref().map(Recorder::create).transpose()?,
+            recorder,
             control: options.control.clone(),
             modes: options.modes,
             operations: Operations::default(),
@@ -91,6 +94,7 @@ impl FileSystem {
             Ok(directory) => directory,
             Err(error) => return Some(Err(error)),
         };
+        self.note_directory(&directory);
         match self.directories.get(&directory.path) {
             Known::Whole(known) => self.lookup_in(&known, &directory, name).map(Ok),
             Known::Wide => {
@@ -227,7 +231,27 @@ impl FileSystem {
     pub(crate) fn note_read(&self, node: &Node, offset: u64, length: u32) {
         if let Some(recorder) = &self.recorder {
             let end = node.pin.size().unwrap_or(0).min(offset + u64::from(length));
-            recorder.note(&self.source.location(&node.path), offset..end);
+            self.note(recorder, node, offset..end);
+        }
+    }
+
+    /// Records a file whose reads do not arrive here, as read completely: the kernel has its
+    /// content.
+    pub(crate) fn note_whole(&self, node: &Node) {
+        if let Some(recorder) = &self.recorder {
+            self.note(recorder, node, 0..node.pin.size().unwrap_or(0));
+        }
+    }
+
+    fn note(&self, recorder: &Recorder, node: &Node, range: Range<u64>) {
+        let location = self.source.location(&node.path);
+        recorder.note(&location, range, || node.pin.version());
+    }
+
+    /// Records that a name of a directory was asked for, if `--record` was given.
+    fn note_directory(&self, directory: &Node) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note_directory(&self.source.location(&directory.path));
         }
     }
 
@@ -244,6 +268,7 @@ impl FileSystem {
     /// Begins to read a directory.
     pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, Freshness)> {
         let node = self.directory(ino)?;
+        self.note_directory(&node);
         let sources = Sources {
             source: Arc::clone(&self.source),
             directories: Arc::clone(&self.directories),

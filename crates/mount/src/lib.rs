@@ -30,6 +30,7 @@ mod prefetch;
 mod readdir;
 mod reader;
 mod record;
+mod replay;
 mod source;
 mod xattr;
 
@@ -39,5 +40,4 @@ pub use control::{
 pub use error::{Error, Result};
 pub use mount::{Mount, Prepared};
 pub use mountpoint::{Ending, Left, mounted_directory, unmount};
-pub use options::{Access, Modes, Occupied, Options, Stored};
-pub use record::{Reads, recorded};
+pub use options::{Access, Modes, Occupied, Options, PassthroughUse, Stored};

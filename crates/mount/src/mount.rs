@@ -17,8 +17,9 @@ use crate::child::Child;
 use crate::control::Listening;
 use crate::filesystem::{FileSystem, PEEK};
 use crate::fuse::{Fuse, Passthrough, Serving};
+use crate::options::PassthroughUse;
 use crate::source::{Children, Source};
-use crate::{Error, Options, Result, metrics, mountpoint};
+use crate::{Error, Options, Result, metrics, mountpoint, replay};
 
 /// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are under way, and the engine
 /// fetches these ahead by itself. The kernel only has to ask for the next piece before the reader
@@ -77,6 +78,9 @@ impl Prepared {
             by_helper(fuse, &directory, &name, &options)?
         };
         mountpoint::read_ahead(&directory, READ_AHEAD);
+        if let Some(start) = options.replay.clone() {
+            replay::begin(&core, start)?;
+        }
         Ok(Mount { directory, metrics, served: Mutex::new(Some(Served { session, control, core })) })
     }
 }
@@ -160,15 +164,11 @@ impl Mount {
     }
 }
 
-/// How hydrated files can be passed through. Off without a cache, or while reads are recorded.
+/// How hydrated files can be passed through. Off without a cache.
 fn passthrough(core: &FileSystem, options: &Options) -> Passthrough {
     match core.hydrator.cache() {
-        Some(cache) if options.record.is_none() => {
-            if mountpoint::is_stacked(cache.directory()) {
-                Passthrough::Stacked
-            } else {
-                Passthrough::Plain
-            }
+        Some(cache) if options.passthrough == PassthroughUse::WherePossible => {
+            if mountpoint::is_stacked(cache.directory()) { Passthrough::Stacked } else { Passthrough::Plain }
         }
         _ => Passthrough::Off,
     }

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use firstbyte_hydrate::StartFile;
 use firstbyte_store::Prices;
 
 /// Who may look into the mount.
@@ -51,6 +53,16 @@ pub enum Stored {
     Show,
 }
 
+/// Use of FUSE passthrough, by which the kernel reads a hydrated file by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassthroughUse {
+    /// Where the kernel and the cache allow it.
+    #[default]
+    WherePossible,
+    /// Every read passes through this process.
+    Never,
+}
+
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -72,8 +84,12 @@ pub struct Options {
     /// Bytes of memory of which inodes, names and listings of directories may take nine tenths
     /// together, about.
     pub memory: u64,
-    /// The file to record the order of reads in.
+    /// Whether the kernel reads hydrated files by itself.
+    pub passthrough: PassthroughUse,
+    /// The start file to record directories and reads in.
     pub record: Option<PathBuf>,
+    /// The start file whose names and ranges are fetched first.
+    pub replay: Option<Arc<StartFile>>,
     /// Where counters are served, as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
     /// Path of the socket that other processes ask for hydration and status; shorter than 108
@@ -95,7 +111,9 @@ impl Default for Options {
             access: Access::Owner,
             modes: Modes::default(),
             occupied: Occupied::Refuse,
+            passthrough: PassthroughUse::WherePossible,
             record: None,
+            replay: None,
             metrics: None,
             control: None,
             prices: None,

@@ -1,135 +1,190 @@
-//! Records the order in which bytes are read, so that `hydrate --replay` can fetch them in that
-//! order.
+//! Records what a mount is asked for as a start file: directories and ranges, with versions and the
+//! time of each.
 //!
-//! A line is `START END LOCATION`, bytes from START up to and not including END; consecutive reads
-//! are one line. Reads from the page cache of the kernel do not arrive here. While reads are
-//! recorded, files are not passed through, since those reads would not arrive here either.
+//! Reads that continue each other are one line, of a bounded length, so that two files which are
+//! read side by side stay side by side. Reads from the page cache of the kernel do not arrive here;
+//! a file that the kernel reads by itself counts as read completely.
 
-use std::ffi::OsStr;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::Write;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location};
+use firstbyte_hydrate::start_file::StartLine;
+use firstbyte_location::{ByteRange, Location, Version};
 
 use crate::{Error, Result};
+
+/// Bytes of a line at most: a request's length, so that the order of requests is that of reads.
+const LONGEST: u64 = 8 << 20;
+
+/// Ranges that may continue at once: threads of a program that read side by side.
+const OPEN: usize = 64;
+
+/// The most directories of a record.
+const DIRECTORIES: usize = 100_000;
 
 /// Records reads.
 pub(crate) struct Recorder {
     path: PathBuf,
+    root: Location,
+    begun: Instant,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     file: File,
-    /// The last range, which a following read may extend.
-    last: Option<(Location, Range<u64>)>,
+    /// Ranges that a following read may extend.
+    open: HashMap<Location, Noted>,
+    directories: HashSet<Location>,
     failed: bool,
 }
 
+/// A range that was read.
+struct Noted {
+    range: Range<u64>,
+    version: Option<Version>,
+    at: u64,
+}
+
 impl Recorder {
-    /// Records into a new file.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
+    /// Records reads below `root` into a new file.
+    pub(crate) fn create(path: &Path, root: &Location) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
-        Ok(Self { path: path.to_owned(), inner: Mutex::new(Inner { file, last: None, failed: false }) })
+        let (open, directories) = (HashMap::new(), HashSet::new());
+        let inner = Mutex::new(Inner { file, open, directories, failed: false });
+        let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
+        let head = StartLine::Root(root.clone());
+        recorder.write(&mut recorder.inner.lock().unwrap_or_else(PoisonError::into_inner), &head);
+        Ok(recorder)
     }
 
-    pub(crate) fn note(&self, location: &Location, range: Range<u64>) {
+    /// Notes a read. The version is asked for once for each line.
+    pub(crate) fn note(
+        &self,
+        location: &Location,
+        range: Range<u64>,
+        version: impl FnOnce() -> Option<Version>,
+    ) {
         if range.is_empty() {
             return;
         }
+        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, noted)) = &mut inner.last
-            && last == location
-            && noted.contains(&range.start) | (noted.end == range.start)
+        if let Some(noted) = inner.open.get_mut(location)
+            && noted.range.contains(&range.start) | (noted.range.end == range.start)
+            && noted.range.end - noted.range.start < LONGEST
         {
-            noted.end = noted.end.max(range.end);
+            noted.range.end = noted.range.end.max(range.end);
             return;
         }
-        let done = inner.last.replace((location.clone(), range));
-        if let Some((location, range)) = done {
-            self.write(&mut inner, &location, &range);
+        if inner.open.len() >= OPEN
+            && !inner.open.contains_key(location)
+            && let Some(oldest) =
+                inner.open.iter().min_by_key(|(_, noted)| noted.at).map(|(location, _)| location.clone())
+            && let Some(noted) = inner.open.remove(&oldest)
+        {
+            self.write_range(&mut inner, oldest, noted);
+        }
+        if let Some(before) = inner.open.insert(location.clone(), Noted { range, version: version(), at }) {
+            self.write_range(&mut inner, location.clone(), before);
         }
     }
 
-    fn write(&self, inner: &mut Inner, location: &Location, range: &Range<u64>) {
-        let line = format!("{} {} {location}\n", range.start, range.end);
+    /// Notes that a name of a directory was asked for.
+    pub(crate) fn note_directory(&self, location: &Location) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.directories.len() < DIRECTORIES && inner.directories.insert(location.clone()) {
+            self.write(&mut inner, &StartLine::Directory(location.clone()));
+        }
+    }
+
+    fn write_range(&self, inner: &mut Inner, location: Location, noted: Noted) {
+        let Noted { range, version, at } = noted;
+        let range = ByteRange::new(range.start, range.end);
+        self.write(inner, &StartLine::Read { location, version, range, at });
+    }
+
+    fn write(&self, inner: &mut Inner, line: &StartLine) {
+        let Some(line) = line.to_bytes(Some(&self.root)) else { return };
         // Reads continue without the record; the error is logged once.
-        if let Err(error) = inner.file.write_all(line.as_bytes())
+        if let Err(error) = inner.file.write_all(&line)
             && !std::mem::replace(&mut inner.failed, true)
         {
             tracing::warn!("{}: reads are noted no longer: {error}", self.path.display());
         }
     }
 
-    /// Writes the last range.
+    /// Writes the ranges that are open.
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((location, range)) = inner.last.take() {
-            self.write(&mut inner, &location, &range);
+        let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
+        open.sort_by_key(|(_, noted)| noted.at);
+        for (location, noted) in open {
+            self.write_range(&mut inner, location, noted);
         }
     }
-}
-
-/// Recorded reads, in order.
-pub type Reads = Box<dyn Iterator<Item = io::Result<(Location, ByteRange)>> + Send>;
-
-/// Reads that a mount recorded in a file.
-///
-/// # Errors
-/// It cannot be read; an invalid line is an item.
-pub fn recorded(path: &Path) -> Result<Reads> {
-    let file = File::open(path).map_err(|error| Error::io(path, "cannot be read", error))?;
-    let lines = BufReader::new(file).split(b'\n').enumerate();
-    Ok(Box::new(lines.map(|(number, line)| {
-        let wrong = || {
-            io::Error::new(io::ErrorKind::InvalidData, format!("line {}: not START END LOCATION", number + 1))
-        };
-        parse(&line?).ok_or_else(wrong)
-    })))
-}
-
-fn parse(line: &[u8]) -> Option<(Location, ByteRange)> {
-    let mut words = line.splitn(3, |byte| *byte == b' ');
-    let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
-    let (start, end) = (number()?, number()?);
-    let location = Location::parse(OsStr::from_bytes(words.next()?)).ok()?;
-    (start <= end).then(|| (location, ByteRange::new(start, end)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use firstbyte_hydrate::StartFile;
+
     use super::*;
 
-    #[test]
-    fn reads_that_continue_each_other_are_one_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("order");
-        let recorder = Recorder::create(&path).unwrap();
-        let (a, b) = (Location::Local("/a".into()), Location::Local("/b c".into()));
-        for (location, range) in [(&a, 0..4), (&a, 4..8), (&a, 6..9), (&b, 9..10), (&a, 9..10), (&a, 0..0)] {
-            recorder.note(location, range);
-        }
-        recorder.finish();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0 9 /a\n9 10 /b c\n9 10 /a\n");
-        let reads: Vec<_> = recorded(&path).unwrap().map(|read| read.unwrap()).collect();
-        let range = ByteRange::new;
-        assert_eq!(reads, [(a.clone(), range(0, 9)), (b, range(9, 10)), (a, range(9, 10))]);
+    fn version(size: u64) -> Option<Version> {
+        Some(Version { size: Some(size), etag: Some("\"x\"".into()), ..Version::default() })
     }
 
     #[test]
-    fn invalid_lines_are_reported_by_their_number() {
+    fn reads_that_continue_each_other_are_one_line_and_directories_are_noted_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("order");
-        std::fs::write(&path, "0 9 /a\n9 1 /a\nx\n").unwrap();
-        let wrong: Vec<_> =
-            recorded(&path).unwrap().filter_map(|read| read.err()).map(|e| e.to_string()).collect();
-        assert_eq!(wrong, ["line 2: not START END LOCATION", "line 3: not START END LOCATION"]);
+        let root = Location::parse("s3://b/run".as_ref()).unwrap();
+        let recorder = Recorder::create(&path, &root).unwrap();
+        let (a, b) = (root.join(b"a"), root.join(b"b c"));
+        recorder.note_directory(&root);
+        recorder.note_directory(&root);
+        for (location, range) in
+            [(&a, 0..4), (&b, 0..7), (&a, 4..8), (&a, 6..9), (&a, 1 << 20..(1 << 20) + 1)]
+        {
+            recorder.note(location, range, || version(2 << 20));
+        }
+        recorder.note(&b, 0..0, || None);
+        recorder.finish();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.contains("\"read\":\"a\",\"from\":0,\"to\":9"), "{text}");
+        let file = Arc::new(StartFile::parse(text.as_bytes()).unwrap());
+        assert_eq!(file.directories(), [root]);
+        let wanted: Vec<_> = file.wanted().map(|wanted| wanted.unwrap().location.to_string()).collect();
+        assert_eq!(wanted, ["s3://b/run/a", "s3://b/run/b c", "s3://b/run/a"]);
+    }
+
+    #[test]
+    fn files_read_side_by_side_stay_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("order");
+        let root = Location::parse("s3://b".as_ref()).unwrap();
+        let recorder = Recorder::create(&path, &root).unwrap();
+        for name in 0..OPEN + 6 {
+            recorder.note(&root.join(format!("{name}").as_bytes()), 0..1, || version(9));
+        }
+        for step in 0..3 {
+            let range = step * LONGEST..(step + 1) * LONGEST;
+            recorder.note(&root.join(b"long"), range, || version(3 * LONGEST));
+        }
+        recorder.finish();
+        let file = StartFile::parse(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(file.totals().objects, OPEN as u64 + 7);
+        assert_eq!(file.totals().bytes, OPEN as u64 * 9 + 6 * 9 + 3 * LONGEST);
     }
 }

@@ -128,6 +128,15 @@ impl Source {
         }
     }
 
+    /// The path at which a location is shown; the reverse of [`location`](Self::location).
+    pub(crate) fn path_of(&self, location: &Location) -> Option<Vec<u8>> {
+        match self.shape {
+            _ if *location == self.root => Some(Vec::new()),
+            Shape::Object(_) => None,
+            Shape::Directory => location.name_below(&self.root),
+        }
+    }
+
     /// A location as it is shown, without secrets, completed with this mount's own secrets.
     pub(crate) fn with_secrets(&self, told: Location) -> Location {
         if told.to_string() == self.root.to_string() {

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes, scratch, until};
+use firstbyte_mount::{Options, PassthroughUse};
+use firstbyte_testkit::{Place, bytes, until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
@@ -117,9 +117,7 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
 #[test]
 fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
     let content = bytes(10, (3 << 20) + 5000);
-    // Where reads are noted nothing is passed through.
-    let notes = scratch();
-    let options = Options { record: Some(notes.path().join("notes")), ..counted() };
+    let options = Options { passthrough: PassthroughUse::Never, ..counted() };
     let mut mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place("x", &content));
     assert!(mounted.read("x") == content);
     until_hydrated(&mounted.path("x"));

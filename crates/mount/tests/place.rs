@@ -145,5 +145,6 @@ fn counters_are_served_and_reads_noted() {
     assert!(answer.contains("firstbyte_mount_operations_total{operation=\"open\"} 1\n"), "{answer}");
     end(&mount);
     let noted = fs::read_to_string(order.path().join("order")).unwrap();
-    assert_eq!(noted, format!("0 7 {}\n", held.path().join("x").display()));
+    assert!(noted.contains(&format!("\"root\":\"{}\"", held.path().display())), "{noted}");
+    assert!(noted.contains("\"read\":\"x\",\"from\":0,\"to\":7,"), "{noted}");
 }

@@ -26,17 +26,25 @@ pub(crate) struct LazyFile {
     file: Mutex<Option<Own<Arc<firstbyte::LazyFile>>>>,
 }
 
-/// Opens what is at `location` now.
+/// Opens what is at `location` now, and fetches what the start file `replay` names of it.
 #[pyfunction]
-pub(crate) fn open(py: Python<'_>, client: &Client, location: Place) -> PyResult<LazyFile> {
+#[pyo3(signature = (client, location, replay=None))]
+pub(crate) fn open(
+    py: Python<'_>,
+    client: &Client,
+    location: Place,
+    replay: Option<Place>,
+) -> PyResult<LazyFile> {
     let Place(location) = location;
     let engine = client.route.engine(py, &location)?;
+    let place = location.clone();
+    let open = move || match replay {
+        Some(Place(replay)) => engine.open_replayed(&place, &replay),
+        None => engine.open_location(&place),
+    };
     let opened = match location.as_local() {
-        Some(_) => py.detach(|| engine.open_location(&location)),
-        None => {
-            let location = location.clone();
-            abandonable(py, move |_| engine.open_location(&location))?
-        }
+        Some(_) => py.detach(open),
+        None => abandonable(py, move |_| open())?,
     };
     let file = opened.map_err(|error| failure(py, &error, Some(&location)))?;
     Ok(LazyFile {

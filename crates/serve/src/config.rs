@@ -1,12 +1,14 @@
 //! The configuration of a server. Every policy is an enum. The caller fills it in; nothing here
 //! reads the environment.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_hydrate::Hydrator;
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Entry, Location, shown};
 use firstbyte_store::Via;
 
 use crate::access::keys::Keys;
@@ -49,7 +51,15 @@ pub struct GatewayConfig {
     pub via: Via,
     /// The price of a request to the origin, for the counters.
     pub usd_per_request: Option<f64>,
+    /// The objects that listings show. `None`: those that the origin lists.
+    pub names: Option<NameSource>,
 }
+
+/// Objects of a manifest.
+pub type PlannedObjects = Box<dyn Iterator<Item = io::Result<(Location, Entry)>> + Send>;
+
+/// Opens a manifest. Its objects may be in any order, and may lie outside the served location.
+pub type NameSource = Arc<dyn Fn() -> io::Result<PlannedObjects> + Send + Sync>;
 
 impl std::fmt::Debug for GatewayConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -34,8 +34,8 @@ mod token;
 
 pub use crate::access::keys::{Key, Keys, Rights};
 pub use crate::config::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, GatewayConfig, Limits, Origins,
-    SignatureVersions, Source, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, GatewayConfig, Limits, NameSource, Origins,
+    PlannedObjects, SignatureVersions, Source, Tls, Writing,
 };
 pub use crate::error::{Error, Result};
 pub use crate::http::chunks::{ChunkDialect, decode_chunked};

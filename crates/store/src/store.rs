@@ -90,7 +90,7 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
-        let ring = Ring::new(&options, |options| Ok(Box::new(Self::new(options)?)))?.map(Arc::new);
+        let ring = Ring::new(&options, |options| Ok(Arc::new(Self::new(options)?)))?.map(Arc::new);
         let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle));
         Ok(Self {
             named: Arc::new(NamedServices::new(client.options.config_file.clone())),

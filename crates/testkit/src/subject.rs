@@ -534,6 +534,7 @@ fn gateway(root: &std::path::Path, cache: &std::path::Path) -> (Backing, String)
         deadline: Duration::from_secs(30),
         via,
         usd_per_request: None,
+        names: None,
     };
     let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} read")).expect("a key");
     let authentication = Authentication::Keys(keys);

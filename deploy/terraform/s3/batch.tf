@@ -23,6 +23,7 @@ locals {
         command   = "mount -t lustre -o noatime,flock ${system.dns_name}@tcp:/${system.mount_name} /mnt/lustre"
       }
     },
+    local.gateway_mounts,
   )
 }
 

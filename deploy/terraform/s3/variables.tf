@@ -129,6 +129,18 @@ variable "lustre_mbps_per_tib" {
   }
 }
 
+variable "gateway" {
+  description = "True to start a gateway on an instance with local disks, through which jobs mount the bucket."
+  type        = bool
+  default     = false
+}
+
+variable "gateway_instance_type" {
+  description = "Instance type of the gateway. Its local disks hold the cache, and its network serves all jobs."
+  type        = string
+  default     = "i4i.xlarge"
+}
+
 variable "attempt_minutes" {
   description = "Minutes after which a job is stopped."
   type        = number

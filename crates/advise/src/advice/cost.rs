@@ -131,6 +131,8 @@ fn amount(
             Amount::Job(choice.capacity / GIB * seconds / month / jobs, Unit::GiBMonth)
         }
         Billed::Capacity => Amount::Month(choice.capacity / GIB, Unit::GiBMonth),
+        Billed::Hours if choice.life == Life::Made => Amount::Job(seconds / 3_600.0 / jobs, Unit::Hours),
+        Billed::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
         Billed::ProvisionedRate => Amount::Month(rate / 1_048_576.0, Unit::MiBpsMonth),
         Billed::VolumeRate => {
             Amount::Month((rate - INCLUDED.0).max(0.0) / 1_048_576.0 * jobs, Unit::MiBpsMonth)

@@ -11,7 +11,7 @@ use crate::file_error::FileError;
 use crate::units::Rate;
 
 /// The embedded services, in the order of the report.
-const SERVICES: [&str; 20] = [
+const SERVICES: [&str; 21] = [
     include_str!("../../models/s3-standard.toml"),
     include_str!("../../models/s3-express.toml"),
     include_str!("../../models/s3-files.toml"),
@@ -28,6 +28,7 @@ const SERVICES: [&str; 20] = [
     include_str!("../../models/ebs-gp3-snapshot.toml"),
     include_str!("../../models/ebs-gp3-snapshot-300.toml"),
     include_str!("../../models/instance-store.toml"),
+    include_str!("../../models/gateway-i4i.toml"),
     include_str!("../../models/gcs.toml"),
     include_str!("../../models/gcs-gcsfuse.toml"),
     include_str!("../../models/azure-blob.toml"),

@@ -256,6 +256,9 @@ pub enum Billed {
     HydrationRequests,
     /// Provisioned bytes, each month; while it exists, if each job makes its own.
     Capacity,
+    /// Hours of a machine that serves all jobs, each month; while it exists, if each job makes its
+    /// own.
+    Hours,
     /// Provisioned bytes per second, each month.
     ProvisionedRate,
     /// Bytes per second of a volume above the included 125 MiB/s, for each machine.

@@ -33,8 +33,8 @@ pub struct AccountArgs {
     budget: Option<f64>,
     #[command(flatten)]
     bill: BillArgs,
-    /// Predict the time by this model, for `advise grade`: a file that `probe` wrote, or a name
-    /// from `advise models`
+    /// Predict the time by this model, for `advise grade` and --replay: a file that `probe` wrote,
+    /// or a name from `advise models`
     #[arg(long, value_name = "FILE|NAME")]
     model: Option<PathBuf>,
 }
@@ -123,6 +123,14 @@ impl Account {
     /// The prices of requests and bytes, if they are known.
     pub fn prices(&self) -> Option<Prices> {
         self.prices
+    }
+
+    /// The predicted time of so many bytes in so many objects, in seconds, by the model given, else
+    /// by the embedded one of this name.
+    pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
+        let embedded = || Catalogue::current().service(embedded?).cloned();
+        let model = self.model.clone().or_else(embedded).filter(|_| bytes > 0)?;
+        predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
 
     /// Fills in dollars and prediction.

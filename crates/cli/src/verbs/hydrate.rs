@@ -3,14 +3,15 @@
 //! continues when this process ends.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use firstbyte::Client;
 use firstbyte::manifest::ShardRun;
 use firstbyte::receipt::Failed;
-use firstbyte_hydrate::{Failure, Progress, Wanted, WantedList, wanted};
+use firstbyte_hydrate::{Failure, Progress, StartFile, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
 use firstbyte_store::Store;
@@ -19,6 +20,7 @@ use firstbyte_transfer::{Observer, Stop};
 use super::account::AccountArgs;
 use super::cached::{CacheArgs, Place};
 use super::sharding::Sharding;
+use super::start;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -37,7 +39,7 @@ Examples:
   firstbyte hydrate -r /mnt/data/db --wait               # by the mount's daemon; its readers come first
   firstbyte hydrate -r s3://bucket/run7/ --limit-rate 50MB --pin
   firstbyte hydrate --manifest m.parquet --shard auto    # one worker's part of what `plan` wrote
-  firstbyte hydrate --replay order.txt                   # in the order that `mount --record` recorded
+  firstbyte hydrate --replay start                       # in the order that `mount --record` recorded
 
 Kill it and run it again: cached blocks are not fetched twice.")]
 pub struct HydrateArgs {
@@ -56,9 +58,9 @@ pub struct HydrateArgs {
     /// Keep the objects in the cache until `release`, even if other objects need the room
     #[arg(long)]
     pin: bool,
-    /// Fetch what a mount recorded with --record, in that order
-    #[arg(long, value_name = "FILE")]
-    replay: Option<PathBuf>,
+    /// Fetch what a start file names, which `mount --record` wrote, in its order
+    #[arg(long, value_name = "LOC")]
+    replay: Option<OsString>,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -122,7 +124,8 @@ fn here(
     report.settled_by(move |receipt, store| account.settle(receipt, store));
     let client = Client::over(store.clone(), args.cache.settings(globals))?;
     let hydrator = client.hydrator();
-    let replayed = args.replay.as_deref().map(replayed).transpose()?;
+    let start = args.replay.as_deref().map(|file| start::read(file, &store)).transpose()?;
+    let replayed = start.as_ref().map(replayed);
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));
     let planned = shard.map(ShardRun::wanted).transpose()?;
@@ -167,13 +170,11 @@ fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
-/// The objects and ranges that `mount --record` recorded.
+/// The objects and ranges of a start file.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
-fn replayed(path: &Path) -> Result<WantedList> {
-    let reads = firstbyte_mount::recorded(path).map_err(|error| Error::failed(error.to_string()))?;
-    let place = Location::Local(path.to_owned());
-    Ok(Box::new(reads.map(move |read| match read {
-        Ok((location, _)) if lacks_secrets(&location) => {
+fn replayed(start: &Arc<StartFile>) -> WantedList {
+    Box::new(start.wanted().map(|wanted| match wanted {
+        Ok(Wanted { location, .. }) if lacks_secrets(&location) => {
             let why = "noted without its password or signature, which no file holds; name it itself";
             let error = firstbyte_store::Error::Credentials {
                 location: location.to_string(),
@@ -182,12 +183,8 @@ fn replayed(path: &Path) -> Result<WantedList> {
             };
             Err(Failure { location, error: error.into() })
         }
-        Ok((location, range)) => Ok(Wanted { location, version: None, range: Some(range) }),
-        Err(error) => {
-            let what = firstbyte_store::Error::Io { location: place.to_string(), source: error };
-            Err(Failure { location: place.clone(), error: what.into() })
-        }
-    })))
+        wanted => wanted,
+    }))
 }
 
 // By a mount's daemon.

@@ -1,7 +1,8 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
 //! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
 //! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a
-//! cache, `billing` those of prices, `account` those of dollars and predictions.
+//! cache, `billing` those of prices, `account` those of dollars and predictions, `start` reads
+//! start files.
 
 mod account;
 mod address;
@@ -33,6 +34,7 @@ pub mod plan;
 mod policy;
 pub mod presign;
 pub mod probe;
+pub mod profile;
 pub mod rb;
 pub mod receipts;
 pub mod release;
@@ -41,6 +43,7 @@ pub mod run;
 pub mod serve;
 mod shard_copy;
 mod sharding;
+mod start;
 pub mod stat;
 pub mod status;
 pub mod suggest;

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use firstbyte::Client;
 use firstbyte_hydrate::Settings;
 use firstbyte_location::{Kind, Location, shown, units};
-use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, Stored};
+use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, PassthroughUse, Stored};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::account::AccountArgs;
 use super::address;
 use super::cached::CacheArgs;
+use super::start;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -48,6 +49,8 @@ Examples:
   firstbyte mount s3://bucket /mnt/data --cache /scratch/cache --cache-size 200GB
   firstbyte mount /nfs/share /mnt/fast                     # a cache in front of slow storage
   firstbyte mount https://host/dir/ /mnt/web --foreground  # ends with Ctrl-C
+  firstbyte mount s3://bucket/db /mnt/db --record start    # what a run reads, and in which order
+  firstbyte mount s3://bucket/db /mnt/db --replay start    # the next run finds it in the cache
   firstbyte unmount /mnt/data
 docs/mount.md says what is guaranteed.")]
 pub struct MountArgs {
@@ -95,9 +98,16 @@ pub struct MountArgs {
     /// is unmounted
     #[arg(long)]
     nonempty: bool,
-    /// Record the order in which bytes are read to this file, for `hydrate --replay`
+    /// Record directories and reads in this start file, with versions, for --replay
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Fetch first what a start file names, in its order, and say how long that takes. A location:
+    /// the file may lie beside the data. What has changed since is read when it is asked for
+    #[arg(long, value_name = "LOC")]
+    replay: Option<OsString>,
+    /// Let the kernel read hydrated files by itself (FUSE passthrough)
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Passthrough::Auto)]
+    passthrough: Passthrough,
     /// Serve counters at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -111,6 +121,24 @@ pub struct MountArgs {
     cache: CacheArgs,
     #[command(flatten)]
     share: ShareArgs,
+}
+
+/// Use of FUSE passthrough.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Passthrough {
+    /// Where the kernel and the cache allow it.
+    Auto,
+    /// Never.
+    Never,
+}
+
+impl From<Passthrough> for PassthroughUse {
+    fn from(asked: Passthrough) -> Self {
+        match asked {
+            Passthrough::Auto => Self::WherePossible,
+            Passthrough::Never => Self::Never,
+        }
+    }
 }
 
 impl MountArgs {
@@ -212,6 +240,9 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     };
     let store = globals.store_of(store_options.clone())?;
     let place = args.place()?;
+    let read = |file: &OsString| start::read_for(file, &location, &store);
+    let start = args.replay.as_ref().map(read).transpose()?;
+    let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
     let options = Options {
         metadata_ttl: args.metadata_ttl,
         deadline: args.read_deadline,
@@ -220,7 +251,9 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         access: if args.allow_other { Access::Everyone } else { Access::Owner },
         occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
         modes: args.modes(),
+        passthrough: args.passthrough.into(),
         record: args.record.clone(),
+        replay: start,
         metrics: args.metrics()?,
         control: Some(place.control.clone()),
         prices: account.prices(),
@@ -250,6 +283,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         "log": (!args.foreground).then_some(place.log),
         "control": place.control,
         "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
+        "start": brought,
     }));
     reported.store(true, Ordering::Relaxed);
     if told.is_err() {
@@ -349,6 +383,9 @@ fn described(receipt: &Value) -> String {
         if receipt[name].is_string() {
             line.push_str(&format!(", {words} {}", text(name)));
         }
+    }
+    if receipt["start"].is_object() {
+        line.push_str(&format!("\n{}", start::described(&receipt["start"])));
     }
     line
 }

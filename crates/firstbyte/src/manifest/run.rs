@@ -349,17 +349,37 @@ impl Iterator for SourceEntries {
     }
 }
 
+impl Manifest {
+    /// All objects, in the order of the file, with what was planned of them. The entries have no
+    /// names.
+    ///
+    /// # Errors
+    /// The manifest cannot be read; an item is an error if its row is damaged.
+    pub fn objects(&self) -> io::Result<impl Iterator<Item = io::Result<(Location, Entry)>> + Send + use<>> {
+        let rows = self.rows(None).map_err(io::Error::other)?;
+        Ok(rows.map(|row| {
+            let row = row?;
+            let (location, version) = row_parts(&row).map_err(io::Error::other)?;
+            Ok((location, described(&row, version, Vec::new())))
+        }))
+    }
+}
+
 /// A row as an entry of a listing of `root`.
 fn entry(row: &Row, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
     let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
-    Ok(Entry {
+    Ok(described(row, version, name))
+}
+
+fn described(row: &Row, version: Version, name: Vec<u8>) -> Entry {
+    Entry {
         size: Some(row.size),
         modified: row.modified.and_then(time_of),
         etag: version.etag.clone(),
         version: Some(Box::new(version)),
         ..Entry::named(name, Kind::File)
-    })
+    }
 }
 
 fn row_parts(row: &Row) -> firstbyte_store::Result<(Location, Version)> {

@@ -17,7 +17,7 @@ use super::reply::Failing;
 use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
 use crate::handles::{HandleTable, Way};
-use crate::inodes::Ino;
+use crate::inodes::{Ino, Node};
 use crate::operations::{Operation, Outcome};
 use crate::reader::Reader;
 
@@ -119,7 +119,7 @@ impl Opening {
         // While this is decided no other open of the inode is answered, so no read of it waits for
         // pages that it writes.
         let (handle, way) = self.handles.open(ino, reader, || {
-            self.hand_over(ino, &file);
+            self.hand_over(ino, &node, &file);
             self.through(&file, &reply)
         });
         match way {
@@ -130,6 +130,7 @@ impl Opening {
                 reply.opened(FileHandle(handle), flags);
             }
             Way::Through(file) => {
+                self.core.note_whole(&node);
                 operations.through.fetch_add(1, Ordering::Relaxed);
                 reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
             }
@@ -155,12 +156,13 @@ impl Opening {
 
     /// Puts the content of a small hydrated file into the kernel's page cache, once. What the
     /// kernel drops it requests as usual.
-    fn hand_over(&self, ino: Ino, file: &File) {
-        let Some(notifier) = self.notifier.get().filter(|_| self.core.recorder.is_none()) else { return };
+    fn hand_over(&self, ino: Ino, node: &Node, file: &File) {
+        let Some(notifier) = self.notifier.get() else { return };
         let store = |content: &[u8]| {
             self.core.inodes.hand_over(ino) && notifier.store(INodeNo(ino), 0, content).is_ok()
         };
         if file.with_packed(store) == Some(true) {
+            self.core.note_whole(node);
             self.core.operations.handed.fetch_add(1, Ordering::Relaxed);
         }
     }

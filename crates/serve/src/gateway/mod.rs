@@ -10,6 +10,7 @@ mod chain;
 mod error;
 mod lookups;
 mod metrics;
+mod names;
 mod object;
 mod origin;
 mod reading;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{BLOCK, Hydrator};
-use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_location::{ByteRange, Entry, Kind, Location};
 use firstbyte_store::{ListOptions, ListedPage, Listing};
 use http::HeaderMap;
 use http::header::IF_MATCH;
@@ -30,6 +31,7 @@ use self::chain::Chain;
 pub(crate) use self::error::{RETRY_SECONDS, Unserved};
 use self::lookups::Lookups;
 use self::metrics::Counters;
+use self::names::Names;
 pub(crate) use self::object::RemoteObject;
 use self::origin::Origin;
 pub(crate) use self::reading::BlockFrames;
@@ -63,6 +65,8 @@ pub(crate) struct Gateway {
     budgets: Arc<Budgets>,
     calls: Arc<Semaphore>,
     chain: Chain,
+    /// The names of listings, if they are not the origin's.
+    names: Option<Arc<Names>>,
     counters: Arc<Counters>,
     stale: Duration,
     deadline: Duration,
@@ -82,8 +86,10 @@ impl Gateway {
     /// A location that cannot be served.
     pub(crate) fn new(config: &GatewayConfig, buckets: &Buckets) -> Result<(Self, Buckets)> {
         let (origin, buckets) = Origin::new(&config.location, buckets)?;
+        let names = config.names.as_ref().map(|names| Names::sorted(names, &origin)).transpose()?;
         let gateway = Self {
             origin,
+            names: names.map(Arc::new),
             hydrator: config.hydrator.clone(),
             lookups: Lookups::new(config.fresh),
             budgets: Arc::new(Budgets::new(config.memory)),
@@ -211,6 +217,10 @@ impl Gateway {
         options: ListOptions,
     ) -> std::result::Result<ListedPage, Unserved> {
         let location = self.origin.directory(bucket, prefix)?;
+        if let Some(names) = self.names.clone() {
+            let below = self.origin.path(bucket, prefix);
+            return without_origin(move || names.page(&below, &options)).await;
+        }
         let store = self.hydrator.store().clone();
         self.call(move || store.list_page(&location, &options)).await
     }
@@ -226,6 +236,9 @@ impl Gateway {
         options: ListOptions,
     ) -> std::result::Result<Listing, Unserved> {
         let location = self.origin.directory(bucket, prefix)?;
+        if let Some(names) = &self.names {
+            return Ok(names.listing(self.origin.path(bucket, prefix), options));
+        }
         let store = self.hydrator.store().clone();
         self.call(move || store.list(&location, &options)).await
     }
@@ -236,6 +249,11 @@ impl Gateway {
     /// The origin cannot be asked.
     pub(crate) async fn is_directory(&self, bucket: &str, key: &str) -> std::result::Result<bool, Unserved> {
         let location = self.origin.directory(bucket, key)?;
+        if let Some(names) = self.names.clone() {
+            let below = format!("{}/", self.origin.path(bucket, key));
+            let page = without_origin(move || names.page(&below, &ListOptions::default())).await?;
+            return Ok(!page.entries.is_empty());
+        }
         let store = self.hydrator.store().clone();
         let stat = self.call(move || store.stat(&location)).await;
         match stat {
@@ -250,9 +268,15 @@ impl Gateway {
     /// # Errors
     /// The origin cannot be asked.
     pub(crate) async fn buckets(&self) -> std::result::Result<Vec<String>, Unserved> {
+        let name = |entry: Entry| String::from_utf8(entry.name).ok();
+        if let Some(names) = self.names.clone() {
+            let entries = move || names.listing(String::new(), ListOptions::default()).collect();
+            let entries: Vec<Entry> = without_origin(entries).await?;
+            return Ok(entries.into_iter().filter_map(name).collect());
+        }
         let (store, location) = (self.hydrator.store().clone(), self.origin.location().clone());
         let entries = self.call(move || store.list_page(&location, &ListOptions::default())).await?.entries;
-        Ok(entries.into_iter().filter_map(|entry| String::from_utf8(entry.name).ok()).collect())
+        Ok(entries.into_iter().filter_map(name).collect())
     }
 
     /// The keys of a bucket that `access` may see.
@@ -288,4 +312,12 @@ impl Gateway {
     pub(crate) fn render_metrics(&self) -> String {
         self.counters.render(&self.hydrator, self.usd_per_request)
     }
+}
+
+/// Reads names of this machine, which wait for no call of the origin.
+async fn without_origin<T: Send + 'static>(
+    read: impl FnOnce() -> firstbyte_store::Result<T> + Send + 'static,
+) -> std::result::Result<T, Unserved> {
+    let read = tokio::task::spawn_blocking(read).await;
+    Ok(read.map_err(|panicked| Unserved::Failed(panicked.to_string()))??)
 }

@@ -98,6 +98,21 @@ impl Origin {
         if self.has_buckets { format!("{bucket}/{key}") } else { key.to_owned() }
     }
 
+    /// The path of an object that was named by its location. `None`: it is not served.
+    pub(super) fn path_of(&self, location: &Location) -> Option<String> {
+        let (path, key) = match (location, &self.base, self.has_buckets) {
+            (Location::Object(object), Location::Object(base), true) => {
+                let path = format!("{}/{}", object.bucket, object.key);
+                (Some(path).filter(|_| object.service == base.service)?, object.key.clone())
+            }
+            (_, base, _) => {
+                let key = String::from_utf8(location.name_below(base)?).ok()?;
+                (key.clone(), key)
+            }
+        };
+        (!key.is_empty() && self.serves(&key) && check_names(&path).is_ok()).then_some(path)
+    }
+
     /// Whether a key is served.
     pub(super) fn serves(&self, key: &str) -> bool {
         let rest = key.strip_prefix(self.scope.as_str());
@@ -230,6 +245,25 @@ mod tests {
         assert!(
             origin.reaches("") && origin.reaches("ru") && origin.reaches("run/7/x") && !origin.reaches("x")
         );
+    }
+
+    #[test]
+    fn objects_of_other_places_have_no_path() {
+        let path = |served: &str, object: &str| {
+            origin(served, None).0.path_of(&Location::parse(object.as_ref()).unwrap())
+        };
+        assert_eq!(path("s3://b/run", "s3://b/run/x").as_deref(), Some("run/x"));
+        assert_eq!(path("s3://", "s3://b/x").as_deref(), Some("b/x"));
+        assert_eq!(path("https://h/d/", "https://h/d/a%20b").as_deref(), Some("a b"));
+        for (served, object) in [
+            ("s3://b/run", "s3://b/run-2/x"),
+            ("s3://b/run", "s3://b/run/../x"),
+            ("s3://b", "s3://c/x"),
+            ("s3://", "gs://b/x"),
+            ("https://h/d/", "https://g/d/x"),
+        ] {
+            assert_eq!(path(served, object), None, "{object}");
+        }
     }
 
     #[test]

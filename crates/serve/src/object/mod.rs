@@ -13,6 +13,7 @@ pub(crate) mod part_checksums;
 pub(crate) mod publish;
 pub(crate) mod reserved;
 pub(crate) mod root;
+pub(crate) mod sorted;
 pub(crate) mod staging;
 pub(crate) mod stated;
 pub(crate) mod trash;

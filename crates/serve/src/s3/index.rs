@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::http::etag::Identity;
 use crate::object::directory::{Kind, Reader};
 use crate::object::root::Root;
+use crate::object::sorted::SortedNames;
 use crate::path::EntryPath;
-use crate::s3::sorted::SortedNames;
 
 /// Bytes of names held in memory while a directory is read. 150,000 names of common length fit,
 /// which is more than most directories have.

@@ -35,7 +35,6 @@ mod service;
 mod sessions;
 mod signature_dates;
 mod signed;
-mod sorted;
 mod understood;
 mod unfinished;
 mod verify;

@@ -1,7 +1,7 @@
 //! Listings through a gateway are those of the origin, page by page.
 
 use crate::client::{Client, S3, element};
-use crate::origin::{Gateway, Origin, Plan};
+use crate::origin::{Gateway, Origin, Plan, planned};
 
 fn filled() -> Origin {
     let origin = Origin::start();
@@ -41,32 +41,66 @@ fn listed(server: &firstbyte_serve::Running, query: &str, keys: usize) -> Vec<St
     }
 }
 
+fn sorted(text: String) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Parameters of listings that differ in what they group, skip and begin behind.
+const QUERIES: [&str; 15] = [
+    "",
+    "&delimiter=%2F",
+    "&prefix=a%2F",
+    "&prefix=a%2F&delimiter=%2F",
+    "&prefix=a",
+    "&prefix=a&delimiter=%2F",
+    "&prefix=b-1",
+    "&prefix=a%2F0&delimiter=%2F",
+    "&prefix=z%2F",
+    "&delimiter=-",
+    "&delimiter=f",
+    "&start-after=a%2F20%2Ff",
+    "&start-after=a%2F20%2Ff&delimiter=%2F",
+    "&prefix=none",
+    "&prefix=a%2F05%2Ff%2F",
+];
+
 #[test]
 fn pages_of_any_size_are_those_of_the_origin() {
     let origin = filled();
     let gateway = Gateway::before(&origin, &Plan::default());
-    for query in [
-        "",
-        "&delimiter=%2F",
-        "&prefix=a%2F",
-        "&prefix=a%2F&delimiter=%2F",
-        "&prefix=a",
-        "&prefix=a&delimiter=%2F",
-        "&prefix=b-1",
-        "&prefix=a%2F0&delimiter=%2F",
-        "&prefix=z%2F",
-        "&delimiter=-",
-        "&delimiter=f",
-        "&start-after=a%2F20%2Ff",
-        "&start-after=a%2F20%2Ff&delimiter=%2F",
-        "&prefix=none",
-        "&prefix=a%2F05%2Ff%2F",
-    ] {
+    for query in QUERIES {
         let expected = listed(&origin.server, query, 1000);
         for keys in [1, 2, 7, 1000] {
             assert_eq!(listed(&gateway.server, query, keys), expected, "{query} by {keys}");
         }
     }
+}
+
+#[test]
+fn with_names_of_a_manifest_the_origin_is_not_asked_for_listings() {
+    let origin = filled();
+    let one = Gateway::before(&origin, &Plan { names: Some(planned(&origin)), ..Plan::default() });
+    let names = Some(planned(&origin));
+    let all = Gateway::before(&origin, &Plan { names, location: "s3://", ..Plan::default() });
+    let expected = QUERIES.map(|query| listed(&origin.server, query, 1000));
+    let plain = origin.get("/bucket/a/", "").text();
+    assert_eq!(one.get("/bucket/a.txt", "").text(), "xyz");
+    origin.put("a/new", b"not planned");
+    let _stopped = origin.stop();
+    for gateway in [&one, &all] {
+        for (query, expected) in QUERIES.iter().zip(&expected) {
+            for keys in [1, 7, 1000] {
+                assert_eq!(&listed(&gateway.server, query, keys), expected, "{query} by {keys}");
+            }
+        }
+        assert_eq!(sorted(gateway.get("/bucket/a/", "").text()), sorted(plain.clone()));
+        assert!(gateway.get("/", S3).text().contains("<Name>bucket</Name>"));
+    }
+    assert!(all.get("/", S3).text().contains("<Name>another</Name>"));
+    let rows = one.get("/bucket/a/?format=json", "").text();
+    assert!(rows.contains("\"etag\"") && rows.contains("\"modified\":\"20"), "{rows}");
 }
 
 #[test]
@@ -101,11 +135,6 @@ fn all_buckets_of_a_service_are_served() {
 fn plain_listings_have_the_origins_names_and_directories_redirect() {
     let origin = filled();
     let gateway = Gateway::before(&origin, &Plan::default());
-    let sorted = |text: String| {
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
     for path in ["/bucket/", "/bucket/a/", "/bucket/z/", "/bucket/?recursive"] {
         let expected = sorted(origin.get(path, "").text());
         let expected: Vec<_> =

@@ -1,12 +1,13 @@
 //! Origins and gateways of the tests.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::Location;
-use firstbyte_serve::{Config, GatewayConfig, Running, Server, Source, Writing};
-use firstbyte_store::{Options, Outages, Store, Via};
+use firstbyte_serve::{Config, GatewayConfig, NameSource, PlannedObjects, Running, Server, Source, Writing};
+use firstbyte_store::{ListOptions, Options, Outages, Store, Via};
 use firstbyte_testkit::{bytes_at, set_credentials};
 
 use crate::client::{Answer, Client};
@@ -65,6 +66,21 @@ fn start(directory: &Path, port: u16) -> Running {
     Server::start(config).unwrap()
 }
 
+/// The objects that the origin has now, out of order, one of them twice.
+pub(crate) fn planned(origin: &Origin) -> NameSource {
+    set_credentials();
+    let endpoint_url = Some(origin.server.url().to_owned());
+    let store = Store::new(Options { endpoint_url, ..Options::default() }).unwrap();
+    let root = Location::parse("s3://bucket".as_ref()).unwrap();
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let listed = store.list(&root, &options).unwrap().map(Result::unwrap);
+    let mut objects: Vec<_> = listed.map(|entry| (root.join(&entry.name), entry)).collect();
+    objects.reverse();
+    objects.extend(objects.first().cloned());
+    objects.push((Location::parse("s3://another/key".as_ref()).unwrap(), objects[0].1.clone()));
+    Arc::new(move || Ok(Box::new(objects.clone().into_iter().map(Ok)) as PlannedObjects))
+}
+
 /// A gateway with a cache of its own.
 pub(crate) struct Gateway {
     pub(crate) server: Running,
@@ -80,6 +96,7 @@ pub(crate) struct Plan {
     pub(crate) cache_size: Option<u64>,
     pub(crate) memory: u64,
     pub(crate) listen: u16,
+    pub(crate) names: Option<NameSource>,
 }
 
 impl Default for Plan {
@@ -92,6 +109,7 @@ impl Default for Plan {
             cache_size: None,
             memory: 8 << 20,
             listen: 0,
+            names: None,
         }
     }
 }
@@ -129,6 +147,7 @@ impl Gateway {
             deadline: plan.deadline,
             via,
             usd_per_request: Some(4e-7),
+            names: plan.names.clone(),
         }));
         config.listen.set_port(plan.listen);
         config.limits.drain = Duration::ZERO;

@@ -4,18 +4,27 @@
 use firstbyte_serve::{Authentication, Keys};
 
 use crate::client::{Answer, Client};
-use crate::origin::{Gateway, Origin, Plan};
+use crate::origin::{Gateway, Origin, Plan, planned};
 use crate::signing::Signed;
 
 /// alice:secret
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 
-fn guarded(origin: &Origin, location: &'static str, lines: &str) -> Gateway {
+/// The source of a gateway's listings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Names {
+    Origin,
+    Planned,
+}
+
+fn guarded(origin: &Origin, location: &'static str, lines: &str, names: Names) -> Gateway {
     for key in ["run/7/public/f", "run/7/public-secret/f", "run/7/other/f", "run/70/f", "top"] {
         origin.put(key, format!("in {key}").as_bytes());
     }
     let keys = Keys::parse(lines).unwrap();
-    Gateway::start(origin.server.url(), &Plan { location, ..Plan::default() }, |config| {
+    let plan =
+        Plan { location, names: (names == Names::Planned).then(|| planned(origin)), ..Plan::default() };
+    Gateway::start(origin.server.url(), &plan, |config| {
         config.authentication = Authentication::Keys(keys);
     })
 }
@@ -28,7 +37,7 @@ fn s3(gateway: &Gateway, path: &str, query: &[(&str, &str)]) -> Answer {
 #[test]
 fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
     let origin = Origin::start();
-    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n");
+    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", Names::Origin);
     let open = "/bucket/run/7/public/f";
     assert_eq!(gateway.get(open, ALICE).text(), "in run/7/public/f");
     assert_eq!(s3(&gateway, open, &[]).text(), "in run/7/public/f");
@@ -66,8 +75,17 @@ fn a_key_opens_its_prefix_and_the_served_prefix_bounds_all() {
 
 #[test]
 fn listings_show_what_the_key_opens_and_no_more() {
+    listings_are_bounded(Names::Origin);
+}
+
+#[test]
+fn listings_of_a_manifest_show_what_the_key_opens_and_no_more() {
+    listings_are_bounded(Names::Planned);
+}
+
+fn listings_are_bounded(names: Names) {
     let origin = Origin::start();
-    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n");
+    let gateway = guarded(&origin, "s3://bucket/run/7", "alice secret read run/7/public\n", names);
     for prefix in ["", "run/", "run/7/", "run/7/public", "run/7/public/"] {
         let found = s3(&gateway, "/bucket", &[("list-type", "2"), ("prefix", prefix)]).text();
         assert!(found.contains("<Key>run/7/public/f</Key>"), "{prefix}: {found}");
@@ -98,7 +116,7 @@ fn listings_show_what_the_key_opens_and_no_more() {
 #[test]
 fn without_keys_only_the_served_prefix_is_seen() {
     let origin = Origin::start();
-    guarded(&origin, "s3://bucket/run/7", "a b read\n");
+    guarded(&origin, "s3://bucket/run/7", "a b read\n", Names::Origin);
     let gateway = Gateway::before(&origin, &Plan { location: "s3://bucket/run/7", ..Plan::default() });
     assert_eq!(gateway.get("/bucket/run/7/other/f", "").text(), "in run/7/other/f");
     for closed in ["/bucket/run/70/f", "/bucket/top", "/bucket/run/7/../../top", "/bucket/run/7/%2e%2e/70/f"]

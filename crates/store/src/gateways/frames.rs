@@ -5,8 +5,10 @@
 //! right is shown by the checksum of the whole object, where its store has one.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher, to_usize};
+use firstbyte_pacing::SILENCE;
 
 use super::Member;
 use crate::wire::Incoming;
@@ -41,13 +43,16 @@ pub(crate) struct Frames {
     /// A block, and the bytes of it that were returned.
     block: Vec<u8>,
     returned: usize,
+    /// When the last block was complete.
+    last: Instant,
     /// The gateway, which gets a report of failures.
     pub(crate) member: Option<Arc<Member>>,
 }
 
 impl Frames {
     pub(crate) fn new(place: String, range: ByteRange, incoming: Incoming) -> Self {
-        Self { incoming: Box::new(incoming), place, range, block: Vec::new(), returned: 0, member: None }
+        let (incoming, last) = (Box::new(incoming), Instant::now());
+        Self { incoming, place, range, block: Vec::new(), returned: 0, last, member: None }
     }
 
     /// Reads into `buffer` bytes whose checksum was right. Returns 0 only at the end.
@@ -80,7 +85,7 @@ impl Frames {
                 trace: None,
             });
         }
-        (self.range, self.returned) = (self.range.skip(length), 0);
+        (self.range, self.returned, self.last) = (self.range.skip(length), 0, Instant::now());
         if self.range.is_empty() && self.incoming.read(&mut [0])? != 0 {
             return Err(self.truncated());
         }
@@ -91,7 +96,11 @@ impl Frames {
     fn refused(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {
-            Error::Cancelled => Error::Cancelled,
+            Error::Cancelled => {
+                let is_silent = self.last.elapsed() >= SILENCE;
+                self.member.iter().filter(|_| is_silent).for_each(|member| member.was_silent());
+                Error::Cancelled
+            }
             error => {
                 self.member.iter().for_each(|member| member.failed(&error));
                 self.truncated()

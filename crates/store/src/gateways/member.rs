@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::PATIENCE;
+
 /// A gateway that has failed is not asked for so long.
 const SKIPPED: Duration = Duration::from_secs(30);
 
@@ -11,11 +13,13 @@ const SKIPPED: Duration = Duration::from_secs(30);
 pub(crate) struct Member {
     pub(super) url: String,
     failed: Mutex<Option<Instant>>,
+    /// When it was first overtaken since its last answer.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Member {
     pub(super) fn new(url: String) -> Self {
-        Self { url, failed: Mutex::default() }
+        Self { url, failed: Mutex::default(), silent: Mutex::default() }
     }
 
     /// Whether it is asked: it has not failed lately.
@@ -30,5 +34,46 @@ impl Member {
         if before.is_none_or(|before| before.elapsed() >= SKIPPED) {
             tracing::warn!("{}: {why}; not asked for {SKIPPED:?}", self.url);
         }
+    }
+
+    /// Notes an answer.
+    pub(super) fn answered(&self) {
+        *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Notes a silence, which another did not have or the caller did not wait for. A gateway that
+    /// is only slower than others, as a cold one is, answers in between.
+    pub(crate) fn was_silent(&self) {
+        self.was_silent_at(Instant::now());
+    }
+
+    fn was_silent_at(&self, now: Instant) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *silent.get_or_insert(now);
+        if now.duration_since(since) >= PATIENCE {
+            *silent = None;
+            drop(silent);
+            self.failed("it answers later than others");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_passed_by_when_it_has_not_answered_for_a_while() {
+        let (member, now) = (Member::new("http://a:1".into()), Instant::now());
+        for _ in 0..9 {
+            member.was_silent_at(now);
+            member.was_silent_at(now + PATIENCE / 2);
+        }
+        assert!(member.is_asked());
+        member.answered();
+        member.was_silent_at(now + PATIENCE);
+        assert!(member.is_asked());
+        member.was_silent_at(now + PATIENCE * 2);
+        assert!(!member.is_asked());
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! Each segment of a version has an owner among the gateways ([`owner`]), which all clients compute
 //! alike; so gateways need not know each other, and one that comes or goes moves only its own
-//! segments. A gateway that fails, is slow or sends wrong bytes is not asked for a while, and the
-//! next one or the origin is. So nothing that a gateway does makes a read fail. Descriptions and
-//! listings always come from the origin. Called by [`Store::get`](crate::Store::get).
+//! segments. Beside a request that is late, a second one goes to the next gateway or the origin
+//! ([`hedge`]). A gateway that fails, is late again or sends wrong bytes is not asked for a while.
+//! So nothing that a gateway does makes a read fail. Descriptions and listings always come from the
+//! origin. Called by [`Store::get`](crate::Store::get).
 
 mod frames;
+mod hedge;
 mod member;
 mod owner;
 
@@ -17,9 +19,10 @@ use std::time::Duration;
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Strength};
 
 pub(crate) use self::frames::{FRAMES, Frames, framed_len};
+use self::hedge::{Second, Watch};
 pub(crate) use self::member::Member;
 pub use self::owner::SEGMENT;
-use crate::{Body, Error, Gateways, Get, Integrity, Keys, Options, Outages, Result, Signing};
+use crate::{Body, Cancel, Error, Gateways, Get, Integrity, Keys, Options, Outages, Result, Signing};
 
 /// How long a gateway may send nothing. Longer than a cold read takes at its origin, and a fraction
 /// of a read's deadline.
@@ -38,15 +41,16 @@ pub(crate) trait Reader: Send + Sync {
 }
 
 /// Makes the reader of a gateway from the options for it.
-pub(crate) type MakeReader = fn(Options) -> Result<Box<dyn Reader>>;
+pub(crate) type MakeReader = fn(Options) -> Result<Arc<dyn Reader>>;
 
 /// The gateways of one store.
 pub(crate) struct Ring {
     members: Vec<Gateway>,
+    watch: Watch,
 }
 
 /// A gateway, and how it is read. `None`: it runs in this process.
-type Gateway = (Arc<Member>, Option<Box<dyn Reader>>);
+type Gateway = (Arc<Member>, Option<Arc<dyn Reader>>);
 
 impl Ring {
     /// The ring of these options. `None` without gateways.
@@ -63,36 +67,57 @@ impl Ring {
             Ok((Arc::new(Member::new(url.clone())), reader))
         };
         let members = urls.iter().map(member).collect::<Result<Vec<_>>>()?;
-        Ok((!members.is_empty()).then_some(Self { members }))
+        Ok((!members.is_empty()).then(|| Self { members, watch: Watch::default() }))
     }
 
-    /// The beginning of a range, up to the end of its segment at most, from a gateway. `None`: it
-    /// has to come from the origin.
+    /// The beginning of a range, up to the end of its segment at most, from a gateway; or from
+    /// `origin`, if gateways are late. `None`: it has to come from the origin.
     ///
     /// # Errors
     /// The request was cancelled.
-    pub(crate) fn get(&self, location: &Location, get: &Get) -> Result<Option<Body>> {
+    pub(crate) fn get(
+        &self,
+        location: &Location,
+        get: &Get,
+        origin: &Arc<dyn Reader>,
+    ) -> Result<Option<Body>> {
         let Some(request) = Request::of(location, get) else { return Ok(None) };
-        let urls = self.members.iter().map(|(member, _)| member.url.as_str());
-        let order = owner::order(urls, &request.segment);
-        for (member, reader) in order.into_iter().take(ASKED).map(|index| &self.members[index]) {
-            // Its own segments come from the origin, into the cache that it serves from.
-            let Some(reader) = reader else { return Ok(None) };
-            if !member.is_asked() {
-                continue;
-            }
-            match reader.get(&request.location, &request.get) {
-                Ok(body) if body.is_framed() => return Ok(Some(body.watched_by(member))),
-                Ok(_) => {
-                    member.failed("it sends no checksums with its blocks: another version, or no gateway")
+        let request = Arc::new(request);
+        let asked = self.asked(&request.segment);
+        for (place, (member, reader)) in asked.iter().enumerate() {
+            let second = match asked.get(place + 1) {
+                Some(next) => request.second(next.clone()),
+                None => request.at_origin(location, origin),
+            };
+            let first = |cancel: &Cancel| request.ask(reader.as_ref(), cancel);
+            let (answer, other) = self.watch.race(&get.cancel, member, first, second);
+            match answer {
+                Ok(body) if body.is_framed() => {
+                    member.answered();
+                    return Ok(Some(body.watched_by(member)));
                 }
-                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Ok(_) => member.failed(NO_FRAMES),
+                Err(Error::Cancelled) if get.cancel.is_cancelled() => return Err(Error::Cancelled),
+                Err(Error::Cancelled) => member.was_silent(),
                 // It knows an older or a newer version.
                 Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
                 Err(error) => member.failed(&error),
             }
+            if other.is_some() {
+                return Ok(other);
+            }
         }
         Ok(None)
+    }
+
+    /// The gateways to ask for a segment, in order. Its own segments come from the origin, into the
+    /// cache that it serves from.
+    fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn Reader>)> {
+        let urls = self.members.iter().map(|(member, _)| member.url.as_str());
+        let order = owner::order(urls, segment).into_iter().take(ASKED);
+        let members = order.map(|index| &self.members[index]);
+        let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
+        others.filter(|(member, _)| member.is_asked()).collect()
     }
 }
 
@@ -115,6 +140,9 @@ fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
         ..options.clone()
     }
 }
+
+/// The failure of a gateway that answers as another server would.
+const NO_FRAMES: &str = "it sends no checksums with its blocks: another version, or no gateway";
 
 /// A request that gateways may answer.
 struct Request {
@@ -139,5 +167,28 @@ impl Request {
         // A gateway speaks S3, whatever its origin does.
         let object = ObjectLocation { service: Service::S3, ..object.clone() };
         Some(Self { location: Location::Object(object), get, segment })
+    }
+    fn ask(&self, reader: &dyn Reader, cancel: &Cancel) -> Result<Body> {
+        reader.get(&self.location, &Get { cancel: cancel.clone(), ..self.get.clone() })
+    }
+
+    /// The request to the next gateway, for when this one is late.
+    fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn Reader>)) -> Second {
+        let request = Arc::clone(self);
+        Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
+            body if body.is_framed() => {
+                member.answered();
+                Ok(body.watched_by(&member))
+            }
+            // It is asked again as the next in order, and noted then.
+            _ => Err(Error::Cancelled),
+        })
+    }
+
+    /// The same, to the origin.
+    fn at_origin(&self, location: &Location, origin: &Arc<dyn Reader>) -> Second {
+        let (location, origin) = (location.clone(), Arc::clone(origin));
+        let get = Get { integrity: Integrity::None, ..self.get.clone() };
+        Box::new(move |cancel| origin.get(&location, &Get { cancel: cancel.clone(), ..get }))
     }
 }

@@ -1,6 +1,8 @@
 //! Reads of ranges: from a gateway where the options name some, else from the location itself, and
 //! by several requests where a response brings only the beginning.
 
+use std::sync::Arc;
+
 use firstbyte_location::{Location, Service, Strength};
 
 use super::Store;
@@ -27,11 +29,12 @@ impl Store {
 
     /// Requests bytes from a gateway, or else from the origin.
     fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
-        if let Some(ring) = &self.ring
-            && let Some(body) =
-                ring.get(location, &Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() })?
-        {
-            return Ok(body);
+        if let Some(ring) = &self.ring {
+            let scoped = Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() };
+            let origin: Arc<dyn Reader> = Arc::new(self.clone());
+            if let Some(body) = ring.get(location, &scoped, &origin)? {
+                return Ok(body);
+            }
         }
         self.get_once(location, get)
     }

@@ -80,6 +80,7 @@ impl ShareArgs {
             deadline,
             via,
             usd_per_request: None,
+            names: None,
         });
         let key_file = globals.via_key.as_ref().map(|ViaKey { file, .. }| file);
         let keys = key_file.map(|file| Keys::read(file)).transpose();

@@ -1,18 +1,24 @@
 //! The options of `serve` for a remote location, and the gateway that they make.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use firstbyte::Client;
+use firstbyte::manifest::Manifest;
 use firstbyte_advise::prices::{Catalogue, Day};
-use firstbyte_hydrate::{Job, Settings, wanted};
-use firstbyte_location::{Location, Service, units};
-use firstbyte_serve::GatewayConfig;
-use firstbyte_store::{Outages, Store, Via};
+use firstbyte_hydrate::{Failure, Job, Settings, StartFile, Wanted, WantedList, wanted};
+use firstbyte_location::{Location, Service, Strength, units};
+use firstbyte_serve::{GatewayConfig, NameSource, PlannedObjects};
+use firstbyte_store::{Error as StoreError, Outages, Store, Via};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::verbs::cached::CacheArgs;
+use crate::verbs::start;
 
 /// The interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(500);
@@ -32,6 +38,13 @@ pub struct GatewayArgs {
     /// have the header x-firstbyte-stale
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     stale: Duration,
+    /// List the objects of this manifest, which `plan` wrote, without asking the origin. Objects
+    /// are still looked up there
+    #[arg(long, value_name = "MANIFEST")]
+    names: Option<PathBuf>,
+    /// Fetch what a start file names first, in its order; clients come before it
+    #[arg(long, value_name = "LOC")]
+    replay: Option<OsString>,
     /// Fetch everything below LOCATION into the cache; clients come first
     #[arg(long)]
     hydrate: bool,
@@ -55,8 +68,22 @@ impl GatewayArgs {
         // Half for fetches, a quarter for clients that wait; the rest is the server's own.
         let settings = Settings { memory: memory / 2, ..whole };
         let hydrator = Client::over(store.clone(), settings)?.hydrator().clone();
-        let job =
-            self.hydrate.then(|| hydrator.hydrate(wanted::below(&store, location), None)).transpose()?;
+        let manifest = self.names.as_deref().map(Manifest::open).transpose()?;
+        let list = || match &manifest {
+            Some(manifest) => planned_below(manifest, location),
+            None => Ok(wanted::below(&store, location)),
+        };
+        let read = |file: &OsString| start::read_for(file, location, &store);
+        let start = self.replay.as_ref().map(read).transpose()?;
+        let first = start.as_ref().map(StartFile::wanted);
+        let rest = self.hydrate.then(list).transpose()?;
+        let job = match (first, rest) {
+            (None, None) => None,
+            (first, rest) => {
+                let list = Box::new(first.into_iter().chain(rest).flatten());
+                Some(hydrator.hydrate(list, None)?)
+            }
+        };
         let config = GatewayConfig {
             location: location.clone(),
             hydrator,
@@ -66,8 +93,44 @@ impl GatewayArgs {
             deadline,
             via,
             usd_per_request: usd_per_request(&store, location, globals),
+            names: manifest.map(names),
         };
         Ok((config, job))
+    }
+}
+
+/// The objects of a manifest, as the gateway lists them.
+fn names(manifest: Manifest) -> NameSource {
+    Arc::new(move || Ok(Box::new(manifest.objects()?) as PlannedObjects))
+}
+
+/// The objects of a manifest below `location`, in their planned versions.
+#[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
+fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList> {
+    let at_manifest = |error: io::Error| Failure {
+        location: Location::Local("the manifest".into()),
+        error: StoreError::Io { location: "the manifest".to_owned(), source: error }.into(),
+    };
+    let (objects, root) = (manifest.objects(), location.clone());
+    let objects = objects.map_err(|error| Error::failed(error.to_string()))?;
+    Ok(Box::new(objects.filter_map(move |object| match object {
+        Ok((object, _)) if !is_served(&object, &root) => None,
+        Ok((object, entry)) => {
+            let version = entry.version.map(|version| *version);
+            let version = version.filter(|version| version.strength() > Strength::None);
+            Some(Ok(Wanted { location: object, version, range: None }))
+        }
+        Err(error) => Some(Err(at_manifest(error))),
+    })))
+}
+
+/// Whether a gateway over `root` serves an object.
+fn is_served(object: &Location, root: &Location) -> bool {
+    match (object, root) {
+        (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
+            object.service == all.service
+        }
+        _ => object == root || object.name_below(root).is_some(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Keeps the names of one directory in byte order, in bounded memory for any number of names.
+//! Keeps names in byte order, in bounded memory for any number of names: those of one directory, or
+//! of a manifest.
 //!
 //! Names are collected up to a bound and sorted. If there are more, each sorted run is written to
 //! an unlinked file, and all runs are merged once into another. Only the first name of every block

@@ -1,0 +1,54 @@
+//! Start files on the command line: reads one, checks that it is of the served location, and says
+//! beforehand how long its bytes take. Called by `mount`, `serve` and `hydrate`.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use firstbyte::Client;
+use firstbyte::size::human;
+use firstbyte_hydrate::{Settings, StartFile};
+use firstbyte_location::{Location, Service};
+use firstbyte_store::Store;
+use serde_json::{Value, json};
+
+use super::account::Account;
+use crate::render::error::{Error, Result};
+
+/// Reads the start file at `place`.
+pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
+    let location = Location::parse(place)?;
+    let client = Client::over(store.clone(), Settings { cache: None, ..Settings::default() })?;
+    Ok(client.start_file(&location)?)
+}
+
+/// Reads the start file at `place`, which has to be one of `served` or of what lies below it.
+pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
+    let start = read(place, store)?;
+    start.check(served).map_err(|why| Error::usage(format!("--replay {}: it {why}", place.display())))?;
+    Ok(start)
+}
+
+/// The bytes that a start file of `served` brings, and their time by the model, as a receipt has
+/// it. At AWS the model is that of S3 Standard unless one is given.
+pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Account) -> Value {
+    let totals = start.totals();
+    let is_s3 = matches!(served, Location::Object(object) if object.service == Service::S3);
+    let embedded = (is_s3 && store.service_of(served).is_empty()).then_some("s3-standard");
+    json!({
+        "objects": totals.objects,
+        "directories": totals.directories,
+        "bytes": totals.bytes,
+        "object_bytes": totals.object_bytes,
+        "predicted_seconds": account.predict(totals.bytes, totals.objects, embedded),
+    })
+}
+
+/// The receipt for people.
+pub fn described(receipt: &Value) -> String {
+    let bytes = |name: &str| human(receipt[name].as_u64().unwrap_or_default());
+    let amount = format!("{} of {}", bytes("bytes"), bytes("object_bytes"));
+    match receipt["predicted_seconds"].as_f64() {
+        Some(seconds) => format!("ready in {seconds:.1} s: {amount}"),
+        None => format!("fetched first: {amount}; --model predicts the time"),
+    }
+}

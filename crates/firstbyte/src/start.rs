@@ -1,0 +1,81 @@
+//! The operations of [`Client`] with start files: read one, fetch what it names, open an object
+//! with one.
+
+use std::sync::{Arc, PoisonError};
+
+use firstbyte_hydrate::{Job, StartFile, Wanted};
+use firstbyte_location::Location;
+use firstbyte_store::Get;
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::file::LazyFile;
+
+/// Bytes of a start file at most.
+const LONGEST: usize = 256 << 20;
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
+
+impl Client {
+    /// Reads a start file, which `mount --record` wrote, from any location.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no start file.
+    pub fn start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
+        let refused = |why: String| Error::Operand { operand: location.to_string(), why };
+        let mut body = self.store().get(location, &Get::default())?;
+        let (mut text, mut read) = (Vec::new(), 1);
+        while read > 0 && text.len() <= LONGEST {
+            let before = text.len();
+            text.resize(before + PIECE, 0);
+            read = body.read(&mut text[before..])?;
+            text.truncate(before + read);
+        }
+        if text.len() > LONGEST {
+            return Err(refused(format!("a start file has at most {LONGEST} bytes")));
+        }
+        StartFile::parse(&text).map(Arc::new).map_err(refused)
+    }
+
+    /// Fetches the ranges of a start file into the cache, in order. Objects of another version than
+    /// the recorded one fail; they are read when they are asked for.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn replay(&self, start: &Arc<StartFile>) -> Result<Job> {
+        Ok(self.hydrator().hydrate(start.wanted(), None)?)
+    }
+
+    /// As [`open_location`](Self::open_location); what the start file at `replay` names of this
+    /// version of the object is fetched in the background. The latest start file is kept for the
+    /// next call.
+    ///
+    /// # Errors
+    /// As [`open_location`](Self::open_location) and [`start_file`](Self::start_file).
+    pub fn open_replayed(&self, location: &Location, replay: &Location) -> Result<LazyFile> {
+        let start = self.kept_start_file(replay)?;
+        let file = self.open_location(location)?;
+        let version = file.version().clone();
+        let ranges = start.ranges_of(location, &version);
+        if !ranges.is_empty() {
+            let location = location.clone();
+            let wanted = move |range| {
+                Ok(Wanted { location: location.clone(), version: Some(version.clone()), range: Some(range) })
+            };
+            // It goes on without its job.
+            drop(self.hydrator().hydrate(Box::new(ranges.into_iter().map(wanted)), None)?);
+        }
+        Ok(file)
+    }
+
+    fn kept_start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
+        let mut kept = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, start)) = kept.as_ref().filter(|(place, _)| place == location) {
+            return Ok(Arc::clone(start));
+        }
+        let start = self.start_file(location)?;
+        *kept = Some((location.clone(), Arc::clone(&start)));
+        Ok(start)
+    }
+}

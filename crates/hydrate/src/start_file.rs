@@ -1,0 +1,338 @@
+//! Start files: the directories and ranges that a job read, in order, so that the next one finds
+//! them in the cache.
+//!
+//! Each line is a JSON value: first the location that was mounted, then directories and reads.
+//! Reads are pinned to versions, so a changed object is never taken for the recorded one. Mounts
+//! write such files; [`merge`] joins them; mounts, gateways and clients fetch what they name. Lines
+//! of older releases, `START END LOCATION`, are read too.
+
+mod coverage;
+mod line;
+mod merge;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use firstbyte_location::{ByteRange, Location, Strength, Version};
+
+use self::coverage::Coverage;
+pub use self::line::StartLine;
+pub use self::merge::{Merged, merge};
+use crate::block::BLOCK;
+use crate::wanted::{Wanted, WantedList};
+
+/// The most reads of a file: some 100 MB of text. A start is rarely a thousandth of it.
+const MOST_READS: usize = 1_000_000;
+
+/// A start file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartFile {
+    /// The mounted location; `None` in files of older releases.
+    root: Option<Location>,
+    directories: Vec<Location>,
+    objects: Vec<StartObject>,
+    reads: Vec<StartRead>,
+}
+
+/// An object that was read.
+#[derive(Clone, Debug, PartialEq)]
+struct StartObject {
+    location: Location,
+    /// `None`: not recorded.
+    version: Option<Version>,
+}
+
+/// Blocks of an object that no earlier read has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct StartRead {
+    object: u32,
+    range: ByteRange,
+}
+
+/// What a start file brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartTotals {
+    /// Objects of which something was read.
+    pub objects: u64,
+    /// Directories whose names were asked for.
+    pub directories: u64,
+    /// Bytes that were read, in whole blocks.
+    pub bytes: u64,
+    /// Bytes of these objects, as far as they are known.
+    pub object_bytes: u64,
+}
+
+impl StartFile {
+    /// Parses a file. A last line that was cut by a kill of its writer is left out.
+    ///
+    /// # Errors
+    /// The number of the line that is wrong, and why; a newer format; too many reads.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let mut file = Builder::default();
+        let mut reads = Vec::new();
+        let last = text.iter().filter(|byte| **byte == b'\n').count();
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            match StartLine::parse(line, file.root.as_ref()) {
+                Ok(StartLine::Root(root)) => file.root = Some(root),
+                Ok(StartLine::Directory(location)) => file.add_directory(location),
+                Ok(StartLine::Read { location, range, version, at }) => {
+                    reads.extend(file.object(location, version).map(|object| (at, object, range)));
+                }
+                Err(_) if number == last && number > 0 => {}
+                Err(why) => return Err(format!("line {}: {why}", number + 1)),
+            }
+            if reads.len() > MOST_READS {
+                return Err(format!("more than {MOST_READS} reads; record a shorter run"));
+            }
+        }
+        // Ranges are written when they end, and read when they begin.
+        reads.sort_by_key(|(at, ..)| *at);
+        for (_, object, range) in reads {
+            file.add_read(object, range);
+        }
+        Ok(file.done())
+    }
+
+    /// The text of the file.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        let root = self.root.as_ref();
+        let mut add = |line: StartLine| text.extend(line.to_bytes(root).unwrap_or_default());
+        root.into_iter().for_each(|root| add(StartLine::Root(root.clone())));
+        self.directories.iter().for_each(|directory| add(StartLine::Directory(directory.clone())));
+        for (place, read) in self.reads.iter().enumerate() {
+            let StartObject { location, version } = self.objects[read.object as usize].clone();
+            add(StartLine::Read { location, version, range: read.range, at: place as u64 });
+        }
+        text
+    }
+
+    /// Refuses a file that was recorded elsewhere than in `served` or below it.
+    ///
+    /// # Errors
+    /// Both locations, and what to do.
+    pub fn check(&self, served: &Location) -> Result<(), String> {
+        let shown = without_secrets(served);
+        let is_below = |location: &Location| {
+            let location = without_secrets(location);
+            location == shown || is_below(&location, &shown)
+        };
+        let elsewhere = match &self.root {
+            Some(root) => (!is_below(root)).then_some(root),
+            None => self.objects.iter().map(|object| &object.location).find(|location| !is_below(location)),
+        };
+        match elsewhere {
+            Some(root) => Err(format!("was recorded of {root}, and this is {served}; record one of it")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the file brings.
+    #[must_use]
+    pub fn totals(&self) -> StartTotals {
+        let size = |object: &StartObject| object.version.as_ref().and_then(|version| version.size);
+        StartTotals {
+            objects: self.objects.len() as u64,
+            directories: self.directories.len() as u64,
+            bytes: self.reads.iter().map(|read| read.range.len()).sum(),
+            object_bytes: self.objects.iter().filter_map(size).sum(),
+        }
+    }
+
+    /// The directories whose names were asked for, in order.
+    #[must_use]
+    pub fn directories(&self) -> &[Location] {
+        &self.directories
+    }
+
+    /// The ranges, in order, pinned to their versions.
+    #[must_use]
+    pub fn wanted(self: &Arc<Self>) -> WantedList {
+        let file = Arc::clone(self);
+        Box::new((0..file.reads.len()).map(move |place| Ok(file.wanted_at(place))))
+    }
+
+    /// The ranges of one object, in order, if it has the recorded version.
+    #[must_use]
+    pub fn ranges_of(&self, location: &Location, version: &Version) -> Vec<ByteRange> {
+        let is_same = |object: &StartObject| {
+            object.location == *location
+                && object.version.as_ref().is_none_or(|recorded| recorded.agrees_with(version))
+        };
+        let reads = self.reads.iter().filter(|read| is_same(&self.objects[read.object as usize]));
+        reads.map(|read| read.range).collect()
+    }
+
+    fn wanted_at(&self, place: usize) -> Wanted {
+        let StartRead { object, range } = self.reads[place];
+        let StartObject { location, version } = self.objects[object as usize].clone();
+        let version = version.filter(|version| version.size.is_some() && version.strength() > Strength::None);
+        Wanted { location, version, range: Some(range) }
+    }
+}
+
+/// Whether an object lies below a location: a prefix, a bucket, or all buckets of a service.
+fn is_below(location: &Location, root: &Location) -> bool {
+    match (location, root) {
+        (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
+            object.service == all.service
+        }
+        _ => location.name_below(root).is_some(),
+    }
+}
+
+/// A file being made.
+#[derive(Default)]
+struct Builder {
+    root: Option<Location>,
+    directories: Vec<Location>,
+    objects: Vec<(StartObject, Coverage)>,
+    by_location: HashMap<Location, u32>,
+    reads: Vec<StartRead>,
+}
+
+impl Builder {
+    fn add_directory(&mut self, location: Location) {
+        if !self.directories.contains(&location) {
+            self.directories.push(location);
+        }
+    }
+
+    /// The number of an object. `None` if it has another version than before: an object keeps the
+    /// first.
+    fn object(&mut self, location: Location, version: Option<Version>) -> Option<u32> {
+        if let Some(known) = self.by_location.get(&location) {
+            return (self.objects[*known as usize].0.version == version).then_some(*known);
+        }
+        let number = u32::try_from(self.objects.len()).ok()?;
+        self.by_location.insert(location.clone(), number);
+        self.objects.push((StartObject { location, version }, Coverage::default()));
+        Some(number)
+    }
+
+    /// Adds what is new of a read, in whole blocks. Returns the added bytes.
+    fn add_read(&mut self, object: u32, range: ByteRange) -> u64 {
+        let (StartObject { version, .. }, covered) = &mut self.objects[object as usize];
+        let size = version.as_ref().and_then(|version| version.size).unwrap_or(u64::MAX);
+        let end = range.end.div_ceil(BLOCK).saturating_mul(BLOCK).min(size);
+        let blocks = ByteRange::new((range.start / BLOCK * BLOCK).min(end), end);
+        let mut added = 0;
+        for range in covered.add(blocks) {
+            added += range.len();
+            match self.reads.last_mut() {
+                Some(last) if last.object == object && last.range.end == range.start => {
+                    last.range.end = range.end;
+                }
+                _ => self.reads.push(StartRead { object, range }),
+            }
+        }
+        added
+    }
+
+    fn done(self) -> StartFile {
+        let objects = self.objects.into_iter().map(|(object, _)| object).collect();
+        StartFile { root: self.root, directories: self.directories, objects, reads: self.reads }
+    }
+}
+
+/// The location as files and messages show it.
+fn without_secrets(shown: &Location) -> Location {
+    match shown {
+        Location::Http(_) => location(shown.to_string().as_bytes()).unwrap_or_else(|| shown.clone()),
+        other => other.clone(),
+    }
+}
+
+/// Parses what a location is written as in a file.
+fn location(text: &[u8]) -> Option<Location> {
+    use std::os::unix::ffi::OsStrExt;
+    Location::parse(OsStr::from_bytes(text)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, from: u64, to: u64, at: u64) -> String {
+        let root = location(b"s3://b/run").unwrap();
+        let version = Version { size: Some(10 * BLOCK), etag: Some("\"x\"".into()), ..Version::default() };
+        let line = StartLine::Read {
+            location: root.join(name.as_bytes()),
+            version: Some(version),
+            range: ByteRange::new(from, to),
+            at,
+        };
+        String::from_utf8(line.to_bytes(Some(&root)).unwrap()).unwrap()
+    }
+
+    const HEAD: &str = "{\"start_file\":1,\"root\":\"s3://b/run\"}\n";
+
+    #[test]
+    fn reads_are_whole_blocks_in_the_order_in_which_they_began_and_each_is_there_once() {
+        let text = [
+            HEAD.to_owned(),
+            "{\"list\":\"a\"}\n{\"list\":\"a\"}\n".to_owned(),
+            read("a/y", 5, 6, 20),
+            read("a/x", 0, 1, 10),
+            read("a/x", BLOCK, 2 * BLOCK, 30),
+            read("a/x", 0, 3 * BLOCK, 40),
+            "{\"read\":\"a/z\",\"fr".to_owned(),
+        ];
+        let file = Arc::new(StartFile::parse(text.concat().as_bytes()).unwrap());
+        let found: Vec<_> = file
+            .wanted()
+            .map(|wanted| wanted.unwrap())
+            .map(|wanted| (wanted.location.to_string(), wanted.range.unwrap()))
+            .collect();
+        let x = || "s3://b/run/a/x".to_owned();
+        assert_eq!(
+            found,
+            [
+                (x(), ByteRange::new(0, BLOCK)),
+                ("s3://b/run/a/y".to_owned(), ByteRange::new(0, BLOCK)),
+                (x(), ByteRange::new(BLOCK, 3 * BLOCK)),
+            ]
+        );
+        let totals = StartTotals { objects: 2, directories: 1, bytes: 4 * BLOCK, object_bytes: 20 * BLOCK };
+        assert_eq!(file.totals(), totals);
+        let again = Arc::new(StartFile::parse(&file.to_bytes()).unwrap());
+        assert_eq!(again.totals(), totals);
+        let all = |file: &Arc<StartFile>| file.wanted().map(Result::unwrap).collect::<Vec<_>>();
+        assert_eq!(all(&again), all(&file));
+    }
+
+    #[test]
+    fn files_of_older_releases_are_read() {
+        let file = StartFile::parse(b"0 9 s3://b/run/x\n262144 262145 s3://b/run/y z\n").unwrap();
+        assert!(file.check(&location(b"s3://b/run").unwrap()).is_ok());
+        assert!(file.check(&location(b"s3://b/other").unwrap()).is_err());
+        let wanted: Vec<Wanted> = Arc::new(file).wanted().map(|wanted| wanted.unwrap()).collect();
+        assert_eq!(wanted[1].location.to_string(), "s3://b/run/y z");
+        assert_eq!(wanted[1].range, Some(ByteRange::new(2 * BLOCK, 3 * BLOCK)));
+        assert!(wanted[1].version.is_none());
+    }
+
+    #[test]
+    fn a_file_of_another_place_or_of_a_newer_release_is_refused() {
+        let file = StartFile::parse(HEAD.as_bytes()).unwrap();
+        for served in ["s3://b/run", "s3://b", "s3://"] {
+            assert!(file.check(&location(served.as_bytes()).unwrap()).is_ok(), "{served}");
+        }
+        for served in ["s3://b/run2", "s3://b/run/x", "s3://c", "gs://b/run", "/b/run"] {
+            let why = file.check(&location(served.as_bytes()).unwrap()).unwrap_err();
+            assert!(why.contains("s3://b/run") && why.contains(served), "{why}");
+        }
+        for (text, fact) in [
+            ("{\"start_file\":2,\"root\":\"s3://b\"}\n{}\n", "line 1: of a newer format"),
+            ("hello\n0 1 /x\n", "line 1: "),
+            ("0 1 /x\n9 1 /x\n\n", "line 2: "),
+        ] {
+            assert!(StartFile::parse(text.as_bytes()).unwrap_err().contains(fact), "{text}");
+        }
+    }
+}

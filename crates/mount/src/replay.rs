@@ -1,0 +1,99 @@
+//! Fetches what a start file names, before programs ask for it: directories first, then ranges in
+//! order.
+//!
+//! Programs need not wait for it: what has not arrived is read as without a start file, and a range
+//! that is being fetched already is not fetched twice. An object of another version than the
+//! recorded one is left to its readers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{Error as HydrateError, Job, StartFile, WantedList};
+use firstbyte_store::STACK;
+
+use crate::filesystem::{FileSystem, PEEK};
+use crate::{Error, Result};
+
+/// Directories listed at once: as many as an S3 client has connections for small requests.
+const LISTERS: usize = 16;
+
+/// Interval at which the end of the job is looked for, to log it.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Begins to fetch, on a thread of its own.
+pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()> {
+    let weak = Arc::downgrade(core);
+    let run = move || {
+        // A mount that has ended needs nothing more.
+        let Some(core) = weak.upgrade() else { return };
+        list_directories(&core, &start);
+        let job = core.hydrator.hydrate(wanted(&core, &start), None);
+        drop(core);
+        match job {
+            Ok(job) => report(&job),
+            Err(error) => tracing::warn!("the start file is not fetched: {error}"),
+        }
+    };
+    let thread = thread::Builder::new().name("start".into()).stack_size(STACK);
+    thread.spawn(run).map(drop).map_err(|error| Error::io(Path::new("--replay"), "cannot be fetched", error))
+}
+
+/// Lists directories, and keeps the first page of each for lookups.
+fn list_directories(core: &FileSystem, start: &StartFile) {
+    let next = AtomicUsize::new(0);
+    let list = || {
+        while let Some(location) = start.directories().get(next.fetch_add(1, Relaxed)) {
+            let location = core.source.with_secrets(location.clone());
+            let Some(path) = core.source.path_of(&location) else { continue };
+            let begun = Instant::now();
+            let listed = core.source.list(&path);
+            match listed.and_then(|children| children.take(PEEK + 1).collect::<Result<Vec<_>>>()) {
+                Ok(children) => core.keep(&path, children, begun),
+                // It is gone, or will be asked for by its reader.
+                Err(error) => tracing::debug!(%location, %error, "not listed ahead"),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..LISTERS.min(start.directories().len()) {
+            // With fewer threads it takes longer.
+            let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
+        }
+    });
+}
+
+/// The ranges, at this mount's locations.
+fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> WantedList {
+    let source = Arc::clone(&core.source);
+    Box::new(start.wanted().map(move |wanted| {
+        let mut wanted = wanted?;
+        wanted.location = source.with_secrets(wanted.location);
+        Ok(wanted)
+    }))
+}
+
+/// Logs how the job ends.
+fn report(job: &Job) {
+    loop {
+        let progress = job.wait(TICK);
+        if !progress.is_over {
+            continue;
+        }
+        let is_changed = |error: &HydrateError| matches!(error, HydrateError::Changed { .. });
+        let changed = progress.failed.iter().filter(|failure| is_changed(&failure.error)).count();
+        for failure in progress.failed.iter().filter(|failure| !is_changed(&failure.error)) {
+            tracing::warn!("of the start file: {}: {}", failure.location, failure.error);
+        }
+        if changed > 0 {
+            tracing::warn!(
+                "the start file is stale: {changed} ranges of objects that have changed are read when they are asked \
+                 for; record it again"
+            );
+        }
+        tracing::info!("the start file is here: {} bytes", progress.bytes_here);
+        return;
+    }
+}

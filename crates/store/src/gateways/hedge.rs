@@ -1,0 +1,312 @@
+//! Sends a second request beside one that is late, and takes the answer that comes first.
+//!
+//! The first request runs in the thread of its caller, so an answer in time needs no other thread.
+//! One thread watches the requests of a ring and starts the second of those that are late. Few are
+//! sent twice, however slow all gateways are: each may cost the origin a read. Called by
+//! [`Ring`](super::Ring).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_pacing::{HedgePolicy, Wait};
+
+use super::Member;
+use crate::{Body, Cancel, LOOK, Result, STACK};
+
+/// One request in this many may be sent twice: a twentieth of more bytes from the origin is a share
+/// that four nodes with one link do not notice.
+const BUDGET: u64 = 32;
+
+/// Requests that may be sent twice before that counts: a reader that waits for one block has few.
+const FREE: u64 = 2;
+
+/// The second request of a read.
+pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
+
+/// The requests of one ring, and the thread that watches them.
+#[derive(Default)]
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    started: OnceLock<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<WatchState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WatchState {
+    waiting: BTreeMap<u64, Waiting>,
+    /// When the thread looks again; `None` while nothing waits.
+    wakes: Option<Instant>,
+    policy: HedgePolicy,
+    requests: u64,
+    sent_twice: u64,
+    has_ended: bool,
+}
+
+/// A read without an answer.
+struct Waiting {
+    due: Instant,
+    race: Arc<Race>,
+    member: Arc<Member>,
+    second: Second,
+}
+
+/// The two requests of one read.
+struct Race {
+    first: Cancel,
+    second: Cancel,
+    outcome: Mutex<Outcome>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Outcome {
+    /// The first request has answered, so that the second is not wanted.
+    is_decided: bool,
+    is_running: bool,
+    /// The answer of the second request. The first is cancelled then.
+    body: Option<Body>,
+}
+
+impl Watch {
+    /// Runs `first`, and `second` beside it if `member` is late with its answer. Returns the result
+    /// of the first, and the answer of the second if that came sooner or alone.
+    pub(super) fn race(
+        &self,
+        cancel: &Cancel,
+        member: &Arc<Member>,
+        first: impl FnOnce(&Cancel) -> Result<Body>,
+        second: Second,
+    ) -> (Result<Body>, Option<Body>) {
+        let within = |handle: Cancel| handle.within(cancel);
+        let (one, other) = (within(Cancel::new()), within(Cancel::new()));
+        let race =
+            Arc::new(Race { first: one, second: other, outcome: Mutex::default(), ended: Condvar::new() });
+        let begun = Instant::now();
+        let number = self.register(begun, Arc::clone(&race), Arc::clone(member), second);
+        let answer = first(&race.first);
+        let took = answer.is_ok().then(|| begun.elapsed());
+        match self.shared.end(number, took) {
+            Some(_not_started) => (answer, None),
+            None => race.settle(answer),
+        }
+    }
+
+    fn register(&self, begun: Instant, race: Arc<Race>, member: Arc<Member>, second: Second) -> u64 {
+        self.started.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("gateways".into()).stack_size(STACK);
+            if let Err(error) = thread.spawn(move || shared.watch()) {
+                tracing::warn!("requests to gateways are not sent twice: {error}");
+            }
+        });
+        let mut state = lock(&self.shared.state);
+        let number = state.requests;
+        state.requests += 1;
+        let due = begun + state.delay();
+        state.waiting.insert(number, Waiting { due, race, member, second });
+        if state.wakes.is_none_or(|wakes| due < wakes) {
+            self.shared.changed.notify_one();
+        }
+        number
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        lock(&self.shared.state).has_ended = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl WatchState {
+    /// How long an answer may take: half of the silence after which a request is cut, since a
+    /// request that is cut would be sent to the same gateway again.
+    fn delay(&self) -> Duration {
+        self.policy.limit(Wait::Head, 0) / 2
+    }
+
+    /// Takes a second request from the budget. One past a gateway that is not asked any more is
+    /// free.
+    fn may_send_twice(&mut self, member: &Member) -> bool {
+        let allowed = self.sent_twice < FREE + self.requests / BUDGET;
+        if !member.is_asked() {
+            return true;
+        }
+        self.sent_twice += u64::from(allowed);
+        allowed
+    }
+}
+
+impl Shared {
+    /// Ends the wait for a request. `None`: the second was started.
+    fn end(&self, number: u64, took: Option<Duration>) -> Option<Waiting> {
+        let mut state = lock(&self.state);
+        took.into_iter().for_each(|took| state.policy.learn(Wait::Head, took));
+        state.waiting.remove(&number)
+    }
+
+    /// The body of the thread.
+    fn watch(&self) {
+        let mut state = lock(&self.state);
+        while !state.has_ended {
+            let now = Instant::now();
+            let due: Vec<u64> =
+                state.waiting.iter().filter(|(_, it)| it.due <= now).map(|(number, _)| *number).collect();
+            for number in due {
+                let Some(mut late) = state.waiting.remove(&number) else { continue };
+                if state.may_send_twice(&late.member) {
+                    late.start();
+                } else {
+                    late.due = now + LOOK;
+                    state.waiting.insert(number, late);
+                }
+            }
+            state.wakes = state.waiting.values().map(|waiting| waiting.due).min();
+            state = match state.wakes {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(wakes) => {
+                    let left = wakes.saturating_duration_since(now);
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl Waiting {
+    /// Starts the second request on a thread of its own.
+    fn start(self) {
+        let (race, second) = (self.race, self.second);
+        lock(&race.outcome).is_running = true;
+        let running = Arc::clone(&race);
+        let run = move || {
+            let body = second(&running.second).ok();
+            running.second_ended(body);
+        };
+        let thread = std::thread::Builder::new().name("gateways".into()).stack_size(STACK);
+        if thread.spawn(run).is_err() {
+            race.second_ended(None);
+        }
+    }
+}
+
+impl Race {
+    fn second_ended(&self, body: Option<Body>) {
+        let mut outcome = lock(&self.outcome);
+        outcome.is_running = false;
+        if body.is_some() && !outcome.is_decided {
+            self.first.cancel();
+            outcome.body = body;
+        }
+        self.ended.notify_all();
+    }
+
+    /// The results of both, when one has answered or both have failed.
+    fn settle(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
+        let mut outcome = lock(&self.outcome);
+        if first.is_ok() && outcome.body.is_none() {
+            outcome.is_decided = true;
+            self.second.cancel();
+            return (first, None);
+        }
+        while outcome.is_running {
+            outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+        // An answer of the first that came a moment too late was cancelled.
+        let first = first.and_then(|_| Err(crate::Error::Cancelled));
+        (first, outcome.body.take())
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Stat};
+
+    fn body(place: &str) -> Result<Body> {
+        Ok(Body::empty(place.to_owned(), Stat::directory(), 0))
+    }
+
+    /// An answer that never comes.
+    fn silence(cancel: &Cancel) -> Result<Body> {
+        while !cancel.is_cancelled() {
+            std::thread::sleep(LOOK);
+        }
+        Err(Error::Cancelled)
+    }
+
+    fn member() -> Arc<Member> {
+        Arc::new(Member::new("http://a:1".into()))
+    }
+
+    #[test]
+    fn a_silent_request_ends_when_the_one_beside_it_has_answered() {
+        let (watch, member) = (Watch::default(), member());
+        let (first, second) = watch.race(&Cancel::new(), &member, silence, Box::new(|_| body("second")));
+        assert!(matches!(first, Err(Error::Cancelled)));
+        assert!(second.is_some());
+    }
+
+    #[test]
+    fn an_answer_in_time_sends_nothing_twice_and_a_late_one_ends_the_second() {
+        let (watch, member) = (Watch::default(), member());
+        let never = |_: &Cancel| -> Result<Body> { panic!("sent twice") };
+        let (first, second) = watch.race(&Cancel::new(), &member, |_| body("first"), Box::new(never));
+        assert!(first.is_ok() && second.is_none());
+        let (sender, started) = std::sync::mpsc::channel();
+        let (ended, end) = std::sync::mpsc::channel();
+        let late = |_: &Cancel| {
+            started.recv().unwrap();
+            body("first")
+        };
+        let second = Box::new(move |cancel: &Cancel| {
+            sender.send(()).unwrap();
+            let result = silence(cancel);
+            ended.send(()).unwrap();
+            result
+        });
+        let (first, second) = watch.race(&Cancel::new(), &member, late, second);
+        assert!(first.is_ok() && second.is_none());
+        end.recv().unwrap();
+    }
+
+    #[test]
+    fn few_requests_are_sent_twice_however_slow_all_are() {
+        let (mut state, member) = (WatchState::default(), member());
+        let mut twice = 0;
+        for _ in 0..3200 {
+            state.requests += 1;
+            twice += u64::from(state.may_send_twice(&member));
+        }
+        assert_eq!(twice, FREE + 3200 / BUDGET);
+        member.failed("gone");
+        assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
+    }
+
+    #[test]
+    fn a_request_that_is_cancelled_ends_both() {
+        let (watch, member, cancel) = (Watch::default(), member(), Cancel::new());
+        let (sender, started) = std::sync::mpsc::channel();
+        let outer = cancel.clone();
+        let second = Box::new(move |cancel: &Cancel| {
+            sender.send(()).unwrap();
+            silence(cancel)
+        });
+        std::thread::spawn(move || {
+            started.recv().unwrap();
+            outer.cancel();
+        });
+        let (first, second) = watch.race(&cancel, &member, silence, second);
+        assert!(matches!(first, Err(Error::Cancelled)) && second.is_none());
+    }
+}

@@ -1,0 +1,113 @@
+"""Gateways on the nodes of a Ray cluster: the nodes read from each other what one has fetched."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+# Options of `hydrate` that the program takes under the same name.
+_NAMED = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
+# Those that are flags there.
+_FLAGS = {"anonymous": "--no-sign-request", "cache_shared": "--cache-shared", "pin": "--pin"}
+# Seconds for a gateway to end.
+_ENDING = 15
+
+
+def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Bring a tree into the cache of every node. Returns the nodes' receipts, and their sums."""
+    words = _words(options)
+    key = f"job {secrets.token_hex(24)} read\n"
+    remote: Any = ray.remote(_Node)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
+    actors = [
+        remote.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(key)
+        for node in nodes
+    ]
+    try:
+        urls = ray.get([actor.serve.remote(source, words) for actor in actors])
+        receipts = ray.get([actor.hydrate.remote(source, words, ",".join(urls)) for actor in actors])
+    finally:
+        ray.wait([actor.stop.remote() for actor in actors], num_returns=len(actors), timeout=_ENDING)
+    totals = {name: sum(receipt[name] for receipt in receipts) for name in ("objects", "bytes", "resumed_bytes")}
+    failed = [failure for receipt in receipts for failure in receipt["failed"]]
+    return totals | {"failed": failed, "nodes": receipts}
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    """The options as the program takes them."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        if name in _FLAGS:
+            words.append(_FLAGS[name])
+        elif name in _NAMED:
+            words += ["--" + name.replace("_", "-"), os.fspath(value) if hasattr(value, "__fspath__") else str(value)]
+        else:
+            raise TypeError(f"hydrate: with share there is no option {name!r}")
+    return words
+
+
+def _program() -> str:
+    """The program that came with the package."""
+    beside = os.path.join(os.path.dirname(sys.executable), "firstbyte")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("firstbyte")
+    if found is None:
+        raise FileNotFoundError(f"firstbyte: not beside {sys.executable} nor in PATH on {os.uname().nodename}")
+    return found
+
+
+class _Node:
+    """A gateway on one node, and the job that fills its cache. An actor."""
+
+    def __init__(self, key: str):
+        self.directory = tempfile.mkdtemp()
+        self.keys = os.path.join(self.directory, "keys")
+        with open(os.open(self.keys, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            file.write(key)
+        self.gateway: subprocess.Popen[str] | None = None
+
+    def serve(self, source: str, words: list[str]) -> str:
+        """Starts the gateway. Returns its URL."""
+        listen = f"{ray.util.get_node_ip_address()}:0"
+        # These are options of fetching, not of serving.
+        words = [word for word in words if word != "--pin"]
+        if "--limit-rate" in words:
+            at = words.index("--limit-rate")
+            del words[at : at + 2]
+        command = [_program(), "serve", source, "--listen", listen, "--auth", self.keys, *words]
+        log = os.path.join(self.directory, "log")
+        with open(log, "w", encoding="utf-8") as errors:
+            self.gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self.gateway.stdout is not None
+        url = self.gateway.stdout.readline().strip()
+        if not url:
+            with open(log, encoding="utf-8") as errors:
+                raise OSError(errors.read().strip())
+        return url
+
+    def hydrate(self, source: str, words: list[str], via: str) -> dict[str, Any]:
+        """Fetches everything through the gateways. Returns the receipt."""
+        command = [_program(), "--json", "hydrate", "--recursive", source, "--via", via, "--via-key", self.keys, *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode not in (0, 3):
+            raise OSError(done.stderr.strip().splitlines()[-1])
+        receipt: dict[str, Any] = json.loads(done.stdout)
+        return receipt
+
+    def stop(self) -> None:
+        """Ends the gateway."""
+        if self.gateway is not None:
+            self.gateway.terminate()
+            self.gateway.wait(_ENDING)
+            self.gateway = None
+        shutil.rmtree(self.directory, ignore_errors=True)
