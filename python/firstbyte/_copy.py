@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from firstbyte import _native
-from firstbyte._options import connect
+from firstbyte._options import STORE, TERMS, connect, refuse_terms
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from firstbyte._options import Options
+    from firstbyte._options import CopyOptions
     from firstbyte._typing import Unpack
 
 
@@ -35,7 +35,7 @@ def cp(
     exclude: list[str] | None = None,
     limit_rate: int | str | None = None,
     progress: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[CopyOptions],
 ) -> dict[str, Any]:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
@@ -60,6 +60,12 @@ def cp(
         limit_rate: bytes a second, as a number or like "40MB".
         progress: a bar of tqdm, or a function that is called several times a second, with the bytes
             moved and the bytes of all that was found so far.
+        budget: the most dollars that requests and bytes may cost by list prices, as a number or
+            like "1USD". What has arrived before it ends is kept.
+        transfer: "none", "zone", "region" or "internet": the way of the bytes, for their price.
+        bill_as: the service that bills an endpoint outside AWS: a name of `advise models`, or
+            "none".
+        model: a file that `probe` wrote, or a name of `advise models`, for `predicted_seconds`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -74,13 +80,14 @@ def cp(
         OSError: if nothing could be copied, of the subclass that `open` raises.
         ValueError: if source, destination or an option cannot be used.
     """
-    client = connect("cp", options)
+    client = connect("cp", options, STORE | TERMS)
     patterns = rules(include, exclude)
     if patterns and not recursive:
         raise ValueError("include and exclude choose from a tree, and so need recursive=True")
     if manifest is not None:
         if source is not None or checksum is not None or progress is not None or shard is None:
             raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
+        refuse_terms(options)
         return receipt(_native.cp_shard(client, manifest, shard, destination, limit_rate))
     if source is None or shard is not None:
         raise ValueError("give a source, or a manifest and its shard")
@@ -97,7 +104,7 @@ def sync(
     include: list[str] | None = None,
     exclude: list[str] | None = None,
     limit_rate: int | str | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[CopyOptions],
 ) -> dict[str, Any]:
     """Bring everything below one location up to date with what is below another, both anywhere.
 
@@ -113,6 +120,7 @@ def sync(
         include: patterns of names that are taken though `exclude` leaves them.
         exclude: patterns of names that are left out: neither copied nor deleted.
         limit_rate: bytes a second, as a number or like "40MB".
+        budget, transfer, bill_as, model: as for `cp`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -125,7 +133,7 @@ def sync(
         OSError: if one of the two cannot be listed.
         ValueError: if one lies in the other, or an option cannot be used.
     """
-    client = connect("sync", options)
+    client = connect("sync", options, STORE | TERMS)
     extras = bool(delete), bool(allow_empty)
     return receipt(_native.sync(client, source, destination, extras, rules(include, exclude), limit_rate))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from firstbyte import _native
 from firstbyte._copy import receipt
-from firstbyte._options import READ, connect
+from firstbyte._options import READ, TERMS, connect, refuse_terms
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from firstbyte._options import ReadOptions
+    from firstbyte._options import HydrateOptions
     from firstbyte._typing import Unpack
 
 
@@ -21,7 +21,7 @@ def hydrate(
     recursive: bool = False,
     pin: bool = False,
     limit_rate: int | str | None = None,
-    **options: Unpack[ReadOptions],
+    **options: Unpack[HydrateOptions],
 ) -> dict[str, Any]:
     """Bring an object, or with `recursive` everything below a location, into the cache before it is
     read.
@@ -38,6 +38,7 @@ def hydrate(
         limit_rate: bytes a second, as a number or like "40MB".
         cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a home and in
             AWS Lambda `/tmp/firstbyte-UID`).
+        budget, transfer, bill_as, model: as for `firstbyte.cp`.
         cache_shared, cache_store, cache_size, memory, deadline, endpoint_url, profile, region,
             anonymous, access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
 
@@ -51,10 +52,11 @@ def hydrate(
             room for them.
         OSError: if none could, of the subclass that `open` raises.
     """
-    client = connect("hydrate", options, READ)
+    client = connect("hydrate", options, READ | TERMS)
     if manifest is not None:
         if location is not None or shard is None:
             raise ValueError("with manifest, give shard, and no location, which the manifest has")
+        refuse_terms(options)
         return receipt(_native.hydrate_shard(client, manifest, shard, pin, limit_rate))
     if location is None or shard is not None:
         raise ValueError("give a location, or a manifest and its shard")

@@ -43,9 +43,27 @@ class OpenOptions(ReadOptions, total=False):
     replay: Location | None
 
 
+class Terms(TypedDict, total=False):
+    """Options of functions that count dollars and predict their time."""
+
+    budget: float | str | None
+    transfer: str | None
+    bill_as: str | None
+    model: Location | None
+
+
+class CopyOptions(Options, Terms, total=False):
+    """Options of functions that copy."""
+
+
+class HydrateOptions(ReadOptions, Terms, total=False):
+    """Options of `hydrate`."""
+
+
 STORE = frozenset(Options.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
+TERMS = frozenset(Terms.__annotations__)
 
 # What file systems for fsspec call options, and what these are called here.
 ALIASES = {
@@ -76,6 +94,13 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
         if name not in known:
             raise unknown(function, name, known)
     return _native.connect(**options)
+
+
+def refuse_terms(options: Mapping[str, object]) -> None:
+    """Refuse terms where the locations are not known before they are asked."""
+    for name in TERMS:
+        if options.get(name) is not None:
+            raise ValueError(f"{name} with manifest: the services of its objects are not known; name the locations")
 
 
 def unknown(function: str, name: str, known: Collection[str]) -> TypeError:

@@ -7,12 +7,12 @@ import os
 from firstbyte import _native
 from firstbyte._copy import receipt, reporter, rules
 from firstbyte._ls import Entry
-from firstbyte._options import connect
+from firstbyte._options import STORE, TERMS, connect
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from firstbyte._options import Options
+    from firstbyte._options import CopyOptions, Options
     from firstbyte._typing import Unpack
 
 
@@ -84,7 +84,7 @@ def mv(
     *,
     recursive: bool = False,
     progress: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[CopyOptions],
 ) -> dict[str, Any]:
     """Move an object, or with `recursive` a tree, between any two locations. A source is deleted
     when its copy is complete, and only if both are different places.
@@ -92,7 +92,7 @@ def mv(
     Args:
         source, destination: as for `firstbyte.cp`.
         recursive: whether directories are moved with everything below them.
-        progress: as for `firstbyte.cp`.
+        progress, budget, transfer, bill_as, model: as for `firstbyte.cp`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -104,7 +104,7 @@ def mv(
         PartialError: if some objects of a tree failed.
         OSError: as `firstbyte.cp` raises it.
     """
-    client = connect("mv", options)
+    client = connect("mv", options, STORE | TERMS)
     return receipt(_native.mv(client, source, destination, recursive, reporter(progress)))
 
 

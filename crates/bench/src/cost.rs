@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firstbyte::billing::{self, Traffic, Transfer};
+use firstbyte::billing::{
+    self, Declared, Traffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
+};
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
 use firstbyte_advise::usage::{Item, Unit, Usage};
@@ -27,24 +29,6 @@ const BLOCK: f64 = 131_072.0;
 /// The longest call of a function, in seconds.
 const LONGEST_CALL: f64 = 900.0;
 
-/// File systems on disks of the machine, or in its memory.
-const OF_THE_MACHINE: [&str; 15] = [
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs",
-    "squashfs", "vfat", "exfat", "iso9660",
-];
-
-/// True for file systems on disks of a machine, or in its memory, which bill nothing.
-#[must_use]
-pub fn is_of_the_machine(file_system: &str) -> bool {
-    OF_THE_MACHINE.contains(&file_system)
-}
-
-/// The service that bills a bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
-#[must_use]
-pub fn service_of_bucket(name: &str) -> &'static str {
-    if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
-}
-
 /// What the user knows of the services, and the prices.
 pub struct Tariff {
     /// Models of the services, which say what is billed.
@@ -61,15 +45,6 @@ pub struct Tariff {
     pub endpoint: Option<String>,
     /// What bills paths and other endpoints.
     pub declared: Option<Declared>,
-}
-
-/// What the user says of paths and endpoints whose service is not known.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Declared {
-    /// Nothing is billed.
-    Nothing,
-    /// A service, by the name of its model.
-    Service(String),
 }
 
 /// What all runs on one target cost.
@@ -309,8 +284,7 @@ impl Tariff {
     }
 
     fn url(&self, url: &str) -> Service<'_> {
-        let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-        if ["127.0.0.1", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)) {
+        if is_loopback(url) {
             return Service::Unbilled("on this machine".into());
         }
         self.declared()

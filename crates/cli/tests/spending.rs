@@ -114,6 +114,37 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
 }
 
 #[test]
+fn a_budget_ends_a_move_and_each_object_is_on_one_side() {
+    let (_s3, _link, world) = counted();
+    let name = |number: u64| format!("{number:02}");
+    for number in 0..40 {
+        world.write(&format!("data/{}", name(number)), &bytes(number, 10_000));
+    }
+    world.run(&["-q", "cp", "-r", "data/", "s3://bucket/data/"]).ok();
+    // 20 objects of 10 kB are some 0.00002 dollars to the internet.
+    let words = ["--json", "mv", "-r", "s3://bucket/data/", "moved/", "--budget", "0.00004USD"];
+    let ran = world.run(&[&words[..], &BILL].concat());
+    let receipt = ran.receipt();
+    assert!(ran.code == Some(1) && ran.stderr.contains("budget of 0.00004 USD"), "{ran:?}");
+    assert!(receipt["usd"].as_f64().unwrap() <= 0.000_04 + 1e-12, "{receipt}");
+    world.run(&["-q", "cp", "-r", "s3://bucket/data/", "rest/"]).ok();
+    let (mut moved, mut stayed) = (0, 0);
+    for number in 0..40 {
+        let places =
+            ["moved", "rest"].map(|place| std::fs::read(world.path(&format!("{place}/{}", name(number)))));
+        let [here, there] = places.map(Result::ok);
+        moved += usize::from(here.is_some());
+        stayed += usize::from(there.is_some());
+        let content = bytes(number, 10_000);
+        assert!(here.is_some() || there.is_some(), "{number} is lost");
+        assert!(here.into_iter().chain(there).all(|found| found == content), "{number}");
+    }
+    assert!(moved > 0 && stayed > 0, "{moved} {stayed}");
+    world.run(&["-q", "mv", "-r", "s3://bucket/data/", "moved/"]).ok();
+    assert_eq!(std::fs::read_dir(world.path("moved")).unwrap().count(), 40);
+}
+
+#[test]
 fn a_budget_ends_hydration_and_what_is_here_stays() {
     let (_s3, _link, world) = counted();
     world.write("large", &bytes(6, 40 << 20));

@@ -37,11 +37,21 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
 /// The user's configuration file: `$XDG_CONFIG_HOME/firstbyte/config.toml`.
 #[must_use]
 pub fn config_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+    Some(config_directory(lookup)?.join("config.toml"))
+}
+
+/// The user's prices: `$XDG_CONFIG_HOME/firstbyte/prices.toml`.
+#[must_use]
+pub fn prices_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+    Some(config_directory(lookup)?.join("prices.toml"))
+}
+
+fn config_directory(lookup: Lookup<'_>) -> Option<PathBuf> {
     let base = match lookup("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')) {
         Some(base) => PathBuf::from(base),
         None => PathBuf::from(lookup("HOME")?).join(".config"),
     };
-    Some(base.join("firstbyte/config.toml"))
+    Some(base.join("firstbyte"))
 }
 
 /// Users and passwords of web servers: `NETRC`, else `~/.netrc`.

@@ -24,6 +24,22 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A budget, or a stated service, without the fact that its prices need.
+    #[error("{option}: {why}")]
+    Bill {
+        /// The option that cannot be kept.
+        option: &'static str,
+        /// The missing fact.
+        why: String,
+        /// The option that gives it.
+        tell: Option<&'static str>,
+    },
+    /// Prices that cannot be used.
+    #[error("{why}")]
+    Prices {
+        /// The place, and the mistake.
+        why: String,
+    },
     /// A directory, a prefix or a bucket where an object is needed.
     #[error("{location}: is a directory")]
     Directory {
@@ -81,6 +97,8 @@ impl Error {
         match self {
             Self::Location(_)
             | Self::Option { .. }
+            | Self::Bill { .. }
+            | Self::Prices { .. }
             | Self::Operand { .. }
             | Self::Manifest { .. }
             | Self::Overlap { .. } => FailureKind::BadInput,
@@ -146,9 +164,12 @@ impl Error {
             return error.kind();
         }
         match self {
-            Self::Location(_) | Self::Option { .. } | Self::Operand { .. } | Self::Overlap { .. } => {
-                ErrorKind::InvalidInput
-            }
+            Self::Location(_)
+            | Self::Option { .. }
+            | Self::Bill { .. }
+            | Self::Prices { .. }
+            | Self::Operand { .. }
+            | Self::Overlap { .. } => ErrorKind::InvalidInput,
             Self::Directory { .. } | Self::Read(Read::Directory { .. }) => ErrorKind::IsADirectory,
             Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
@@ -167,11 +188,13 @@ impl Error {
     }
 }
 
-/// The number of the operating system's error that kept a connection from being made.
+/// The number of the operating system's error that kept a connection from being made, or that of a
+/// spent budget.
 fn number_of(error: &StoreError) -> Option<i32> {
     match error {
         StoreError::Unreachable { number, .. } => *number,
         StoreError::Io { source, .. } => source.raw_os_error(),
+        StoreError::Budget { .. } => Some(rustix::io::Errno::DQUOT.raw_os_error()),
         _ => None,
     }
 }

@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+pub mod account;
 pub mod billing;
 mod cached;
 mod client;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstbyte::{Error, Options};
+use firstbyte::account::{self, Account, Terms};
+use firstbyte::billing::{Declared, Transfer, parse_money};
+use firstbyte::{Error, Options, Receipt, environment};
 use firstbyte_location::{Location, units};
 use firstbyte_store::{Keys, Sharing, Signing};
 use pyo3::Borrowed;
@@ -56,6 +58,8 @@ pub(crate) struct Route {
     given: Py<PyDict>,
     options: Options,
     cached: Cached,
+    /// Terms of each run, if the options state some.
+    terms: Option<Terms>,
     key: String,
 }
 
@@ -68,7 +72,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         Some(path) if !path.is_empty() => Cached::All,
         _ => Cached::Remote,
     };
-    let mut keys = GivenKeys::default();
+    let (mut keys, mut terms) = (GivenKeys::default(), None::<Terms>);
     let given = PyDict::new(py);
     for (name, value) in options.into_iter().flatten() {
         if value.is_none() {
@@ -109,6 +113,21 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             }
             "anonymous" => all.store.signing = Signing::Chain,
             "access_key_id" => keys.access_key_id = Some(value.extract()?),
+            "budget" => terms.get_or_insert_default().budget = Some(value.extract::<Money>()?.0),
+            "transfer" => {
+                let way = Transfer::parse(&value.extract::<String>()?);
+                let way = way.map_err(|why| PyValueError::new_err(format!("transfer: {why}")))?;
+                terms.get_or_insert_default().bill.transfer = Some(way);
+            }
+            "bill_as" => {
+                let declared = Declared::parse(&value.extract::<String>()?);
+                let declared = declared.map_err(|why| PyValueError::new_err(format!("bill_as: {why}")))?;
+                terms.get_or_insert_default().bill.declared = Some(declared);
+            }
+            "model" => {
+                let model = account::model(&value.extract::<PathBuf>()?);
+                terms.get_or_insert_default().model = Some(model.map_err(|error| failure(py, &error, None))?);
+            }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
             other => {
@@ -116,13 +135,16 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             }
         }
     }
+    if let Some(terms) = &mut terms {
+        terms.bill.region = all.store.region.clone();
+    }
     let secrets = keys.apply(&mut all)?;
     // An engine looks for credentials once: another profile or key in the environment is another
     // engine.
     let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
-    Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, key }) })
+    Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, terms, key }) })
 }
 
 /// Credentials given as options.
@@ -203,6 +225,25 @@ impl Route {
         }
     }
 
+    /// The engine of a run that asks these places: a shared one, or one of its own if there are
+    /// terms, whose store counts this run alone.
+    pub(crate) fn accounted(&self, py: Python<'_>, cache: Cache, places: &[&PathBuf]) -> PyResult<Accounted> {
+        let engine = if cache == Cache::Used { self.cached(py)? } else { self.uncached(py)? };
+        let Some(terms) = &self.terms else { return Ok(Accounted { engine, account: None }) };
+        let places: Vec<Location> =
+            places.iter().filter_map(|place| Location::parse(place.as_os_str()).ok()).collect();
+        let account = terms
+            .open(&places, engine.store(), &environment::variable)
+            .map_err(|error| refused(py, &error))?;
+        let mut options = self.options.clone();
+        options.store.spending = account.spending();
+        if cache == Cache::Unused || self.cached == Cached::Nothing {
+            options.reads.cache = None;
+        }
+        let engine = py.detach(|| firstbyte::Client::new(options));
+        Ok(Accounted { engine: engine.map_err(|error| failure(py, &error, None))?, account: Some(account) })
+    }
+
     /// Whether there is a cache: what only reads or releases creates none.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
         let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
@@ -214,6 +255,37 @@ impl Route {
         let mut options = self.options.clone();
         options.reads.cache = None;
         engine(py, &format!("{} uncached", self.key), options).map_err(|error| failure(py, &error, None))
+    }
+}
+
+/// The error of terms that cannot be kept, with the names of options as they are in Python.
+fn refused(py: Python<'_>, error: &Error) -> PyErr {
+    let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
+    let option = option.replace('-', "_");
+    let tell = tell.map_or_else(String::new, |tell| format!("tell it with {}, or ", tell.replace('-', "_")));
+    PyValueError::new_err(format!("{option}: {why}; {tell}leave {option} out"))
+}
+
+/// Whether a run reads through the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    Used,
+    Unused,
+}
+
+/// The engine of one run, with its account if the options state terms.
+pub(crate) struct Accounted {
+    pub(crate) engine: firstbyte::Client,
+    account: Option<Account>,
+}
+
+impl Accounted {
+    /// Fills in what the store has counted for this run, its dollars and its prediction.
+    pub(crate) fn settle(&self, receipt: &mut Receipt) {
+        if let Some(account) = &self.account {
+            receipt.count(&self.engine.store().counters());
+            account.settle(receipt, self.engine.store());
+        }
     }
 }
 
@@ -278,6 +350,25 @@ impl FromPyObject<'_, '_> for Rate {
         }
         let text: String = given.extract()?;
         units::parse_rate(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// Dollars: a number, or as the command line has it.
+struct Money(f64);
+
+impl FromPyObject<'_, '_> for Money {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let dollars = if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
+            Ok(given.extract::<f64>()?).and_then(|usd| match usd.is_finite() && usd >= 0.0 {
+                true => Ok(usd),
+                false => Err(format!("{usd} is no sum of money")),
+            })
+        } else {
+            parse_money(&given.extract::<String>()?)
+        };
+        dollars.map(Self).map_err(|why| PyValueError::new_err(format!("budget: {why}")))
     }
 }
 

@@ -17,7 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::client::{Client, Place, Rate};
+use crate::client::{Cache, Client, Place, Rate};
 use crate::error::{failure, failure_at};
 use crate::progress::{Progress, observed};
 use crate::wait::interruptible;
@@ -36,7 +36,8 @@ pub(crate) fn cp<'py>(
     patterns: Vec<(bool, String)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome<'py>> {
-    let engine = client.route.uncached(py)?;
+    let run = client.route.accounted(py, Cache::Unused, &[&source, &destination])?;
+    let engine = run.engine.clone();
     let copy = Copy {
         depth: if recursive { Depth::Tree } else { Depth::Object },
         checksum: checksum
@@ -55,6 +56,7 @@ pub(crate) fn cp<'py>(
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
+    run.settle(&mut receipt);
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
@@ -83,20 +85,20 @@ pub(crate) fn sync<'py>(
     if deleted.is_some() {
         refuse_to_delete_source(&from, &to).map_err(refused)?;
     }
-    let client = client.route.uncached(py)?;
-    let (stop, copies) = (Stop::default(), client.copies().clone());
+    let run = client.route.accounted(py, Cache::Unused, &places)?;
+    let (stop, copies) = (Stop::default(), run.engine.copies().clone());
     let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
     let settings = Settings { stop: stop.clone(), limit_rate, ..copies };
-    let (engine, filter) = (client.transfers(settings), filter(patterns));
+    let (engine, filter) = (run.engine.transfers(settings), filter(patterns));
     let started = Instant::now();
-    let run = move || {
+    let work = move || {
         let select = |name: &[u8]| filter.takes(name);
         let (names, levels, shard) = (Names::Listed, Levels::All, Shard::default());
         let (beginning, select, effect) = (String::new(), &select, Effect::Apply);
         let tree = Tree { source: from, names, destination: to, beginning, levels, select, shard, effect };
         engine.sync(&tree, extras, &Silent)
     };
-    let mut summary = interruptible(py, || stop.stop(), run)?.map_err(|error| refused(error.into()))?;
+    let mut summary = interruptible(py, || stop.stop(), work)?.map_err(|error| refused(error.into()))?;
     if let Some(error) = summary.ended.take() {
         return Err(refused(error.into()));
     }
@@ -104,6 +106,7 @@ pub(crate) fn sync<'py>(
     let receipt = Receipt::new("sync", source, Some(destination));
     let mut receipt = Receipt { left_out: Some(0), deleted, ..receipt };
     receipt.add(&summary);
+    run.settle(&mut receipt);
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 

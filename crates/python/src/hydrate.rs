@@ -11,7 +11,7 @@ use firstbyte::{Depth, Error, Hydrate, Keep, Receipt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client::{Client, Rate};
+use crate::client::{Cache, Client, Rate};
 use crate::copy::{Outcome, outcome};
 use crate::error::{failure, failure_at};
 use crate::wait::{self, TICK, abandonable};
@@ -26,7 +26,8 @@ pub(crate) fn hydrate<'py>(
     pin: bool,
     limit_rate: Option<Rate>,
 ) -> PyResult<Outcome<'py>> {
-    let engine = client.route.cached(py)?;
+    let run = client.route.accounted(py, Cache::Used, &[&location])?;
+    let engine = run.engine.clone();
     let how = Hydrate {
         depth: depth(recursive),
         keep: if pin { Keep::Always } else { Keep::WhileRoom },
@@ -43,7 +44,8 @@ pub(crate) fn hydrate<'py>(
         job
     })?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
-    let (receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
+    let (mut receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
+    run.settle(&mut receipt);
     let failed = failed.into_iter();
     let failed: Vec<_> =
         failed.map(|failure| (failure.location.to_string(), Error::from(failure.error))).collect();

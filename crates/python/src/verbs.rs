@@ -17,7 +17,7 @@ use firstbyte_transfer::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::client::{Client, Place};
+use crate::client::{Cache, Client, Place};
 use crate::copy::{Outcome, at_either, filter, located, outcome};
 use crate::error::failure;
 use crate::progress::{Progress, observed};
@@ -119,10 +119,10 @@ pub(crate) fn mv<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Outcome<'py>> {
     let stop = Stop::default();
-    let client = client.route.uncached(py)?;
+    let run = client.route.accounted(py, Cache::Unused, &[&source, &destination])?;
     let durability = Durability::Full;
-    let settings = Settings { stop: stop.clone(), durability, ..client.copies().clone() };
-    let engine = client.transfers(settings);
+    let settings = Settings { stop: stop.clone(), durability, ..run.engine.copies().clone() };
+    let engine = run.engine.transfers(settings);
     let started = Instant::now();
     let (from, to) = (source.clone(), destination.clone());
     let depth = if recursive { Depth::Tree } else { Depth::Object };
@@ -135,6 +135,7 @@ pub(crate) fn mv<'py>(
     let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("mv", source, Some(destination)) };
     receipt.add(&summary);
+    run.settle(&mut receipt);
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 

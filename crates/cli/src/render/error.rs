@@ -241,6 +241,15 @@ impl From<firstbyte::Error> for Error {
             Library::Read(error) => error.into(),
             Library::Transfer(error) => error.into(),
             Library::Manifest { .. } => Self { kind: error.kind(), ..Self::failed(error.to_string()) },
+            Library::Prices { .. } => Self { kind: error.kind(), ..Self::failed(error.to_string()) }
+                .advise("correct it, or remove it"),
+            Library::Bill { option, ref why, tell } => {
+                let line = Self { kind: error.kind(), ..Self::usage(format!("--{option}: {why}")) };
+                match tell {
+                    Some(tell) => line.advise(format!("tell it with --{tell}, or leave --{option} out")),
+                    None => line.advise(format!("leave --{option} out")),
+                }
+            }
             Library::Directory { .. } => Self { kind: error.kind(), ..Self::usage(error.to_string()) }
                 .advise("add -r for what is in it"),
             other => Self { kind: other.kind(), ..Self::usage(other.to_string()) },

@@ -120,8 +120,8 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         keep: args.keep(),
         ..args.policy.settings(globals, stop.clone())
     };
-    let account = args.policy.account(&args.operands, globals)?;
-    let client = args.policy.movement().client_within(globals, account.spending())?;
+    let account = args.policy.movement().account(&args.operands, globals)?;
+    let client = args.policy.movement().client(globals, account.spending())?;
     let engine = client.transfers(settings);
     let report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
@@ -164,7 +164,7 @@ fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
-    let engine = args.policy.movement().client(globals)?.transfers(globals.settings(stop));
+    let engine = args.policy.movement().client(globals, None)?.transfers(globals.settings(stop));
     let mut report = Report::new("cp", super::joined(operands), None).counting(engine.store());
     report.receipt().deleted = Some(0);
     for operand in operands {

@@ -69,9 +69,11 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
         compare: Compare::None,
         ..args.movement.settings(globals, stop.clone())
     };
-    let engine = args.movement.client(globals)?.transfers(settings);
+    let account = args.movement.account(&args.operands, globals)?;
+    let engine = args.movement.client(globals, account.spending())?.transfers(settings);
     let report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
     let mut report = report.counting(engine.store());
+    report.settled_by(move |receipt, store| account.settle(receipt, store));
     report.receipt().left_out = Some(0);
     let moving = Mv { args, engine, quiet: globals.quiet };
     let moves = moving.moves(sources, &destination, wildcards);

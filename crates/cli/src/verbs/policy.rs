@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use firstbyte::Client;
+use firstbyte::account::Account;
 use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, header_value};
 use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
 
-use super::account::{Account, AccountArgs};
+use super::account::AccountArgs;
 use super::filter::FilterArgs;
 use super::sharding::Sharding;
 use crate::globals::Globals;
@@ -47,8 +48,6 @@ pub struct Policy {
     #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
     files_from: Option<OsString>,
     #[command(flatten)]
-    account: AccountArgs,
-    #[command(flatten)]
     sharding: Sharding,
 }
 
@@ -57,6 +56,8 @@ pub struct Policy {
 pub struct Movement {
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    account: AccountArgs,
     /// Limit on bytes per second over all connections: 40MB, 100Mbit
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
@@ -259,13 +260,15 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
 }
 
 impl Movement {
-    /// A client of the store that these options describe.
-    pub fn client(&self, globals: &Globals) -> Result<Client> {
-        self.client_within(globals, None)
+    /// The account of a run between these operands; `-` is a stream.
+    pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
+        let named = operands.iter().filter(|text| *text != "-");
+        let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+        self.account.open(&locations, globals)
     }
 
     /// A client of the store of these options, which spends no more than this.
-    pub fn client_within(&self, globals: &Globals, spending: Option<Spending>) -> Result<Client> {
+    pub fn client(&self, globals: &Globals, spending: Option<Spending>) -> Result<Client> {
         let encryption = match (self.sse, &self.sse_kms_key_id) {
             (None, None) => None,
             (Some(Encryption::Aes256), None) => Some(ServerSideEncryption::S3),
@@ -421,14 +424,7 @@ impl Policy {
 
     /// Refuses a budget for objects of a manifest.
     pub fn refuse_budget(&self) -> Result<()> {
-        self.account.refuse_budget("--manifest")
-    }
-
-    /// The account of a run between these operands; `-` is a stream.
-    pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
-        let named = operands.iter().filter(|text| *text != "-");
-        let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
-        self.account.open(&locations, globals)
+        self.movement.account.refuse_budget("--manifest")
     }
 
     /// This worker's share, and where its receipt goes.

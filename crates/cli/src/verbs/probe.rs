@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte::billing::Transfer;
+use firstbyte::billing::{Billing, Transfer, parse_money, today};
 use firstbyte_advise::model::{Bill, Catalogue, Cloud};
 use firstbyte_location::{Location, units};
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
@@ -13,8 +13,7 @@ use firstbyte_store::{Outages, Prices};
 use rustix::system::uname;
 use serde_json::{Value, json};
 
-use super::advise;
-use super::billing::{BillArgs, Billing, parse_money};
+use super::billing::BillArgs;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -97,8 +96,12 @@ fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)
         Billing::Free => Ok((None, Prices::default())),
         Billing::Priced(service, prices) => Ok((Some(service), prices)),
         Billing::Unknown(_) if args.budget.is_none() => Ok((None, Prices::default())),
-        Billing::Unknown(what) => Err(Error::usage(format!("--budget: it is not known {what}"))
-            .advise("leave --budget out to measure without prices")),
+        Billing::Unknown(what) => {
+            let tell =
+                what.option().map_or_else(String::new, |option| format!("tell it with --{option}, or "));
+            Err(Error::usage(format!("--budget: it is not known {what}"))
+                .advise(format!("{tell}leave --budget out to measure without prices")))
+        }
     }
 }
 
@@ -146,7 +149,7 @@ fn identity(name: String, location: &Location, service: Option<&str>) -> Result<
         cloud: if aws && location.as_local().is_none() { Cloud::Aws } else { Cloud::Any },
         bills: service.map(bills).unwrap_or_default(),
         machine: uname().nodename().to_string_lossy().into_owned(),
-        day: advise::today()?,
+        day: today()?,
         processors: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
         memory: kib.unwrap_or(1.0) * 1024.0,
     })

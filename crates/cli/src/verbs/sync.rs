@@ -70,8 +70,8 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     }
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
-    let account = args.policy.account(&args.operands, globals)?;
-    let client = args.policy.movement().client_within(globals, account.spending())?;
+    let account = args.policy.movement().account(&args.operands, globals)?;
+    let client = args.policy.movement().client(globals, account.spending())?;
     let engine = client.transfers(settings);
     let report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let mut report = report.counting(engine.store());

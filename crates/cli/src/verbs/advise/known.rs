@@ -3,11 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use firstbyte_advise::model::Catalogue;
-use firstbyte_advise::prices::Day;
 use firstbyte_bench::{calibrate::calibrations, modelled, results};
 
 use crate::render::error::{Error, Result};
@@ -55,11 +53,4 @@ impl KnownArgs {
 /// A text file.
 pub fn text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))
-}
-
-/// Today.
-pub fn today() -> Result<Day> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let day = i64::try_from(seconds).ok().and_then(Day::from_unix);
-    day.ok_or_else(|| Error::failed("the clock of this machine shows no valid day"))
 }

@@ -14,9 +14,6 @@ mod run;
 
 use clap::{Args, Subcommand};
 
-pub use known::today;
-pub use prices::catalogue as price_catalogue;
-
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
 

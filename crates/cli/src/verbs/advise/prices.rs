@@ -8,6 +8,7 @@ use std::io::{self, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use firstbyte::billing::{price_catalogue, read_prices, today};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
 use firstbyte_advise::prices::{Catalogue, Day, Price};
@@ -16,7 +17,6 @@ use firstbyte_location::{directory_of, shown};
 use serde_json::json;
 
 use super::import::{ImportError, Imported, import};
-use super::known::today;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -86,40 +86,8 @@ pub fn run(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// The embedded prices, overridden by the user's.
-///
-/// # Errors
-/// The user's catalogue cannot be read or is not valid.
-pub fn catalogue() -> Result<Catalogue> {
-    let mut all = Catalogue::current();
-    if let Some(own) = own_place().map(|path| read(&path)).transpose()?.flatten() {
-        all.override_with(own);
-    }
-    Ok(all)
-}
-
-/// Path of the user's catalogue; `None` without a home directory.
-fn own_place() -> Option<PathBuf> {
-    let absolute = |name: &str| environment::variable(name).filter(|path| path.starts_with('/'));
-    let configuration = absolute("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| absolute("HOME").map(|home| Path::new(&home).join(".config")))?;
-    Some(configuration.join("firstbyte/prices.toml"))
-}
-
-/// Reads the catalogue in a file. Returns `None` if there is no file.
-fn read(path: &Path) -> Result<Option<Catalogue>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(shown(path), &error)),
-    };
-    let parsed = Catalogue::parse(&shown(path).to_string(), &text);
-    parsed.map(Some).map_err(|error| Error::failed(error.to_string()).advise("correct it, or remove it"))
-}
-
 fn show(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
-    let catalogue = catalogue()?;
+    let catalogue = price_catalogue(&environment::variable)?;
     let region = globals.region.as_deref();
     if let Some(region) = region {
         catalogue.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
@@ -185,7 +153,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     if let Some(region) = region {
         Catalogue::current().check_region(region).map_err(|error| Error::usage(error.to_string()))?;
     }
-    let out = args.out.clone().or_else(own_place);
+    let out = args.out.clone().or_else(|| environment::prices_file(&environment::variable));
     let out = out.ok_or_else(|| Error::usage("HOME is not set: name the catalogue with --out"))?;
     let imported = read_offer(&args.file, region)?;
     let count = imported.catalogue.prices().count();
@@ -197,7 +165,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::failed(format!("{}: it has no price that is used{place}", name_of(&args.file))));
     }
     let Imported { catalogue, offer, day, products, .. } = imported;
-    let mut own = read(&out)?.unwrap_or_default();
+    let mut own = read_prices(&out)?.unwrap_or_default();
     own.override_with(catalogue);
     write(&out, &format!("{HEAD}{}", own.to_toml()))?;
     if globals.json {

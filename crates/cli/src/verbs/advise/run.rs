@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use firstbyte::billing::{price_catalogue, today};
+use firstbyte::environment;
 use firstbyte_advise::advice::{self, Advice, Inputs};
 use firstbyte_advise::file_error::FileError;
 use firstbyte_advise::prices::Day;
@@ -10,7 +12,6 @@ use firstbyte_advise::workload::{self, Workload};
 use firstbyte_bench::report::{Asked, advised};
 
 use super::known::{self, KnownArgs};
-use super::prices;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -132,8 +133,8 @@ impl Small {
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let (workload, text) = workload(args, globals)?;
-    let (catalogue, prices) = (args.known.catalogue()?, prices::catalogue()?);
-    let day = args.day.map_or_else(known::today, Ok)?;
+    let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
+    let day = args.day.map_or_else(today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
     let advice =
         advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;

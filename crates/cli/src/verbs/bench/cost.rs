@@ -1,6 +1,7 @@
 //! `bench run`: what a measurement costs, shown by `--dry-run` and bounded by `--budget`.
 
 use clap::Args;
+use firstbyte::billing::{parse_money, price_catalogue, today};
 use firstbyte::environment;
 use firstbyte_advise::model::Catalogue;
 use firstbyte_advise::units::shown_bytes;
@@ -10,8 +11,7 @@ use serde_json::json;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Result};
-use crate::verbs::advise;
-use crate::verbs::billing::{BillArgs, parse_money};
+use crate::verbs::billing::BillArgs;
 
 /// What the user knows of costs.
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub struct CostArgs {
 impl CostArgs {
     /// What decides the costs; `endpoint` is that of the S3 targets.
     pub fn tariff(&self, globals: &Globals, endpoint: Option<String>) -> Result<Tariff> {
-        let prices = advise::price_catalogue()?;
+        let prices = price_catalogue(&environment::variable)?;
         let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
         if let Some(region) = &region {
             prices.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
@@ -35,7 +35,7 @@ impl CostArgs {
         Ok(Tariff {
             services: Catalogue::current(),
             prices,
-            day: advise::today()?,
+            day: today()?,
             region,
             transfer: self.bill.transfer(),
             endpoint,

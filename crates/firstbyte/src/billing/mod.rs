@@ -5,11 +5,17 @@
 //! unknown price is missing, and never free. Called by `bench` for its estimates, and by the verbs
 //! for the prices that their store counts with.
 
+mod own_prices;
+mod service;
+
 use firstbyte_advise::model::{Billed, Kind, Service};
 use firstbyte_advise::prices::{self, Cost, Day};
-use firstbyte_advise::units::GIB;
+use firstbyte_advise::units::{self, GIB};
 use firstbyte_advise::usage::{Item, Unit, Usage};
 use firstbyte_store::Prices;
+
+pub use own_prices::{price_catalogue, read_prices, today};
+pub use service::{Bill, Billing, Declared, Unknown, is_loopback, is_of_the_machine, service_of_bucket};
 
 /// Requests and bytes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -65,7 +71,29 @@ pub enum Transfer {
     Internet,
 }
 
+/// A sum of money, in dollars: `5USD`.
+///
+/// # Errors
+/// A text of another kind, in a sentence.
+pub fn parse_money(text: &str) -> Result<f64, String> {
+    units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
+}
+
 impl Transfer {
+    /// The way of this name.
+    ///
+    /// # Errors
+    /// The known names, in a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "zone" => Ok(Self::Zone),
+            "region" => Ok(Self::Region),
+            "internet" => Ok(Self::Internet),
+            _ => Err("write none, zone, region or internet".into()),
+        }
+    }
+
     /// Key of its price; `None` where it costs nothing.
     fn price(self) -> Option<&'static str> {
         match self {

@@ -1,0 +1,229 @@
+//! Money and time of a run: its budget, and the dollars and the prediction of its receipt. The
+//! command line and Python share it.
+//!
+//! Invariant: dollars are counted only where one price list holds for all requests. The counts of a
+//! store do not tell two services apart, so a copy between two of them has no dollars.
+
+use std::path::Path;
+
+use firstbyte_advise::advice::{self, Inputs};
+use firstbyte_advise::model::{Catalogue, Cloud, HERE, Kind, Machine, Service};
+use firstbyte_advise::units::{Bytes, Rate};
+use firstbyte_advise::{prices, workload};
+use firstbyte_location::{Location, shown};
+use firstbyte_store::{Error as StoreError, Prices, Spending, Store};
+
+use crate::billing::{Bill, Billing, Transfer, Unknown, today};
+use crate::environment::Lookup;
+use crate::error::{Error, Result};
+use crate::receipt::Receipt;
+
+/// A network that is no limit, in bytes per second: the model has the limits.
+const UNLIMITED: f64 = 1e15;
+
+/// The budget of a run, the facts for its prices, and the model that its prediction comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// Dollars.
+    pub budget: Option<f64>,
+    /// Facts about bills.
+    pub bill: Bill,
+    /// A model that predicts the time.
+    pub model: Option<Service>,
+}
+
+/// The prices and the model of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    prices: Option<Prices>,
+    budget: Option<f64>,
+    model: Option<Service>,
+}
+
+/// The model in a file, or the embedded one of this name.
+///
+/// # Errors
+/// The file cannot be read, or is no model.
+pub fn model(path: &Path) -> Result<Service> {
+    if let Some(known) = path.to_str().and_then(|name| Catalogue::current().service(name).cloned()) {
+        return Ok(known);
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| StoreError::Io { location: shown(path).to_string(), source })?;
+    let why = |why: String| Error::Operand { operand: shown(path).to_string(), why };
+    Service::parse(&text).map_err(|error| why(error.to_string()))
+}
+
+impl Terms {
+    /// The account of a run that asks these locations.
+    ///
+    /// # Errors
+    /// [`Error::Bill`]: a budget, or a stated service, without its prices. The user's price
+    /// catalogue cannot be used.
+    pub fn open(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Account> {
+        let option = if self.budget.is_some() { "budget" } else { "bill-as" };
+        let unknown = |unknown: &Unknown| Error::Bill {
+            option,
+            why: format!("it is not known {unknown}"),
+            tell: unknown.option(),
+        };
+        let is_needed = self.budget.is_some() || self.bill.declared.is_some();
+        let prices = match self.billing(locations, store, lookup)? {
+            Billing::Priced(_, prices) => Some(prices),
+            Billing::Free if self.budget.is_some() => {
+                let why = "nothing is billed here".into();
+                return Err(Error::Bill { option, why, tell: Some("bill-as") });
+            }
+            Billing::Unknown(what) if is_needed => return Err(unknown(&what)),
+            Billing::Free | Billing::Unknown(_) => None,
+        };
+        if self.budget.is_some() && self.bill.transfer.is_none() {
+            return Err(unknown(&Unknown::Way));
+        }
+        Ok(Account { prices, budget: self.budget, model: self.model.clone() })
+    }
+
+    /// Billing of the remote ones of `locations`, by one price list.
+    fn billing(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Billing> {
+        let transfer = self.bill.transfer.unwrap_or(Transfer::None);
+        let billing_model = self.model.as_ref().filter(|model| !model.bills.is_empty());
+        let mut all: Vec<Billing> = Vec::new();
+        for location in locations.iter().filter(|location| location.as_local().is_none()) {
+            let found = match (billing_model, &self.bill.declared) {
+                (Some(model), None) => self.bill.by_model(model, location, store, transfer, lookup)?,
+                _ => self.bill.billing(location, store, transfer, lookup)?,
+            };
+            if !all.contains(&found) {
+                all.push(found);
+            }
+        }
+        Ok(match all.len() {
+            0 => Billing::Free,
+            1 => all.swap_remove(0),
+            _ => Billing::Unknown(Unknown::OneList),
+        })
+    }
+}
+
+impl Account {
+    /// The budget, as the store keeps it.
+    #[must_use]
+    pub fn spending(&self) -> Option<Spending> {
+        Some(Spending { limit: self.budget?, prices: self.prices? })
+    }
+
+    /// The prices of requests and bytes, if they are known.
+    #[must_use]
+    pub fn prices(&self) -> Option<Prices> {
+        self.prices
+    }
+
+    /// The predicted time of so many bytes in so many objects, in seconds, by the model given, else
+    /// by the embedded one of this name.
+    #[must_use]
+    pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
+        let embedded = || Catalogue::current().service(embedded?).cloned();
+        let model = self.model.clone().or_else(embedded).filter(|_| bytes > 0)?;
+        predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
+    }
+
+    /// Fills in dollars and prediction.
+    pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
+        receipt.usd = self.prices.map(|prices| prices.usd(&store.counters()));
+        let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
+        let Some(model) = self.model.as_ref().filter(|_| fetched > 0) else { return };
+        if let Some((seconds, range)) = predict(model, fetched, receipt.objects.max(1)) {
+            (receipt.predicted_seconds, receipt.predicted_range) = (Some(seconds), Some(range));
+        }
+    }
+}
+/// Seconds in which `objects` with `bytes` together are read by a model, and their range.
+fn predict(model: &Service, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
+    let mut catalogue = Catalogue::current();
+    let model = Service { here: Some(model.here.clone().unwrap_or_else(this_machine)), ..model.clone() };
+    let option = match model.kind {
+        Kind::Object => format!("{}-download", model.name),
+        _ => model.name.clone(),
+    };
+    catalogue.put(model);
+    let text = format!("[data]\nsize = \"{bytes} B\"\nfiles = {objects}\n[compute]\nat = \"{HERE}\"\n");
+    let workload = workload::of_text(&text).ok()?;
+    let prices = prices::Catalogue::current();
+    let inputs = Inputs { catalogue: &catalogue, prices: &prices, day: today().ok()? };
+    let row = advice::option(&workload, &option, &inputs).ok()?;
+    Some((row.seconds, [row.low, row.high]))
+}
+
+/// Machine for a model that describes none: the processors here, all else unlimited.
+fn this_machine() -> Machine {
+    Machine {
+        vcpus: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
+        memory: Bytes(UNLIMITED),
+        network: Rate(UNLIMITED),
+        burst: None,
+        bucket: None,
+        volumes: None,
+        gpus: 0.0,
+        store: None,
+        cloud: Cloud::Any,
+        source: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::billing::{Declared, list_prices};
+
+    #[test]
+    fn a_prediction_follows_the_limits_of_the_model() {
+        let model = model(Path::new("s3-standard")).unwrap();
+        let (large, [low, high]) = predict(&model, 10_000_000_000, 1).unwrap();
+        let (small, _) = predict(&model, 1_000, 1).unwrap();
+        assert!(low < large && large < high && small < 0.2 && large > 1.0, "{small} {large}");
+        assert!(super::model(Path::new("/no/model")).unwrap_err().to_string().contains("/no/model"));
+    }
+
+    #[test]
+    fn a_budget_becomes_prices_of_single_requests() {
+        let none = Account::default();
+        assert!(none.spending().is_none() && none.prices().is_none());
+        let prices = list_prices(
+            &model(Path::new("s3-standard")).unwrap(),
+            Transfer::Internet,
+            &prices::Catalogue::current(),
+            "us-east-1",
+            "2026-11-23".parse().unwrap(),
+        )
+        .unwrap();
+        let account = Account { prices: Some(prices), budget: Some(2.0), model: None };
+        let Spending { limit, prices } = account.spending().unwrap();
+        assert_eq!((limit, prices.get, prices.put), (2.0, 4e-7, 5e-6));
+        assert!((prices.received * 1_073_741_824.0 - 0.09).abs() < 1e-9);
+        let mut counters = firstbyte_store::CounterSnapshot { received: 1 << 30, ..Default::default() };
+        (counters.requests_by_kind.get, counters.requests_by_kind.list) = (1_000, 10);
+        assert!((prices.usd(&counters) - (0.0004 + 0.000_05 + 0.09)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_budget_without_a_fact_names_the_option_that_gives_it() {
+        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let refused = |bill: Bill, text: &str| {
+            let terms = Terms { budget: Some(1.0), bill, model: None };
+            let locations = [Location::parse(text.as_ref()).unwrap()];
+            match terms.open(&locations, &store, &|_| None).unwrap_err() {
+                Error::Bill { tell, .. } => tell,
+                other => panic!("{other}"),
+            }
+        };
+        let standard = Some(Declared::Service("s3-standard".into()));
+        assert_eq!(refused(Bill::default(), "http://store.example/x"), Some("bill-as"));
+        assert_eq!(refused(Bill::default(), "/tmp"), Some("bill-as"));
+        let bill = Bill { declared: standard.clone(), ..Bill::default() };
+        assert_eq!(refused(bill, "http://store.example/x"), Some("region"));
+        let bill = Bill { declared: standard, region: Some("us-east-1".into()), transfer: None };
+        assert_eq!(refused(bill.clone(), "http://store.example/x"), Some("transfer"));
+        let seoul = Bill { region: Some("ap-northeast-2".into()), ..bill };
+        assert_eq!(refused(seoul, "http://store.example/x"), None);
+    }
+}

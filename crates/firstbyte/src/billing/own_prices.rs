@@ -1,0 +1,50 @@
+//! The price catalogue of this user, and the day whose prices count. Called by the verbs and by
+//! [`Bill`](super::Bill).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstbyte_advise::prices::{Catalogue, Day};
+use firstbyte_location::shown;
+use firstbyte_store::Error as StoreError;
+
+use crate::environment::{self, Lookup};
+use crate::error::{Error, Result};
+
+/// The embedded prices, overridden by the user's.
+///
+/// # Errors
+/// The user's catalogue cannot be read or is not valid.
+pub fn price_catalogue(lookup: Lookup<'_>) -> Result<Catalogue> {
+    let mut all = Catalogue::current();
+    if let Some(own) = environment::prices_file(lookup).map(|path| read_prices(&path)).transpose()?.flatten()
+    {
+        all.override_with(own);
+    }
+    Ok(all)
+}
+
+/// Reads the catalogue in a file. Returns `None` if there is no file.
+///
+/// # Errors
+/// The file cannot be read or is not valid.
+pub fn read_prices(path: &Path) -> Result<Option<Catalogue>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(StoreError::Io { location: shown(path).to_string(), source }.into()),
+    };
+    let parsed = Catalogue::parse(&shown(path).to_string(), &text);
+    parsed.map(Some).map_err(|error| Error::Prices { why: error.to_string() })
+}
+
+/// Today.
+///
+/// # Errors
+/// A clock without a valid day.
+pub fn today() -> Result<Day> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let day = i64::try_from(seconds).ok().and_then(Day::from_unix);
+    day.ok_or_else(|| Error::Prices { why: "the clock of this machine shows no valid day".into() })
+}

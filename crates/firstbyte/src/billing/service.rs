@@ -1,0 +1,202 @@
+//! Finds the service that bills a location, and its prices. Nothing is guessed: an unknown fact is
+//! reported with the option that gives it. Called by the verbs that count dollars.
+
+use std::fmt;
+
+use firstbyte_advise::model::{Catalogue, Service};
+use firstbyte_location::{Location, redacted};
+use firstbyte_store::{EndpointSource, Prices, Store};
+
+use super::own_prices::{price_catalogue, today};
+use super::{Transfer, list_prices};
+use crate::environment::{self, Lookup};
+use crate::error::{Error, Result};
+
+/// File systems on disks of the machine, or in its memory.
+const OF_THE_MACHINE: [&str; 15] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs",
+    "squashfs", "vfat", "exfat", "iso9660",
+];
+
+/// True for file systems on disks of a machine, or in its memory, which bill nothing.
+#[must_use]
+pub fn is_of_the_machine(file_system: &str) -> bool {
+    OF_THE_MACHINE.contains(&file_system)
+}
+
+/// The service that bills a bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
+#[must_use]
+pub fn service_of_bucket(name: &str) -> &'static str {
+    if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
+}
+
+/// True for the address of a server on this machine.
+#[must_use]
+pub fn is_loopback(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
+}
+
+/// The user's statement about paths and endpoints whose service is not known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Declared {
+    /// Nothing is billed.
+    Nothing,
+    /// A service, by the name of its model.
+    Service(String),
+}
+
+impl Declared {
+    /// Reads `none` or the name of a model.
+    ///
+    /// # Errors
+    /// The known names, in a sentence.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let services = Catalogue::current().services;
+        if text == "none" {
+            return Ok(Self::Nothing);
+        }
+        if services.iter().any(|model| model.name == text) {
+            return Ok(Self::Service(text.to_owned()));
+        }
+        let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
+        Err(format!("write none, or one of {}", known.join(", ")))
+    }
+}
+
+/// A fact that a bill needs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unknown {
+    /// The service that bills a place.
+    Service(String),
+    /// The region.
+    Region,
+    /// A price.
+    Price(String),
+    /// One price list for requests that are counted together.
+    OneList,
+    /// The way of the bytes.
+    Way,
+}
+
+impl Unknown {
+    /// The option that gives the fact.
+    #[must_use]
+    pub fn option(&self) -> Option<&'static str> {
+        match self {
+            Self::Service(_) => Some("bill-as"),
+            Self::Region => Some("region"),
+            Self::Way => Some("transfer"),
+            Self::Price(_) | Self::OneList => None,
+        }
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(place) => write!(f, "what {place} bills"),
+            Self::Region => f.write_str("in which region it is billed"),
+            Self::Price(missing) => write!(f, "what it bills: {missing}"),
+            Self::OneList => {
+                f.write_str("what two services bill: their requests are counted together; copy in two steps")
+            }
+            Self::Way => f.write_str("what the bytes cost on their way"),
+        }
+    }
+}
+
+/// Billing of a location.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Billing {
+    /// Nothing.
+    Free,
+    /// Requests and bytes of this service, by these prices.
+    Priced(String, Prices),
+    /// Not known.
+    Unknown(Unknown),
+}
+
+/// The user's knowledge of bills.
+#[derive(Clone, Debug, Default)]
+pub struct Bill {
+    /// Location of this machine, seen from the services.
+    pub transfer: Option<Transfer>,
+    /// Service of paths and endpoints outside AWS.
+    pub declared: Option<Declared>,
+    /// Region of the services.
+    pub region: Option<String>,
+}
+
+impl Bill {
+    /// Billing of `location`. Bytes take the way `transfer`.
+    ///
+    /// # Errors
+    /// The user's price catalogue cannot be used; the region does not exist.
+    pub fn billing(
+        &self,
+        location: &Location,
+        store: &Store,
+        transfer: Transfer,
+        lookup: Lookup<'_>,
+    ) -> Result<Billing> {
+        let service = match self.service(location, store) {
+            Ok(Some(service)) => service,
+            Ok(None) => return Ok(Billing::Free),
+            Err(unknown) => return Ok(Billing::Unknown(unknown)),
+        };
+        match Catalogue::current().service(&service) {
+            Some(model) => self.by_model(model, location, store, transfer, lookup),
+            None => Ok(Billing::Unknown(Unknown::Price(format!("no model is called {service}")))),
+        }
+    }
+
+    /// Bills of a model in the region of `location`.
+    ///
+    /// # Errors
+    /// As [`billing`](Self::billing).
+    pub fn by_model(
+        &self,
+        model: &Service,
+        location: &Location,
+        store: &Store,
+        transfer: Transfer,
+        lookup: Lookup<'_>,
+    ) -> Result<Billing> {
+        let configured = match location {
+            Location::Object(object) if object.service.is_s3() => store.endpoint_of(object.service)?.region,
+            _ => None,
+        };
+        let region = self.region.clone().or(configured).or_else(|| environment::region(lookup));
+        let Some(region) = region else { return Ok(Billing::Unknown(Unknown::Region)) };
+        let prices = price_catalogue(lookup)?;
+        prices
+            .check_region(&region)
+            .map_err(|error| Error::Option { name: "region".into(), why: error.to_string() })?;
+        Ok(match list_prices(model, transfer, &prices, &region, today()?) {
+            Ok(prices) => Billing::Priced(model.name.clone(), prices),
+            Err(missing) => Billing::Unknown(Unknown::Price(missing)),
+        })
+    }
+
+    /// The service that bills a location; `None` where nothing is billed.
+    fn service(&self, location: &Location, store: &Store) -> std::result::Result<Option<String>, Unknown> {
+        match &self.declared {
+            Some(Declared::Nothing) => return Ok(None),
+            Some(Declared::Service(name)) => return Ok(Some(name.clone())),
+            None => {}
+        }
+        match location {
+            Location::Object(object) if object.service.is_s3() => match store.endpoint_of(object.service) {
+                Ok(endpoint) if endpoint.source == EndpointSource::Aws => {
+                    Ok(Some(service_of_bucket(&object.bucket).to_owned()))
+                }
+                Ok(endpoint) if is_loopback(&endpoint.url) => Ok(None),
+                Ok(endpoint) => Err(Unknown::Service(redacted(&endpoint.url))),
+                Err(error) => Err(Unknown::Price(error.to_string())),
+            },
+            Location::Http(url) if is_loopback(&url.authority) => Ok(None),
+            other => Err(Unknown::Service(other.to_string())),
+        }
+    }
+}
