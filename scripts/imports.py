@@ -50,7 +50,8 @@ MAY_IMPORT = {
     "advise": set(),
     "probe": {"location", "listing", "store", "advise"},
     "bench": {
-        "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "firstbyte",
+        "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "probe",
+        "firstbyte",
     },
     "testkit": {"location", "store", "hydrate", "serve", "link"},
     "python": {"location", "listing", "layout", "pacing", "store", "fetch", "transfer", "hydrate", "firstbyte"},

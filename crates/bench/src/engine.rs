@@ -9,9 +9,10 @@
 
 mod function;
 mod one_run;
+mod outlook;
 mod prepare;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -29,6 +30,7 @@ use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
 use one_run::Scene;
+use outlook::Outlook;
 
 /// Failures in a row after which a contender is left out of the rest of its case.
 const FAILURES: usize = 2;
@@ -81,6 +83,8 @@ pub enum Event<'a> {
     Run(&'a Run),
     /// A case is complete; all results so far.
     Complete(&'a Case, &'a Results),
+    /// Seconds that the rest may take, after a round.
+    Left(f64),
     /// Something that the user should know.
     Note(&'a str),
     /// Where what was made stays.
@@ -204,13 +208,14 @@ pub fn execute(
     check_functions(plan)?;
     let mut budget = Budget { began: Instant::now(), bytes: 0, usd: 0.0, paid: BTreeSet::new(), settings };
     let mut stage = Stage::new(&settings.disk)?;
-    for case in &plan.cases {
-        let case = &rounds_of(case, settings);
-        if is_complete(case, writer) {
-            continue;
-        }
+    let mut outlook = Outlook::new();
+    let cases: Vec<Case> = plan.cases.iter().map(|case| rounds_of(case, settings)).collect();
+    let mut cases: VecDeque<Case> = cases.into_iter().filter(|case| !is_complete(case, writer)).collect();
+    while let Some(case) = cases.pop_front() {
+        let case = &case;
+        let later: &[Case] = cases.make_contiguous();
         watch(Event::Case(case));
-        match run_case(plan, case, &mut stage, &mut budget, writer, watch) {
+        match run_case(plan, (case, later), &mut stage, (&mut budget, &mut outlook), writer, watch) {
             Ok(None) => watch(Event::Complete(case, writer.results())),
             Ok(Some(ending)) => return Ok(ending),
             Err(Error::Interrupted) => return Ok(Ending::Interrupted),
@@ -279,9 +284,9 @@ impl Budget<'_> {
 
 fn run_case(
     plan: &Plan,
-    case: &Case,
+    (case, later): (&Case, &[Case]),
     stage: &mut Stage,
-    budget: &mut Budget<'_>,
+    (budget, outlook): (&mut Budget<'_>, &mut Outlook),
     writer: &mut Writer,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Ending>> {
@@ -331,9 +336,11 @@ fn run_case(
             budget.usd += usd;
             budget.paid.insert(name);
             budget.bytes += run.wire_bytes.or(run.bytes).unwrap_or(bytes);
+            outlook.ran();
             watch(Event::Run(&run));
             writer.write(run)?;
         }
+        watch(Event::Left(outlook.left(case, round + 1, began.elapsed().as_secs_f64(), later)));
     }
     Ok(None)
 }

@@ -8,6 +8,7 @@ mod called;
 mod cases;
 mod function;
 mod probe;
+mod programs;
 
 use std::path::PathBuf;
 
@@ -52,6 +53,9 @@ pub struct Request {
     pub waves: bool,
     /// The endpoint of the S3 targets, if it is not that of AWS.
     pub endpoint: Option<String>,
+    /// Directories of programs, as `PATH` has them: s5cmd, aws, rclone and mount-s3 contend where
+    /// they are installed.
+    pub path: String,
     /// A command for the workload `command`, words with `{target}`.
     pub command: Vec<String>,
     /// The local file or directory that `upload` copies.

@@ -12,6 +12,7 @@ mod mapped;
 mod mixed;
 mod one_big;
 mod open;
+mod probe;
 mod rand_read;
 mod seq_read;
 mod upload;
@@ -39,6 +40,7 @@ pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         Workload::Blast => blast::run(job, session, watch),
         Workload::Command => command::run(job, session, watch),
         Workload::Fio => fio::run(job, session, watch),
+        Workload::Probe => probe::run(job, session, watch),
     }
 }
 

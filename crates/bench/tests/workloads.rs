@@ -100,6 +100,16 @@ impl World {
 const ALL: &[&str] = &["path", "open", "cp"];
 
 #[test]
+fn a_probe_reports_what_limits_the_target() {
+    let world = World::new();
+    world.each("small", &["open"], &json!({"workload": "probe", "limit_seconds": 2}), |what, metrics| {
+        for name in ["first_byte_seconds", "small_files_per_second", "disk_write_bytes_per_second"] {
+            assert!(metrics[name] > 0.0, "{what}: {name} of {metrics:?}");
+        }
+    });
+}
+
+#[test]
 fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
     let world = World::new();
     let expect = json!({"seed": SEED, "compare": "all"});

@@ -10,6 +10,7 @@ mod bad_input;
 mod bench;
 mod bench_cache;
 mod bench_cost;
+mod bench_first;
 mod bench_job;
 mod check;
 mod choices;

@@ -150,3 +150,25 @@ fn doctor_checks_one_location() {
     assert!(String::from_utf8_lossy(&ran.stdout).contains("FAIL  list"), "{ran:?}");
     world.run(&["doctor", "data", "--expect-fs", "data=ext4"]).fails_usage("--expect-fs");
 }
+
+#[test]
+fn a_bucket_that_may_not_be_listed_is_one_line() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    world
+        .run(&["probe", "s3://bucket/", "--no-sign-request"])
+        .fails(1, &["s3://bucket/", "cannot be listed", "name one large object"]);
+}
+
+#[test]
+fn a_model_that_no_link_replays_is_one_line() {
+    let world = World::new();
+    let link = ["link", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", "--model"];
+    world.run(&[&link[..], &["nowhere.toml"]].concat()).fails(1, &["nowhere.toml", "firstbyte probe"]);
+    let text = "format = 1\nname = \"bare\"\ntitle = \"Bare\"\nkind = \"object\"\ncloud = \"any\"\nshared = true\n\
+                durable = true\nleaves_out = \"all\"\n[sources]\n";
+    world.write("bare.toml", text.as_bytes());
+    world.run(&[&link[..], &["bare.toml"]].concat()).fails(2, &["bare", "nothing that a link replays"]);
+    world.write("broken.toml", b"format = 1\nname = 5\n");
+    world.run(&[&link[..], &["broken.toml"]].concat()).fails(2, &["broken.toml", "name"]);
+}

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use firstbyte_advise::model::{Cloud, Latency, Service};
 use firstbyte_advise::units::Seconds;
 use firstbyte_link::{Burst, Link, LinkConfig, Preset, Rate, Replay, Running, Wait};
-use firstbyte_location::Location;
+use firstbyte_location::{ByteRange, Location};
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights, probe};
-use firstbyte_store::{Options as StoreOptions, Payload, Prices, Store};
+use firstbyte_store::{Get, Options as StoreOptions, Payload, Prices, Store};
 use firstbyte_testkit::{BUCKET, bytes, minio, scratch, set_credentials};
 
 /// Bytes of the object that is read.
@@ -109,14 +109,42 @@ impl Bench {
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 
+    /// Median seconds to the first byte of the server without a link: part of what is found behind
+    /// one.
+    fn own_first_byte(&self) -> f64 {
+        let store = store(&format!("http://{}", self.address));
+        let location = Location::parse(format!("s3://{BUCKET}/large").as_ref()).expect("a location");
+        let mut times: Vec<f64> = (0..200)
+            .map(|_| {
+                let began = Instant::now();
+                let get = Get { range: Some(ByteRange::new(0, 1)), ..Get::default() };
+                let mut body = store.get(&location, &get).expect("an object");
+                while body.read(&mut [0; 1]).expect("a byte") > 0 {}
+                began.elapsed().as_secs_f64()
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+
     /// Probes a link, then a link that replays what was found.
     fn twice(&self, name: &str, config: LinkConfig) {
         println!("== {name}: {config}");
+        let (own, asked) = (self.own_first_byte(), config.wait.as_ref().map_or(config.rtt, Wait::median));
         let link = Link::start(config).expect("a link");
         let first = self.probe(&link);
         for (name, line) in first.lines() {
             println!("   {name:11}  {line}");
         }
+        let expected = asked.as_secs_f64() + own;
+        let found = first.latencies.first_byte.expect("a first byte").p50;
+        println!(
+            "   first byte: the link {:.1} ms and the server alone {:.1} ms, found {:.1} ms: {:+.1} %",
+            asked.as_secs_f64() * 1e3,
+            own * 1e3,
+            found * 1e3,
+            (found / expected - 1.0) * 100.0
+        );
         let seen = link.counters();
         let (sent, received) = (first.spent.requests.total(), first.spent.bytes);
         println!("   server counted {} requests, the probe {sent}", seen.requests);

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::Metrics;
 
+/// Operations below which a percentile near the end says no more than the greatest.
+const FEW: usize = 20;
+
 /// The time of each operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<Duration>);
@@ -33,7 +36,9 @@ impl Latencies {
         metrics.insert("operations".into(), self.0.len() as f64);
         let Some(greatest) = self.0.last() else { return };
         metrics.insert("latency_max_seconds".into(), greatest.as_secs_f64());
-        for (name, share) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)] {
+        let few = self.0.len() < FEW;
+        let shares = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+        for (name, share) in shares.into_iter().filter(|(_, share)| *share == 0.5 || !few) {
             // The nearest rank: the least value that at least this share does not exceed.
             let rank = (self.0.len() as f64 * share).ceil() as usize;
             let value = self.0[rank.clamp(1, self.0.len()) - 1];
@@ -59,5 +64,6 @@ mod tests {
         let mut one = Metrics::new();
         Latencies(vec![Duration::from_secs(3)]).into_metrics(&mut one);
         assert_eq!(one["latency_p50_seconds"], 3.0);
+        assert!(!one.contains_key("latency_p95_seconds") && !one.contains_key("latency_p99_seconds"));
     }
 }

@@ -156,6 +156,8 @@ pub enum Workload {
     Command,
     /// fio.
     Fio,
+    /// The figures of `firstbyte probe`.
+    Probe,
 }
 
 /// The way to the target.
@@ -294,6 +296,7 @@ impl Workload {
             Self::Blast => &["database", "query", "batch_size", "count", "concurrency"],
             Self::Command => &["command"],
             Self::Fio => &["object", "block", "size", "offset", "concurrency", "seed", "fio"],
+            Self::Probe => &["limit_seconds"],
         }
     }
 
@@ -303,7 +306,7 @@ impl Workload {
         match self {
             Self::List => &[Path, Open, Mount],
             Self::CopyTree => &[Path, Cp, Mount],
-            Self::Hydrate => &[Open],
+            Self::Hydrate | Self::Probe => &[Open],
             Self::Upload => &[Cp],
             Self::Mapped | Self::Blast | Self::Fio => &[Path, Mount, Cp],
             Self::Mixed => &[Path, Open, Mount],

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use crate::result::{Case, Results, Run};
 use crate::statistics::{Contender, Summary, verdicts};
 
-use super::data::{rates, typical};
+use super::data::line_of_rates;
 use super::rivals::sentence;
 use super::scaling::Scaling;
 use super::words::{
-    SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, parameter,
-    reservations, seconds, subject, title,
+    SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, number,
+    parameter, reservations, seconds, subject, title,
 };
 
 /// Runs that are listed in order for each contender; the table of raw runs shows all of them.
@@ -115,13 +115,16 @@ fn bars(out: &mut String, case: &Case, lines: &[Contender]) {
 /// The columns of the summary table beside the contender: a title, and the content for a contender.
 type Column = (&'static str, fn(&Contender) -> Option<String>);
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 17] = [
     ("runs", |line| Some(line.seconds.as_ref().map_or(0, |s| s.count).to_string())),
     ("min – max", |line| time(line, |s| format!("{} – {}", seconds(s.min), seconds(s.max)))),
     ("mean", |line| time(line, |s| seconds(s.mean))),
     ("p95", |line| line.seconds.as_ref()?.tail(|s| s.p95).map(seconds)),
     ("p99", |line| line.seconds.as_ref()?.tail(|s| s.p99).map(seconds)),
-    ("bytes a second", |line| line.bytes_per_second().map(|rate| format!("{}/s", bytes(rate)))),
+    ("MB/s", |line| line.bytes_per_second().map(|rate| number(rate / 1e6))),
+    ("operations a second", |line| line.operations_per_second().map(number)),
+    ("p50 of one", |line| operation(line, "latency_p50_seconds")),
+    ("p99 of one", |line| operation(line, "latency_p99_seconds")),
     ("CPU user + system", |line| {
         let (user, system) = line.user_seconds.zip(line.system_seconds)?;
         (user + system > 0.0).then(|| format!("{} + {}", seconds(user), seconds(system)))
@@ -134,6 +137,14 @@ const COLUMNS: [Column; 14] = [
     ("fairness", |line| line.fairness.map(|n| format!("{n:.3}"))),
     ("shares of jobs", |line| line.least_share.zip(line.most_share).map(|(a, b)| format!("{a:.2} – {b:.2}"))),
 ];
+
+/// Figures of single operations that have columns of their own.
+const OF_OPERATIONS: [&str; 4] =
+    ["operations", "operations_per_second", "latency_p50_seconds", "latency_p99_seconds"];
+
+fn operation(line: &Contender, metric: &str) -> Option<String> {
+    line.metrics.get(metric).map(|found| seconds(found.median))
+}
 
 fn time(line: &Contender, text: impl Fn(&Summary) -> String) -> Option<String> {
     line.seconds.as_ref().map(text)
@@ -183,6 +194,7 @@ fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) 
 /// Figures that contenders printed themselves.
 fn metrics(out: &mut String, lines: &[Contender]) {
     let mut names: Vec<&String> = lines.iter().flat_map(|line| line.metrics.keys()).collect();
+    names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()));
     names.sort();
     names.dedup();
     if names.is_empty() {
@@ -240,7 +252,7 @@ pub(super) fn chart(out: &mut String, index: usize, kind: &str, caption: &str, t
 
 /// The times of all runs in the order in which they ended: a cache shows as a step.
 fn order(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]) {
-    if runs.is_empty() {
+    if runs.iter().all(|run| run.seconds <= 0.0) {
         return;
     }
     let mut table = String::from(
@@ -271,7 +283,7 @@ fn order(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]) {
 /// Throughput over time of each contender's typical run.
 fn throughput(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]) {
     let recorded: Vec<(&Contender, Vec<(f64, f64)>)> =
-        lines.iter().filter_map(|line| Some((line, rates(typical(runs, line)?)))).collect();
+        lines.iter().filter_map(|line| Some((line, line_of_rates(runs, line)?))).collect();
     if recorded.is_empty() {
         return;
     }

@@ -54,8 +54,13 @@ fn state(run: &Run, reasons: &mut Vec<String>) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
+/// The rates of a contender's typical run. One alone is no line of a chart.
+pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64, f64)>> {
+    Some(rates(typical(runs, line)?)).filter(|rates| rates.len() > 1)
+}
+
 /// The run of a contender whose time is next to the median, if it recorded its progress.
-pub(super) fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
+fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run> {
     let median = line.seconds.as_ref()?.median;
     let recorded =
         runs.iter().filter(|run| run.contender == line.name && run.counts() && run.throughput.len() > 1);
@@ -64,7 +69,7 @@ pub(super) fn typical<'a>(runs: &[&'a Run], line: &Contender) -> Option<&'a Run>
 }
 
 /// Bytes per second between recorded points, at the end of each span.
-pub(super) fn rates(run: &Run) -> Vec<(f64, f64)> {
+fn rates(run: &Run) -> Vec<(f64, f64)> {
     let step = run.throughput.len().div_ceil(MOST_POINTS).max(1);
     let points: Vec<(f64, u64)> = run.throughput.iter().copied().step_by(step).collect();
     let spans = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
@@ -76,7 +81,7 @@ pub(super) fn rates(run: &Run) -> Vec<(f64, f64)> {
 fn throughputs(runs: &[&Run], lines: &[Contender]) -> Vec<Value> {
     let recorded = lines.iter().enumerate();
     recorded
-        .filter_map(|(index, line)| Some(json!({"contender": index, "points": rates(typical(runs, line)?)})))
+        .filter_map(|(index, line)| Some(json!({"contender": index, "points": line_of_rates(runs, line)?})))
         .collect()
 }
 

@@ -21,7 +21,13 @@ pub(super) fn varies(case: &Case) -> bool {
 fn is_other(case: &Case, line: &ContenderLine) -> bool {
     let command = &line.command;
     let is_program = !command.is_empty() && !command.starts_with("the model of ");
-    line.name != subject(case) && is_program && !command.contains("firstbyte")
+    line.name != subject(case) && is_program && !runs_firstbyte(command)
+}
+
+/// True if a word of a command is this program. A bucket or a directory may have its name too.
+fn runs_firstbyte(command: &str) -> bool {
+    let program = |word: &str| word.trim_matches(['\'', '"']).rsplit('/').next() == Some("firstbyte");
+    command.split_whitespace().filter(|word| !word.contains("://")).any(program)
 }
 
 /// The subject and the programs of others, which can be ranked.
@@ -215,6 +221,13 @@ mod tests {
 
     fn one<'a>(rival: &str, title: &'a str, ratio: f64) -> Comparison<'a> {
         Comparison { subject: "firstbyte cp", rival: rival.into(), title, ratio }
+    }
+
+    #[test]
+    fn a_bucket_called_as_we_are_is_no_program_of_ours() {
+        assert!(runs_firstbyte("sh -c '/usr/bin/firstbyte cp x y; sync'"));
+        assert!(!runs_firstbyte("aws s3 cp s3://data/firstbyte $OUT/"));
+        assert!(!runs_firstbyte("s5cmd cp s3://firstbyte/x /tmp/firstbyte-1/out"));
     }
 
     #[test]

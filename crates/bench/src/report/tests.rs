@@ -147,6 +147,22 @@ fn each_chart_has_its_table() {
 }
 
 #[test]
+fn a_chart_that_would_show_nothing_is_left_out() {
+    let mut brief = made();
+    for run in &mut brief.runs {
+        // One span has one rate: a point, and no line.
+        run.throughput = vec![(0.0, 0), (1.0, 100)];
+    }
+    let kinds = |page: &str, kind: &str| page.matches(&format!("data-kind=\"{kind}\"")).count();
+    let page = html(&[brief.clone()]);
+    assert_eq!((kinds(&page, "throughput"), kinds(&page, "runs")), (0, 2));
+    for run in &mut brief.runs {
+        run.seconds = 0.0;
+    }
+    assert_eq!(kinds(&html(&[brief]), "runs"), 0);
+}
+
+#[test]
 fn markdown_has_goals_commands_and_escaped_cells() {
     let text = markdown(&[made()]);
     assert!(text.contains("## 1 GiB \\| copied\n"));

@@ -61,6 +61,17 @@ impl Contender {
         let (bytes, seconds) = self.bytes.zip(self.seconds.as_ref().map(|time| time.median))?;
         (bytes > 0.0 && seconds > 0.0).then(|| bytes / seconds)
     }
+
+    /// Median operations per second: as the runs state them, or by their number.
+    #[must_use]
+    pub fn operations_per_second(&self) -> Option<f64> {
+        let median = |name: &str| self.metrics.get(name).map(|found| found.median);
+        let by_number = || {
+            let (count, time) = median("operations").zip(self.seconds.as_ref().map(|time| time.median))?;
+            (count > 1.0 && time > 0.0).then(|| count / time)
+        };
+        median("operations_per_second").or_else(by_number)
+    }
 }
 
 /// A figure of a run by its name: one of [`Run::figure`], or `fairness`, `least_share` and

@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::result::CacheState;
+use firstbyte::location::{Location, Service};
+use firstbyte::size::grouped;
+use firstbyte_advise::units::shown_bytes;
 use serde_json::{Value, json};
 
 use super::function::{self, Linked};
+use super::programs::{self, Objects};
 use super::{Found, Request, Shape, Target};
-use crate::plan::{Billed, Cache, Case, Contender, Count, Place};
+use crate::plan::{Billed, Cache, Case, Contender, Count, Place, Prints};
 use crate::slow_link::LINK;
 use crate::words::literal;
 use crate::workloads::part_bytes;
@@ -58,6 +62,7 @@ const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way
 pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u32]) -> Result<Case, String> {
     let mut work = Work::of(target, workload, request)?;
     let mut services = Vec::new();
+    let others = work.others(target, request);
     let mut request = request.clone();
     for option in &mut request.options {
         *option = literal(option);
@@ -75,19 +80,13 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
             contenders.push(work.contender(&way, *job, request, jobs.len() > 1));
         }
     }
+    contenders.extend(others);
     for (name, words) in &request.peers {
         let fill = |word: &String| word.replace("{target}", &work.target);
-        contenders.push(Contender {
-            name: name.clone(),
-            command: words.iter().map(fill).collect(),
-            workload: workload.to_owned(),
-            target: work.target.clone(),
-            bytes: Some(work.bytes.to_string()),
-            billed: Some(work.billed(&way("", "cp", CacheState::Any))),
-            function: request.function.clone(),
-            waves: request.waves,
-            ..Contender::default()
-        });
+        let command = words.iter().map(fill).collect();
+        let peer =
+            Contender { function: request.function.clone(), waves: request.waves, ..Contender::default() };
+        contenders.push(Contender { name: name.clone(), ..work.other(command, peer) });
     }
     Ok(Case {
         name: format!("{workload} {}", target.location),
@@ -111,6 +110,7 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     Ok(match (workload, target.local) {
         ("upload", _) => vec![way("upload", "cp", Any)],
         ("hydrate", _) => vec![way("hydrate", "open", Cold)],
+        ("probe", _) => vec![way("probe", "open", Any)],
         ("copy-tree", true) => vec![way("copy", "path", Cold)],
         ("copy-tree", false) => vec![cp, mount],
         ("fio" | "mapped" | "blast", true) | ("command", true) => vec![path, way("path, warm", "path", Warm)],
@@ -172,6 +172,7 @@ impl Work {
             "many-small" | "copy-tree" | "hydrate" => work.files(target, request)?,
             "upload" => work.upload(request)?,
             "command" => work.command(request)?,
+            "probe" => work.title = format!("probe of {}", target.location),
             _ => work.object(target, request)?,
         }
         if let Some(concurrency) = request.concurrency {
@@ -220,7 +221,7 @@ impl Work {
                 target.location
             ));
         }
-        self.title = format!("{files} files below {}", target.location);
+        self.title = format!("{} files below {}", grouped(files), target.location);
         (self.bytes, self.whole, self.count) = (bytes, bytes, Some(files));
         if !target.local && after.is_none() {
             self.object = Some(literal(&format!("{}/", target.location.trim_end_matches('/'))));
@@ -266,13 +267,12 @@ impl Work {
         };
         let most = request.size.unwrap_or(SIZE).min(size);
         self.whole = size;
-        let shown = name.as_deref().unwrap_or(&target.location);
-        self.title = format!("{} of {shown}, {size} bytes", self.workload);
         if let Some(name) = &name {
             self.parameters.insert("object".into(), json!(literal(name)));
         }
         let base = target.location.trim_end_matches('/');
         let whole = name.map_or_else(|| target.location.clone(), |name| format!("{base}/{name}"));
+        self.title = format!("{} of {whole}, {}", self.workload, shown_bytes(size as f64));
         let whole = literal(&whole);
         self.bytes = match self.workload.as_str() {
             "rand-read" | "mixed" => {
@@ -306,6 +306,49 @@ impl Work {
         Ok(())
     }
 
+    /// Programs of others that are installed and can do the work.
+    fn others(&self, target: &Target, request: &Request) -> Vec<Contender> {
+        let Ok(Location::Object(place)) = Location::parse(target.location.as_ref()) else {
+            return Vec::new();
+        };
+        if place.service != Service::S3 || request.function.is_some() {
+            return Vec::new();
+        }
+        let below = format!("{}/", place.key.trim_end_matches('/'));
+        let below = if place.key.is_empty() { "" } else { below.as_str() };
+        let largest = match &target.found {
+            Found::Tree(shape) => shape.largest().map(|(name, _)| format!("{below}{name}")),
+            Found::Object(_) => Some(place.key.clone()),
+        };
+        let objects = match self.workload.as_str() {
+            "open" | "one-big" | "seq-read" => largest.as_ref().map(|key| Objects::One(&place.bucket, key)),
+            "many-small" | "copy-tree" if !self.parameters.contains_key("names") => {
+                Some(Objects::Below(&place.bucket, below))
+            }
+            "list" => Some(Objects::Names(&place.bucket, below)),
+            _ => None,
+        };
+        let found = objects.map(|objects| programs::programs(&objects, request)).unwrap_or_default();
+        let contender = |program: programs::Program| {
+            let prints = if program.is_timed { Prints::Metrics } else { Prints::Nothing };
+            let own = Contender { name: program.name.to_owned(), prints, ..Contender::default() };
+            self.other(program.command, own)
+        };
+        found.into_iter().map(contender).collect()
+    }
+
+    /// A contender that is no job of ours.
+    fn other(&self, command: Vec<String>, with: Contender) -> Contender {
+        Contender {
+            command,
+            workload: self.workload.clone(),
+            target: self.target.clone(),
+            bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
+            billed: Some(self.billed(&way("", "cp", CacheState::Any))),
+            ..with
+        }
+    }
+
     /// What a job by this way reads of the service, from above.
     fn billed(&self, way: &Way) -> Billed {
         let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
@@ -314,7 +357,7 @@ impl Work {
         let blocks = |bytes: u64| bytes.div_ceil(CACHE_BLOCK);
         let (bytes, gets) = match (self.workload.as_str(), way.access, way.state) {
             ("list", ..) => (self.count.map(|_| 0), Some(0)),
-            ("command" | "upload", ..) => (None, None),
+            ("command" | "upload" | "probe", ..) => (None, None),
             // Before its first run all of it is brought into the cache.
             (_, "cp", _) | (_, _, CacheState::Hydrated) => {
                 (Some(self.whole), Some(blocks(self.whole) + files))

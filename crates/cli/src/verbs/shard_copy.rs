@@ -26,7 +26,7 @@ pub fn run(
     let sources = shard.sources();
     let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
-    let engine = policy.movement().client(globals)?.transfers(settings);
+    let engine = policy.movement().client(globals, None)?.transfers(settings);
     let mut report = Report::new(verb, sources.clone(), Some(destination)).counting(engine.store());
     report.keep_in(policy.sharding().receipt());
     report.receipt().left_out = Some(0);

@@ -2,7 +2,7 @@
 //! [`Bill`](super::Bill).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstbyte_advise::prices::{Catalogue, Day};

@@ -172,7 +172,7 @@ impl Bill {
         let prices = price_catalogue(lookup)?;
         prices
             .check_region(&region)
-            .map_err(|error| Error::Option { name: "region".into(), why: error.to_string() })?;
+            .map_err(|error| Error::Bill { option: "region", why: error.to_string(), tell: None })?;
         Ok(match list_prices(model, transfer, &prices, &region, today()?) {
             Ok(prices) => Billing::Priced(model.name.clone(), prices),
             Err(missing) => Billing::Unknown(Unknown::Price(missing)),
@@ -192,7 +192,7 @@ impl Bill {
                     Ok(Some(service_of_bucket(&object.bucket).to_owned()))
                 }
                 Ok(endpoint) if is_loopback(&endpoint.url) => Ok(None),
-                Ok(endpoint) => Err(Unknown::Service(redacted(&endpoint.url))),
+                Ok(endpoint) => Err(Unknown::Service(redacted(&endpoint.url).into_owned())),
                 Err(error) => Err(Unknown::Price(error.to_string())),
             },
             Location::Http(url) if is_loopback(&url.authority) => Ok(None),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use firstbyte::{Client, environment};
+use firstbyte_advise::units::shown_seconds;
 use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
@@ -48,7 +50,8 @@ pub struct RunArgs {
     #[arg(value_name = "TARGET", required_unless_present_any = ["plan", "suite"])]
     targets: Vec<String>,
     /// Run this workload instead of all that fit the targets: open, one-big, many-small, seq-read,
-    /// rand-read, list, copy-tree, hydrate, upload, mapped, fio, mixed, command; may be repeated
+    /// rand-read, list, copy-tree, hydrate, upload, mapped, fio, mixed, probe, command; may be
+    /// repeated
     #[arg(long = "workload", value_name = "NAME")]
     workloads: Vec<String>,
     /// Largest number of bytes that a run reads of one object
@@ -249,6 +252,7 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         called: on::called(args.on.as_ref())?,
         waves: args.waves,
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
+        path: environment::variable("PATH").unwrap_or_default(),
         command: args.command.clone(),
         // Jobs have directories of their own.
         source: args
@@ -379,6 +383,9 @@ fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
     Ok(())
 }
 
+/// Seconds from which on the time that is left is shown.
+const SHOWN: f64 = 2.0;
+
 /// Says on standard error what happens.
 fn watch(event: &Event<'_>, globals: &Globals) {
     if globals.quiet {
@@ -388,7 +395,10 @@ fn watch(event: &Event<'_>, globals: &Globals) {
         Event::Case(case) => console::say(format_args!("== {}: {}", case.name, case.title)),
         Event::Run(run) => console::say(line_of(run)),
         Event::Note(note) => console::say(format_args!("   {note}")),
-        Event::Complete(..) | Event::Kept(_) => {}
+        Event::Left(seconds) if *seconds >= SHOWN && std::io::stderr().is_terminal() => {
+            console::say(format_args!("   about {} left", shown_seconds(seconds.round())));
+        }
+        Event::Complete(..) | Event::Kept(_) | Event::Left(_) => {}
     }
 }
 

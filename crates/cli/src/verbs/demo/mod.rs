@@ -233,7 +233,7 @@ impl Sections<'_> {
                 Err(error) => self.fail(error),
             },
             Event::Kept(path) => self.kept = Some(path.to_owned()),
-            Event::Note(_) => {}
+            Event::Note(_) | Event::Left(_) => {}
         }
     }
 

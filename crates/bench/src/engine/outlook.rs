@@ -1,0 +1,67 @@
+//! The time that a measurement still takes, from the runs that it has made. Called by the engine
+//! after each round, for people who wait.
+
+use std::time::Instant;
+
+use super::LEAST_ROUNDS;
+use crate::plan::Case;
+
+/// The cases that follow, and the pace so far.
+pub(super) struct Outlook {
+    began: Instant,
+    /// Runs and warm-ups so far.
+    runs: u32,
+}
+
+impl Outlook {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), runs: 0 }
+    }
+
+    pub(super) fn ran(&mut self) {
+        self.runs += 1;
+    }
+
+    /// Seconds until the end, after `done` rounds of `case` in `spent` seconds.
+    pub(super) fn left(&self, case: &Case, done: u32, spent: f64, later: &[Case]) -> f64 {
+        let pace = self.began.elapsed().as_secs_f64() / f64::from(self.runs.max(1));
+        let of_round = spent / f64::from(done.max(1));
+        let rest = of_rounds(case.rounds + 1, of_round, case.seconds) - spent;
+        let of_case = |case: &Case| {
+            let contenders = case.contenders.iter().filter(|one| one.modelled.is_none()).count() as f64;
+            of_rounds(case.rounds + 1, pace * contenders, case.seconds)
+        };
+        rest.max(0.0) + later.iter().map(of_case).sum::<f64>()
+    }
+}
+
+/// Seconds of so many rounds of `each`, of a case that ends with the round in which it passes
+/// `most`, but not before the third that counts.
+fn of_rounds(rounds: u32, each: f64, most: f64) -> f64 {
+    let all = f64::from(rounds) * each;
+    let least = f64::from(rounds.min(LEAST_ROUNDS + 1)) * each;
+    all.min(most + each).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_ends_with_its_rounds_or_its_time() {
+        assert_eq!(of_rounds(11, 1.0, 30.0), 11.0);
+        assert_eq!(of_rounds(11, 5.0, 30.0), 35.0);
+        assert_eq!(of_rounds(11, 60.0, 30.0), 240.0, "the warm-up and three rounds are always made");
+        assert_eq!(of_rounds(2, 60.0, 30.0), 120.0);
+    }
+
+    #[test]
+    fn what_is_left_shrinks_and_later_cases_count() {
+        let outlook = Outlook { began: Instant::now(), runs: 4 };
+        let case = Case { rounds: 9, seconds: 30.0, ..Case::default() };
+        assert_eq!(outlook.left(&case, 2, 4.0, &[]), 16.0);
+        assert_eq!(outlook.left(&case, 10, 20.0, &[]), 0.0);
+        let later = [Case { contenders: vec![Default::default()], ..case.clone() }];
+        assert!(outlook.left(&case, 10, 20.0, &later) >= 0.0);
+    }
+}

@@ -1,0 +1,44 @@
+//! The workload `probe`: measures within a time what limits the target, as the verb of this name
+//! does, and reports its figures. Nothing is written.
+
+use std::time::Duration;
+
+use firstbyte_probe::{Budget, Options, Report, Rights, probe};
+
+use crate::access::Session;
+use crate::job::{Error, Job, Metrics, Result, Watch};
+
+/// Seconds that a probe takes unless the job says otherwise.
+const SECONDS: u64 = 20;
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let time = Duration::from_secs(job.limit_seconds.unwrap_or(SECONDS));
+    // The caller of the measurement has a budget of its own.
+    let budget = Budget { time, usd: f64::INFINITY, prices: Default::default() };
+    let options = Options { budget, rights: Rights::ReadOnly, disk: std::env::temp_dir() };
+    let report = probe(session.client()?.store(), &session.location()?, &options)
+        .map_err(|error| Error::target(&job.target, error.to_string()))?;
+    let mut metrics = figures(&report);
+    watch.note(&mut metrics, "all_seconds");
+    Ok(metrics)
+}
+
+/// The figures of a report that were seen.
+fn figures(report: &Report) -> Metrics {
+    let (rates, names) = (report.rates.as_ref(), report.names.as_ref());
+    let of = |ceiling: &Option<firstbyte_probe::Ceiling>| ceiling.map(|found| found.per_second);
+    let all = [
+        ("first_byte_seconds", report.latencies.first_byte.map(|times| times.p50)),
+        ("open_seconds", report.latencies.open.map(|times| times.p50)),
+        ("connection_bytes_per_second", rates.map(|rates| rates.connection)),
+        ("total_bytes_per_second", rates.map(|rates| rates.total)),
+        ("burst_bytes", rates.and_then(|rates| Some(rates.burst?.bucket))),
+        ("requests_per_second", of(&report.ceiling)),
+        ("small_files_per_second", of(&report.small_files)),
+        ("names_per_second", names.and_then(firstbyte_probe::Names::per_second)),
+        ("disk_write_bytes_per_second", report.disk.as_ref().map(|disk| disk.write)),
+        ("disk_read_bytes_per_second", report.disk.as_ref().map(|disk| disk.read)),
+        ("bytes", Some(report.spent.bytes as f64)),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}

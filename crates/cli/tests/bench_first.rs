@@ -1,0 +1,120 @@
+//! The first lines that a new user of `bench` types: those of docs/measure.md and
+//! docs/reference/bench.md, in order, in a fresh directory.
+
+use crate::support;
+
+use firstbyte_bench::result::{Outcome, Results};
+use firstbyte_testkit::{BUCKET, bytes, lacks_root};
+use support::World;
+use support::servers::S3;
+
+/// More than a run reads of one object.
+const LARGE: u64 = 257 << 20;
+
+fn results(world: &World, name: &str) -> Results {
+    let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
+    for run in &results.runs {
+        // Names on this file system have no evidence; everything else is to count.
+        assert!(run.outcome == Outcome::Ok && run.marks.is_empty(), "{run:?}");
+    }
+    assert!(!results.runs.is_empty());
+    results
+}
+
+#[test]
+fn a_directory_by_its_relative_name_is_measured_reported_and_compared() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    for number in 0..30 {
+        world.write(&format!("data/plate-{number:02}"), &bytes(number, 20_000));
+    }
+    let line = ["bench", "run", "data", "--rounds", "1", "--out", "before.jsonl"];
+    world.run(&[&line[..], &["--dry-run"]].concat()).ok();
+    let shown = world.run(&line).ok();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("30 files below "), "{shown:?}");
+    let found = results(&world, "before.jsonl");
+    let place = world.path("data").display().to_string();
+    for case in &found.header.cases {
+        assert!(case.title.contains(&place), "{} names no target", case.title);
+    }
+    world.run(&["bench", "run", "data", "--rounds", "1", "--out", "after.jsonl"]).ok();
+    let compared =
+        world.run(&["bench", "compare", "before.jsonl", "after.jsonl", "--threshold", "1000%"]).ok();
+    assert!(String::from_utf8_lossy(&compared.stdout).contains("0 slower"), "{compared:?}");
+    world.run(&["bench", "report", "before.jsonl", "--out", "report.html"]).ok();
+    let page = String::from_utf8(world.read("report.html")).unwrap();
+    for column in [">MB/s<", ">operations a second<", ">p50 of one<", ">p99 of one<"] {
+        assert!(page.contains(column), "{column}");
+    }
+    // One run has no percentiles, and a chart has something to show.
+    assert!(!page.contains(">p95<") && !page.contains(">p99<"));
+}
+
+#[test]
+fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
+    if lacks_root() {
+        return;
+    }
+    let server = S3::ours();
+    let file = std::fs::File::create(server.root.join(BUCKET).join("object")).unwrap();
+    file.set_len(LARGE).unwrap();
+    let world = World::with_s3(&server);
+    let target = format!("s3://{BUCKET}/object");
+    let line = ["bench", "run", &target, "--rounds", "1", "--workload", "open", "--out", "results.jsonl"];
+    let dry = world.run(&[&line[..], &["--dry-run", "--transfer", "internet"]].concat()).ok();
+    assert!(String::from_utf8_lossy(&dry.stdout).contains("nothing is billed"), "{dry:?}");
+    world.run(&line).ok();
+    let found = results(&world, "results.jsonl");
+    let [case] = &found.header.cases[..] else { panic!("{:?}", found.header.cases) };
+    assert_eq!(case.title, format!("open of {target}, 269 MB"));
+    let names: Vec<&str> = case.contenders.iter().map(|line| line.name.as_str()).collect();
+    for own in ["cp, then read", "lazy open", "mount", "mount, hydrated"] {
+        assert!(names.contains(&own), "{names:?}");
+    }
+    // The tests have s5cmd and rclone: programs of others contend where they are installed.
+    assert!(names.contains(&"s5cmd") && names.contains(&"rclone"), "{names:?}");
+    for name in names {
+        assert!(found.runs.iter().any(|run| run.contender == name && run.round == 1), "{name}");
+    }
+}
+
+#[test]
+fn files_of_a_prefix_and_their_names_are_measured_beside_other_programs() {
+    if lacks_root() {
+        return;
+    }
+    let server = S3::ours();
+    let below = server.root.join(BUCKET).join("data/deep");
+    std::fs::create_dir_all(&below).unwrap();
+    for number in 0..25 {
+        std::fs::write(below.join(format!("{number:02}")), bytes(number, 2_000)).unwrap();
+    }
+    let world = World::with_s3(&server);
+    let target = format!("s3://{BUCKET}/data/");
+    let line = ["bench", "run", &target, "--rounds", "1", "--workload", "many-small", "--workload", "list"];
+    world.run(&[&line[..], &["--out", "results.jsonl"]].concat()).ok();
+    let found = results(&world, "results.jsonl");
+    assert_eq!(found.header.cases.len(), 2);
+    for case in &found.header.cases {
+        assert!(case.contenders.iter().any(|line| line.name == "rclone"), "{case:?}");
+    }
+}
+
+#[test]
+fn files_with_nothing_in_common_are_no_comparison() {
+    let world = World::new();
+    let plan = |name: &str| {
+        format!(
+            "[[case]]\nname = \"{name}\"\nrounds = 1\n[[case.contender]]\nname = \"it\"\ncommand = [\"true\"]\n"
+        )
+    };
+    for name in ["one", "two"] {
+        world.write(&format!("{name}.toml"), plan(name).as_bytes());
+        let [plan, out] = [format!("{name}.toml"), format!("{name}.jsonl")];
+        world.run(&["-q", "bench", "run", "--plan", &plan, "--out", &out]).ok();
+    }
+    let ran = world.run(&["bench", "compare", "one.jsonl", "two.jsonl"]);
+    ran.fails(1, &["one.jsonl", "two.jsonl", "in common"]);
+}

@@ -1,0 +1,108 @@
+"""Compares probes of directories with fio and with our own listing.
+
+    python3 scripts/probe_fio.py [--program PROGRAM] [--time 20s] DIR...
+
+Below each DIR, such as one on ext4 and one on tmpfs, a tree is made, probed, measured by fio
+(which must be installed) and listed, and removed again. Prints found and expected figures with
+their difference. As root caches are dropped before each.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LARGE, FILES, SMALL = 1 << 30, 20_000, 4096
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", type=Path, default=ROOT / "target/release/firstbyte")
+    parser.add_argument("--time", default="20s", help="time of each probe")
+    parser.add_argument("directories", type=Path, nargs="+", metavar="DIR")
+    args = parser.parse_args()
+    if shutil.which("fio") is None:
+        sys.exit("fio is not installed")
+    for directory in args.directories:
+        with tempfile.TemporaryDirectory(dir=directory) as stage:
+            compare(args.program.absolute(), Path(stage), args.time)
+    return 0
+
+
+def compare(program: Path, stage: Path, seconds: str) -> None:
+    tree = stage / "tree"
+    (tree / "small").mkdir(parents=True)
+    with (tree / "large").open("wb") as large:
+        for _ in range(LARGE >> 20):
+            large.write(os.urandom(1 << 20))
+        os.fsync(large.fileno())
+    for number in range(FILES):
+        (tree / "small" / f"{number:05}").write_bytes(os.urandom(SMALL))
+    os.sync()
+    kind = subprocess.run(["stat", "-f", "-c", "%T", stage], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    drop()
+    words = [program, "--json", "probe", tree, "--time", seconds, "--disk", stage]
+    report = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    rates, names = report["rates"], report["names"]
+    found = {
+        "one stream, MB/s": (rates["connection"] / 1e6, fio(tree, "read", "1M", 1)["bw_bytes"] / 1e6),
+        "all streams, MB/s": (rates["total"] / 1e6, fio(tree, "read", "1M", len_of(rates))["bw_bytes"] / 1e6),
+        "names a second": (names["names"] / names["seconds"], listed(program, tree)),
+        "opens a second": (report["ceiling"]["per_second"], opened(tree, report["ceiling"]["at_once"])),
+    }
+    print(f"{stage.parent} ({kind})")
+    for what, (probed, expected) in found.items():
+        print(f"  {what:18}  probe {probed:12.1f}   other {expected:12.1f}   {(probed / expected - 1) * 100:+.1f} %", flush=True)
+
+
+def len_of(rates: dict) -> int:
+    """The number of streams at which the probe saw its highest rate."""
+    return max(rates["steps"], key=lambda step: step["rate"])["connections"]
+
+
+def drop() -> None:
+    os.sync()
+    if os.geteuid() == 0:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def fio(tree: Path, pattern: str, block: str, jobs: int) -> dict:
+    """What fio reads of the large file by so many jobs, each from its own place on."""
+    drop()
+    words = ["fio", "--name=it", f"--filename={tree / 'large'}", f"--rw={pattern}", f"--bs={block}", f"--numjobs={jobs}"]
+    part = LARGE // jobs >> 20 << 20
+    # Once through: what is read again comes from the page cache.
+    words += [f"--offset_increment={part}", f"--size={part}", "--runtime=10", "--readonly"]
+    words += ["--invalidate=1", "--group_reporting", "--output-format=json"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)["jobs"][0]["read"]
+
+
+def listed(program: Path, tree: Path) -> float:
+    """Names a second of `ls -R`, as a program that is started for it; the median of five."""
+    times = []
+    for _ in range(5):
+        began = time.monotonic()
+        subprocess.run([program, "ls", "-R", tree], stdout=subprocess.DEVNULL, check=True)
+        times.append(time.monotonic() - began)
+    return (FILES + 2) / sorted(times)[2]
+
+
+def opened(tree: Path, at_once: int) -> float:
+    """Files that fio opens a second. Its engine creates files; the second time they are there."""
+    words = ["fio", "--name=it", f"--directory={tree / 'small'}", "--ioengine=filecreate", "--fallocate=none", "--filesize=4k"]
+    words += [f"--nrfiles={FILES // at_once}", "--openfiles=1", f"--numjobs={at_once}", "--group_reporting"]
+    for _ in range(2):
+        done = subprocess.run([*words, "--output-format=json"], stdout=subprocess.PIPE, check=True)
+    # Between two opens fio does work of its own, which its rate includes.
+    return at_once * 1e9 / json.loads(done.stdout)["jobs"][0]["read"]["clat_ns"]["mean"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
