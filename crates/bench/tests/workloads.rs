@@ -103,8 +103,9 @@ const ALL: &[&str] = &["path", "open", "cp"];
 fn a_probe_reports_what_limits_the_target() {
     let world = World::new();
     world.each("small", &["open"], &json!({"workload": "probe", "limit_seconds": 2}), |what, metrics| {
-        for name in ["first_byte_seconds", "small_files_per_second", "disk_write_bytes_per_second"] {
-            assert!(metrics[name] > 0.0, "{what}: {name} of {metrics:?}");
+        // More is seen in the time on an idle machine.
+        for name in ["first_byte_seconds", "disk_write_bytes_per_second", "bytes"] {
+            assert!(metrics.get(name).is_some_and(|value| *value > 0.0), "{what}: {name} of {metrics:?}");
         }
     });
 }
@@ -119,7 +120,9 @@ fn one_object_is_read_by_every_way_and_wrong_bytes_are_found() {
     let read = json!({"workload": "seq-read", "block": "64KiB", "offset": "128KiB", "size": 200_001, "expect": expect});
     world.each("big", ALL, &read, |what, metrics| {
         assert_eq!((metrics["bytes"], metrics["operations"]), (200_001.0, 4.0), "{what}");
-        assert!(metrics["latency_p99_seconds"] >= metrics["latency_p50_seconds"], "{what}");
+        // Of four reads there is no 99th percentile.
+        assert!(metrics["latency_max_seconds"] >= metrics["latency_p50_seconds"], "{what}");
+        assert!(!metrics.contains_key("latency_p99_seconds"), "{what}");
     });
     let random = json!({"workload": "rand-read", "count": 50, "concurrency": 3, "seed": 5, "expect": expect});
     world.each("big", ALL, &random, |what, metrics| {

@@ -14,8 +14,9 @@ const LARGE: u64 = 257 << 20;
 fn results(world: &World, name: &str) -> Results {
     let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
     for run in &results.runs {
-        // Names on this file system have no evidence; everything else is to count.
-        assert!(run.outcome == Outcome::Ok && run.marks.is_empty(), "{run:?}");
+        // Files of these tests may be in memory, where nothing is cold.
+        let marks = run.marks.iter().filter(|mark| !mark.starts_with("meant to be cold"));
+        assert!(run.outcome == Outcome::Ok && marks.count() == 0, "{run:?}");
     }
     assert!(!results.runs.is_empty());
     results
@@ -89,7 +90,7 @@ fn files_of_a_prefix_and_their_names_are_measured_beside_other_programs() {
     let below = server.root.join(BUCKET).join("data/deep");
     std::fs::create_dir_all(&below).unwrap();
     for number in 0..25 {
-        std::fs::write(below.join(format!("{number:02}")), bytes(number, 2_000)).unwrap();
+        std::fs::write(below.join(format!("{number:02}")), bytes(number, 80_000)).unwrap();
     }
     let world = World::with_s3(&server);
     let target = format!("s3://{BUCKET}/data/");

@@ -170,9 +170,11 @@ impl Bill {
         let region = self.region.clone().or(configured).or_else(|| environment::region(lookup));
         let Some(region) = region else { return Ok(Billing::Unknown(Unknown::Region)) };
         let prices = price_catalogue(lookup)?;
-        prices
-            .check_region(&region)
-            .map_err(|error| Error::Bill { option: "region", why: error.to_string(), tell: None })?;
+        prices.check_region(&region).map_err(|error| Error::Bill {
+            option: "region",
+            why: error.to_string(),
+            tell: None,
+        })?;
         Ok(match list_prices(model, transfer, &prices, &region, today()?) {
             Ok(prices) => Billing::Priced(model.name.clone(), prices),
             Err(missing) => Billing::Unknown(Unknown::Price(missing)),
