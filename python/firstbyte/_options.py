@@ -7,6 +7,7 @@ that is not an option. `firstbyte.open` documents them.
 from __future__ import annotations
 
 from firstbyte import _native
+from firstbyte._logging import begin
 from firstbyte._typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -37,7 +38,25 @@ class ReadOptions(Options, total=False):
     deadline: float | str | None
 
 
+class CopyOptions(Options, total=False):
+    """Options of functions that write objects: those of the program, in Python's spelling."""
+
+    content_type: str | None
+    content_encoding: str | None
+    content_disposition: str | None
+    content_language: str | None
+    cache_control: str | None
+    metadata: dict[str, str] | None
+    storage_class: str | None
+    acl: str | None
+    tags: dict[str, str] | None
+    sse: str | None
+    request_payer: bool | None
+    concurrency: int | None
+
+
 STORE = frozenset(Options.__annotations__)
+COPY = STORE | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 
 # What file systems for fsspec call options, and what these are called here.
@@ -68,6 +87,7 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
     for name in options:
         if name not in known:
             raise unknown(function, name, known)
+    begin()
     return _native.connect(**options)
 
 

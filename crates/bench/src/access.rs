@@ -15,9 +15,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firstbyte::location::{Location, shown};
-use firstbyte::store::ListOptions;
 use firstbyte::{Client, Copy, Depth};
+use firstbyte_location::{Location, shown};
+use firstbyte_store::ListOptions;
 
 use crate::job::{Access, Error, Job, Metrics, Result, Workload};
 use client::add_counters;

@@ -14,6 +14,9 @@ mod one_big;
 mod open;
 mod rand_read;
 mod seq_read;
+#[cfg(test)]
+#[allow(dead_code, reason = "compiled alone")]
+mod skeleton;
 mod upload;
 
 use crate::access::Session;

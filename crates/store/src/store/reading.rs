@@ -1,7 +1,7 @@
 //! Reads of ranges: from a gateway where the options name some, else from the location itself, and
 //! by several requests where a response brings only the beginning.
 
-use firstbyte_location::{Location, Service, Strength};
+use firstbyte_location::{Location, Strength};
 
 use super::Store;
 use crate::gateways::Reader;
@@ -39,9 +39,8 @@ impl Store {
     fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {
         match location {
             Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
-            Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
-            Location::Http(url) => self.http.get(url, get),
-            Location::Sftp(place) => self.sftp.get(place, get),
+            Location::Object(object) => self.objects(object)?.get(object, get),
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.get(get),
         }
     }
 
