@@ -11,6 +11,7 @@ use tracing::subscriber::NoSubscriber;
 
 use super::settings::Settings;
 use super::span::{Ids, Kind, Span, body};
+use crate::render::error::Error;
 use crate::render::{console, json as lines};
 
 /// Spans that wait at most; later ones are dropped and counted. This and the two below are the
@@ -181,7 +182,7 @@ impl Exporter {
         let mut headers = self.settings.headers.clone();
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
         let sent = store.post(&self.settings.url, headers, body.as_bytes(), &Cancel::new());
-        sent.map_err(|error| error.to_string())
+        sent.map_err(|error| Error::from(error).to_string())
     }
 
     /// A span with its ids: requests are children of the run, and the run of the caller's span.
