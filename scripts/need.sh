@@ -30,7 +30,7 @@ declare -A PACKAGES=(
     [servers]="nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server npm=npm go=golang-go"
     # Slurm: a cluster of its own, which the tests start and end.
     [clients]="chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2
-        s3fs=s3fs fusermount3=fuse3 go=golang-go man=man-db npm=npm nginx=nginx mkfs.ext4=e2fsprogs slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
+        s3fs=s3fs fusermount3=fuse3 go=golang-go man=man-db zsh=zsh fish=fish npm=npm nginx=nginx mkfs.ext4=e2fsprogs slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge"
     # Reads the units of deploy/systemd, and mounts by mount(8) in a namespace.
     [deploy]="go=golang-go systemd-analyze=systemd unshare=util-linux mount=mount"
     # A machine by emulation, and its disk made of Debian's packages (tests/guest/image.py).

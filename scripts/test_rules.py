@@ -1,6 +1,7 @@
 """The checks of imports and of prose find what they are for: planted circles, phrases, wide
 lines."""
 
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -237,6 +238,15 @@ class TestPrograms(unittest.TestCase):
         self.assertEqual(tidy.check_test_programs(program), [])
         [found] = tidy.check_test_programs(program | {"crates/a/tests/two.rs": "", "crates/a/tests/support/mod.rs": ""})
         self.assertIn("crates/a/tests/two.rs", found)
+
+
+class Contributing(unittest.TestCase):
+    def test_every_file_that_it_names_is_there(self):
+        root = Path(__file__).resolve().parent.parent
+        folders = "|".join(path.name for path in root.iterdir() if path.is_dir())
+        named = re.findall(rf"`((?:{folders})/[^` ]+)`", (root / "CONTRIBUTING.md").read_text())
+        self.assertGreater(len(named), 20)
+        self.assertEqual([path for path in named if "NAME" not in path and not (root / path).exists()], [])
 
 
 class Prose(unittest.TestCase):

@@ -59,6 +59,7 @@ from firstbyte._ls import Entry, glob, ls
 from firstbyte._many import iter_many, read_many
 from firstbyte._native import DirEntry, __version__
 from firstbyte._open import open
+from firstbyte._receipt import Receipt
 from firstbyte._safetensors import load_safetensors
 from firstbyte._scandir import ScandirIterator, scandir
 from firstbyte._shard import merge, plan
@@ -95,6 +96,7 @@ __all__ = [
     "NotMountedError",
     "PartialError",
     "RawFile",
+    "Receipt",
     "RecordBatch",
     "RefusedError",
     "ScandirIterator",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstbyte import _native
-from firstbyte._options import STORE, TERMS, connect, refuse_terms
+from firstbyte._options import COPY, connect, refuse_terms
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from firstbyte._options import CopyOptions
+    from firstbyte._receipt import Receipt
     from firstbyte._typing import Unpack
 
 
@@ -19,7 +20,7 @@ class PartialError(OSError):
     names each failure. `errors` has the first 1,000 as (location, OSError).
     """
 
-    receipt: dict[str, Any]
+    receipt: Receipt
     errors: list[tuple[str, OSError]]
 
 
@@ -36,7 +37,7 @@ def cp(
     limit_rate: int | str | None = None,
     progress: Any = None,
     **options: Unpack[CopyOptions],
-) -> dict[str, Any]:
+) -> Receipt:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
     The destination holds the old content or the complete new one, checksummed in flight when the
@@ -66,6 +67,12 @@ def cp(
         bill_as: the service that bills an endpoint outside AWS: a name of `advise models`, or
             "none".
         model: a file that `probe` wrote, or a name of `advise models`, for `predicted_seconds`.
+        content_type, content_encoding, content_disposition, content_language, cache_control,
+            metadata, storage_class, acl, tags: of the objects that are written, as the options of
+            the program; `metadata` and `tags` are dicts.
+        sse: "s3", "kms", or the id of a key of KMS.
+        request_payer: whether requests to requester-pays buckets are paid for.
+        concurrency: the number of requests at once, instead of one that is measured.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -80,7 +87,7 @@ def cp(
         OSError: if nothing could be copied, of the subclass that `open` raises.
         ValueError: if source, destination or an option cannot be used.
     """
-    client = connect("cp", options, STORE | TERMS)
+    client = connect("cp", options, COPY)
     patterns = rules(include, exclude)
     if patterns and not recursive:
         raise ValueError("include and exclude choose from a tree, and so need recursive=True")
@@ -105,7 +112,7 @@ def sync(
     exclude: list[str] | None = None,
     limit_rate: int | str | None = None,
     **options: Unpack[CopyOptions],
-) -> dict[str, Any]:
+) -> Receipt:
     """Bring everything below one location up to date with what is below another, both anywhere.
 
     What is missing or changed is copied, as `cp` copies it. An object that both have with the same
@@ -121,6 +128,8 @@ def sync(
         exclude: patterns of names that are left out: neither copied nor deleted.
         limit_rate: bytes a second, as a number or like "40MB".
         budget, transfer, bill_as, model: as for `cp`.
+        content_type, content_encoding, content_disposition, content_language, cache_control,
+            metadata, storage_class, acl, tags, sse, request_payer, concurrency: as for `cp`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -133,7 +142,7 @@ def sync(
         OSError: if one of the two cannot be listed.
         ValueError: if one lies in the other, or an option cannot be used.
     """
-    client = connect("sync", options, STORE | TERMS)
+    client = connect("sync", options, COPY)
     extras = bool(delete), bool(allow_empty)
     return receipt(_native.sync(client, source, destination, extras, rules(include, exclude), limit_rate))
 
@@ -159,7 +168,7 @@ def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bo
     return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
 
 
-def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, Any]:
+def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> Receipt:
     """Return the receipt, or raise its failures: that of the only object, or of some of
     many.
     """
@@ -167,7 +176,7 @@ def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, An
     import json
 
     text, failures, errors = outcome
-    fields: dict[str, Any] = json.loads(text)
+    fields: Receipt = json.loads(text)
     if not failures:
         return fields
     first = errors[0][1]

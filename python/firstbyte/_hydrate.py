@@ -10,6 +10,7 @@ from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firstbyte._options import HydrateOptions
+    from firstbyte._receipt import Receipt
     from firstbyte._typing import Unpack
 
 
@@ -22,7 +23,7 @@ def hydrate(
     pin: bool = False,
     limit_rate: int | str | None = None,
     **options: Unpack[HydrateOptions],
-) -> dict[str, Any]:
+) -> Receipt:
     """Bring an object, or with `recursive` everything below a location, into the cache before it is
     read.
 

@@ -44,6 +44,9 @@ __all__ = [
     "list_arrow",
     "list_stored",
     "listdir",
+    "log_begin",
+    "log_end",
+    "log_next",
     "merge",
     "mv",
     "open",
@@ -211,6 +214,11 @@ class Client:
     @property
     def options(self) -> dict[str, Any]: ...
 
+def log_begin(least: int) -> None: ...
+
+# Level, target and fields as JSON of each event; the number of those that were dropped; whether there are no others.
+def log_next() -> tuple[builtins.list[tuple[int, str, str]], int, bool]: ...
+def log_end() -> None: ...
 def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final

@@ -7,6 +7,7 @@ that is not an option. `firstbyte.open` documents them.
 from __future__ import annotations
 
 from firstbyte import _native
+from firstbyte._logging import begin
 from firstbyte._typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -53,7 +54,20 @@ class Terms(TypedDict, total=False):
 
 
 class CopyOptions(Options, Terms, total=False):
-    """Options of functions that copy."""
+    """Options of functions that write objects: those of the program, in Python's spelling."""
+
+    content_type: str | None
+    content_encoding: str | None
+    content_disposition: str | None
+    content_language: str | None
+    cache_control: str | None
+    metadata: dict[str, str] | None
+    storage_class: str | None
+    acl: str | None
+    tags: dict[str, str] | None
+    sse: str | None
+    request_payer: bool | None
+    concurrency: int | None
 
 
 class HydrateOptions(ReadOptions, Terms, total=False):
@@ -61,6 +75,7 @@ class HydrateOptions(ReadOptions, Terms, total=False):
 
 
 STORE = frozenset(Options.__annotations__)
+COPY = STORE | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
 TERMS = frozenset(Terms.__annotations__)
@@ -93,6 +108,7 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
     for name in options:
         if name not in known:
             raise unknown(function, name, known)
+    begin()
     return _native.connect(**options)
 
 

@@ -7,12 +7,13 @@ import os
 from firstbyte import _native
 from firstbyte._copy import receipt, reporter, rules
 from firstbyte._ls import Entry
-from firstbyte._options import STORE, TERMS, connect
+from firstbyte._options import COPY, connect
 from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firstbyte._options import CopyOptions, Options
+    from firstbyte._receipt import Receipt
     from firstbyte._typing import Unpack
 
 
@@ -57,7 +58,7 @@ def exists(location: Location, **options: Unpack[Options]) -> bool:
     return True
 
 
-def rm(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> dict[str, Any]:
+def rm(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> Receipt:
     """Delete an object, or with `recursive` everything below a location. No link is followed.
 
     Args:
@@ -85,7 +86,7 @@ def mv(
     recursive: bool = False,
     progress: Any = None,
     **options: Unpack[CopyOptions],
-) -> dict[str, Any]:
+) -> Receipt:
     """Move an object, or with `recursive` a tree, between any two locations. A source is deleted
     when its copy is complete, and only if both are different places.
 
@@ -93,6 +94,8 @@ def mv(
         source, destination: as for `firstbyte.cp`.
         recursive: whether directories are moved with everything below them.
         progress, budget, transfer, bill_as, model: as for `firstbyte.cp`.
+        content_type, content_encoding, content_disposition, content_language, cache_control,
+            metadata, storage_class, acl, tags, sse, request_payer, concurrency: likewise.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token: as for `firstbyte.open`.
 
@@ -104,7 +107,7 @@ def mv(
         PartialError: if some objects of a tree failed.
         OSError: as `firstbyte.cp` raises it.
     """
-    client = connect("mv", options, STORE | TERMS)
+    client = connect("mv", options, COPY)
     return receipt(_native.mv(client, source, destination, recursive, reporter(progress)))
 
 

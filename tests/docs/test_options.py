@@ -8,6 +8,7 @@ stores.md also code that begins with a verb or an option.
 import re
 import shlex
 from collections import defaultdict
+from pathlib import Path
 
 from blocks import blocks, pages
 from serving import ROOT
@@ -96,3 +97,16 @@ def test_a_wrong_option_is_found():
     assert unknown("cp -r --exclud x a b") == ["cp --exclud"]
     assert unknown("--json ls -lht --nonsense") == ["ls --nonsense"]
     assert unknown("bench run --dry-run --no") == ["bench run --no"]
+
+
+def test_no_option_goes_and_none_comes_unnoticed():
+    """What docs/stability.md promises of verbs and options."""
+    common = set.intersection(*GRAMMAR.values())
+    have = {f"{verb} {option}" for verb, options in GRAMMAR.items() for option in options - common}
+    have |= {f"all {option}" for option in common}
+    golden = Path(__file__).with_name("golden_options.txt")
+    kept = set(golden.read_text().splitlines())
+    gone = sorted(kept - have)
+    assert not gone, f"{gone}: deprecate an option for a Y first, and say so in CHANGELOG.md; then remove it from {golden.name}"
+    new = sorted(have - kept)
+    assert not new, f"{new}: add them to {golden.name}"

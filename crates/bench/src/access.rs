@@ -15,9 +15,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firstbyte::location::{Location, shown};
-use firstbyte::store::ListOptions;
 use firstbyte::{Client, Copy, Depth};
+use firstbyte_location::{Location, shown};
+use firstbyte_store::ListOptions;
+use firstbyte_transfer::Silent;
 
 use crate::job::{Access, Error, Job, Metrics, Result, Workload};
 use client::add_counters;
@@ -76,7 +77,8 @@ impl<'j> Session<'j> {
             (false, _) => (join(&job.target, ""), Depth::Tree),
         };
         let to = join(&destination.to_string_lossy(), "");
-        let summary = client::new(job)?.cp(&source, &to, &Copy { depth, ..Copy::default() })?;
+        let summary =
+            client::new(job)?.cp_observed(&source, &to, &Copy { depth, ..Copy::default() }, &Silent)?;
         complete(&summary)?;
         add_summary(&summary, copied);
         match depth {

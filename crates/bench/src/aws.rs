@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use firstbyte::Client;
-use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
+use firstbyte_store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
 use serde_json::Value;
 
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte::store::{Cancel, Options, ServiceMethod};
+use firstbyte_store::{Cancel, Options, ServiceMethod};
 use serde_json::{Value, json};
 
 use crate::aws::Api;
@@ -261,7 +261,7 @@ fn log_of(job: &Value) -> Option<String> {
 mod tests {
     use std::cell::RefCell;
 
-    use firstbyte::store::Signing;
+    use firstbyte_store::Signing;
 
     use super::*;
     use crate::scripted::{Served, serve};

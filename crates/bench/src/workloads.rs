@@ -15,6 +15,9 @@ mod open;
 mod probe;
 mod rand_read;
 mod seq_read;
+#[cfg(test)]
+#[allow(dead_code, reason = "compiled alone")]
+mod skeleton;
 mod upload;
 
 use crate::access::Session;

@@ -45,6 +45,9 @@ pub struct Cli {
     pub globals: Globals,
     #[command(subcommand)]
     pub verb: Verb,
+    /// The verb as it was written.
+    #[arg(skip)]
+    pub verb_name: String,
 }
 
 const AFTER_HELP: &str = concat!(
@@ -112,6 +115,7 @@ impl Cli {
     pub fn from_process() -> Self {
         let parsed = command().try_get_matches().and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
+            cli.verb_name = matches.subcommand_name().unwrap_or_default().to_owned();
             if let Verb::Run(_) = cli.verb {
                 cli.globals.variables = given_globals(&matches);
             }

@@ -168,6 +168,7 @@ impl Globals {
         let mut options = Options::of_system(&environment::variable);
         let store = &mut options.store;
         store.endpoint_url.clone_from(&self.endpoint_url);
+        store.endpoint_setting = self.endpoint_setting();
         store.profile.clone_from(&self.profile);
         store.region.clone_from(&self.region);
         store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
@@ -187,6 +188,13 @@ impl Globals {
         options.reads.deadline = self.read_timeout;
         options.copies.concurrency = self.concurrency;
         options
+    }
+
+    /// The setting that `--endpoint-url` comes from.
+    pub fn endpoint_setting(&self) -> &'static str {
+        const VARIABLE: &str = "FIRSTBYTE_ENDPOINT_URL";
+        let in_variable = environment::variable(VARIABLE);
+        if in_variable.is_some() && in_variable == self.endpoint_url { VARIABLE } else { "--endpoint-url" }
     }
 
     /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its

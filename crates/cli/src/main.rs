@@ -21,6 +21,7 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Error, Exit, Result};
 use render::log::{self, Verbosity};
+use render::traces;
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, locations, ls,
     manual, mb, mount, mv, plan, presign, probe, profile, rb, receipts, release, rm, run as list, serve,
@@ -36,16 +37,16 @@ fn main() -> ExitCode {
     if let Verb::Mount(_) = cli.verb {
         mount::close_inherited();
     }
-    begin_log(&cli)
-        .and_then(|()| run(&cli))
-        .unwrap_or_else(|error| {
-            let suggestion =
-                error.missing.as_deref().and_then(|missing| suggest::instead_of(missing, &cli.globals));
-            let error = suggestion.into_iter().fold(error, Error::advise);
-            console::failed(&error);
-            error.exit
-        })
-        .into()
+    let ended = begin_log(&cli).and_then(|()| run(&cli)).map_err(|error| {
+        let suggestion =
+            error.missing.as_deref().and_then(|missing| suggest::instead_of(missing, &cli.globals));
+        let error = suggestion.into_iter().fold(error, Error::advise);
+        console::failed(&error);
+        error
+    });
+    let exit = ended.as_ref().map_or_else(|error| error.exit, |exit| *exit);
+    traces::end(&cli.verb_name, exit, ended.as_ref().err());
+    exit.into()
 }
 
 fn run(cli: &Cli) -> Result<Exit> {
@@ -104,5 +105,6 @@ fn begin_log(cli: &Cli) -> Result<()> {
         (0 | 1, _) => Verbosity::Objects,
         _ => Verbosity::Requests,
     };
-    log::begin(verbosity, globals.log_format, globals.log_file.as_deref())
+    let traces = traces::begin(globals.quiet);
+    log::begin(verbosity, globals.log_format, globals.log_file.as_deref(), traces)
 }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use firstbyte_store::FailureKind;
-use firstbyte_testkit::{AZURE_KEY, Reply, Scripted, azure_connection, free_port};
+use firstbyte_testkit::{
+    ACCESS_KEY, AZURE_KEY, Reply, SECRET_KEY, Scripted, azure_connection, free_port, until,
+};
 use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
@@ -169,26 +171,61 @@ fn assert_failure(ran: &Ran, kind: &str, status: Option<u64>, has_id: bool) {
     assert_eq!(failure(ran), (kind.to_owned(), status, has_id), "{ran:?}");
 }
 
+/// Failures that every S3 server has, without those of keys.
 fn assert_of_server(server: &S3) {
     let mut world = World::with_s3(server);
     world.write("some", b"content");
     world.run(&["cp", "some", "s3://bucket/some"]).ok();
-    let json = |world: &World, words: &[&str]| world.run(&[&["--json"], words].concat());
-    assert_failure(&json(&world, &["cp", "s3://bucket/none", "out"]), "not_found", Some(404), true);
-    assert_failure(&json(&world, &["cp", "s3://no-such-bucket/x", "out"]), "no_such_bucket", Some(404), true);
-    assert_failure(&json(&world, &["stat", "s3://bucket/none"]), "not_found", Some(404), true);
+    let none = "s3://no-such-bucket";
+    let [object, prefix, bucket] = ["/x", "/x/", "/"].map(|rest| format!("{none}{rest}"));
     let wrong = format!("md5:{}", "0".repeat(32));
-    let ran = json(&world, &["cp", "s3://bucket/some", "out", "--checksum", &wrong]);
-    assert_failure(&ran, "damaged", None, false);
+    let cases: [(&[&str], &str, Option<u64>); 13] = [
+        (&["cp", "s3://bucket/none", "out"], "not_found", Some(404)),
+        (&["stat", "s3://bucket/none"], "not_found", Some(404)),
+        (&["cat", "s3://bucket/none"], "not_found", Some(404)),
+        (&["mv", "s3://bucket/none", "s3://bucket/other"], "not_found", Some(404)),
+        (&["cp", &object, "out"], "no_such_bucket", Some(404)),
+        (&["cp", "-r", &prefix, "out"], "no_such_bucket", Some(404)),
+        (&["cp", "some", &object], "no_such_bucket", Some(404)),
+        (&["ls", &bucket], "no_such_bucket", Some(404)),
+        (&["du", &bucket], "no_such_bucket", Some(404)),
+        (&["rb", none], "no_such_bucket", Some(404)),
+        (&["rb", "s3://bucket"], "refused", Some(409)),
+        (&["cp", "some", "s3://bucket/other", "--storage-class", "COLD"], "refused", Some(400)),
+        (&["cp", "s3://bucket/some", "out", "--checksum", &wrong], "damaged", None),
+    ];
+    for (words, kind, status) in cases {
+        let ran = world.run(&[&["--json"], words].concat());
+        assert_failure(&ran, kind, status, status.is_some());
+    }
     world.set("AWS_SECRET_ACCESS_KEY", "wrong");
-    assert_failure(&json(&world, &["cp", "s3://bucket/some", "out"]), "denied", Some(403), true);
+    let denied: [&[&str]; 3] =
+        [&["cp", "s3://bucket/some", "out"], &["cp", "some", "s3://bucket/x"], &["ls", "s3://bucket/"]];
+    for words in denied {
+        assert_failure(&world.run(&[&["--json"], words].concat()), "denied", Some(403), true);
+    }
     world.set("AWS_ACCESS_KEY_ID", "unknown");
-    assert_failure(&json(&world, &["cp", "s3://bucket/some", "out"]), "denied", Some(403), true);
+    let ran = world.run(&["--json", "cp", "s3://bucket/some", "out"]);
+    assert_failure(&ran, "denied", Some(403), true);
 }
 
 #[test]
 fn failures_of_minio_have_their_kind_and_its_request_id() {
     assert_of_server(&S3::minio());
+}
+
+#[test]
+fn failures_of_serve_have_their_kind_and_its_request_id_which_its_log_has_too() {
+    let keys = World::new();
+    let file = keys.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} write\n").as_bytes());
+    let log = std::fs::File::create(keys.path("log")).unwrap();
+    let server = S3::ours_logging(&["--write", "--access-log", "--auth", file.to_str().unwrap()], log);
+    assert_of_server(&server);
+    let ran = World::with_s3(&server).run(&["--json", "stat", "s3://bucket/none"]);
+    let id = ran.receipt()["failed"][0]["request_id"].as_str().unwrap().to_owned();
+    until("the line", || {
+        String::from_utf8(keys.read("log")).unwrap().lines().any(|line| line.ends_with(&id))
+    });
 }
 
 #[test]

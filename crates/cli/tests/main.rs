@@ -75,6 +75,7 @@ mod suites_functions;
 mod support;
 mod sync;
 mod tls;
+mod traces;
 mod tree;
 mod trees;
 mod two_services;

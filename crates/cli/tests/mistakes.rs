@@ -267,3 +267,23 @@ fn doctor_names_the_setting_that_chose_the_endpoint() {
     let profile = said(&world, &["--profile", "lab"]);
     assert!(profile.contains("http://127.0.0.1:3 (endpoint_url of the profile)"), "{profile}");
 }
+
+#[test]
+fn an_endpoint_that_cannot_be_reached_is_named_with_its_setting() {
+    let mut world = World::new();
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    let dead = || format!("http://127.0.0.1:{}", firstbyte_testkit::free_port());
+    let ls = ["ls", "s3://bucket/"];
+    let option = dead();
+    let named = |setting: &str| format!(", from {setting}: cannot connect");
+    world.run(&[&["--endpoint-url", &option], &ls[..]].concat()).fails(1, &[&named("--endpoint-url")]);
+    world.write("config", format!("[profile lab]\nendpoint_url = {}\n", dead()).as_bytes());
+    let config = world.path("config");
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.run(&[&["--profile", "lab"], &ls[..]].concat()).fails(1, &[&named("endpoint_url of the profile")]);
+    world.set("AWS_ENDPOINT_URL", &dead());
+    world.run(&ls).fails(1, &[&named("AWS_ENDPOINT_URL")]);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &dead());
+    world.run(&ls).fails(1, &[&named("FIRSTBYTE_ENDPOINT_URL")]);
+}

@@ -4,10 +4,11 @@
 use crate::support;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use firstbyte_testkit::bytes;
-use support::World;
 use support::servers::S3;
+use support::{World, names_below};
 
 /// The journal of a download as builds wrote it that did not note the service of a source: the
 /// copy starts anew, and is right.
@@ -66,4 +67,65 @@ fn a_receipt_of_a_newer_schema_is_refused_with_its_number() {
     let text = String::from_utf8(world.read("receipt.json")).unwrap();
     fs::write(world.path("newer.json"), text.replace("\"schema\":1", "\"schema\":2")).unwrap();
     world.run(&["receipts", "merge", "manifest.parquet", "newer.json"]).fails(1, &["schema 2", "newer.json"]);
+}
+
+/// Files that the build 5c495d8 has written, of 2026-11-26.
+fn kept(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/5c495d8")).join(name)
+}
+
+/// Copies a directory of kept files.
+fn restore(from: &Path, to: &Path) {
+    for name in names_below(from) {
+        let path = to.join(&name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(from.join(&name), path).unwrap();
+    }
+}
+
+#[test]
+fn a_cache_of_an_older_build_is_emptied_and_used() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    restore(&kept("cache"), &world.path("cache"));
+    let old = names_below(&world.path("cache/objects"));
+    assert_eq!(fs::read_to_string(world.path("cache/format")).unwrap(), "firstbyte cache 2\n");
+    let content = bytes(4, 140_000);
+    world.write("large", &content);
+    world.run(&["cp", "large", "s3://bucket/large"]).ok();
+    let receipt =
+        world.run(&["--json", "hydrate", "--wait", "s3://bucket/large", "--cache", "cache"]).ok().receipt();
+    assert_eq!(
+        (receipt["objects"].as_u64(), receipt["bytes"].as_u64()),
+        (Some(1), Some(140_000)),
+        "{receipt}"
+    );
+    let new = names_below(&world.path("cache/objects"));
+    assert!(old.iter().all(|name| !new.contains(name)), "{new:?}");
+    assert_ne!(fs::read_to_string(world.path("cache/format")).unwrap(), "firstbyte cache 2\n");
+}
+
+#[test]
+fn a_journal_of_an_older_build_is_not_taken_for_bytes_of_another_object() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(6, 48 << 20);
+    world.write("big", &content);
+    world.run(&["cp", "big", "s3://bucket/big"]).ok();
+    fs::copy(kept("journal"), world.path(".copy.firstbyte-journal")).unwrap();
+    fs::write(world.path(".copy.firstbyte-part"), vec![0; 48 << 20]).unwrap();
+    let receipt = world.run(&["--json", "cp", "s3://bucket/big", "copy"]).ok().receipt();
+    assert_eq!(receipt["resumed_bytes"], 0, "{receipt}");
+    assert!(world.read("copy") == content);
+}
+
+#[test]
+fn a_manifest_and_a_receipt_of_an_older_build_are_read() {
+    let world = World::new();
+    let (manifest, receipt) = (kept("manifest.parquet"), kept("receipt.json"));
+    let words = ["--json", "receipts", "merge", manifest.to_str().unwrap(), receipt.to_str().unwrap()];
+    let merged = String::from_utf8(world.run(&words).ok().stdout).unwrap();
+    let merged: serde_json::Value = serde_json::from_str(merged.lines().last().unwrap()).unwrap();
+    assert_eq!(merged["done"]["objects"], 2, "{merged}");
+    assert_eq!(merged["missing"]["objects"], 0, "{merged}");
 }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte::store::{Keys, Signing};
 use firstbyte::{Client, Options};
+use firstbyte_store::{Keys, Signing};
 use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::place::Place;
 use support::{Ran, World, names_below};

@@ -2,8 +2,9 @@
 //! locations, by the rules of [`copy_rules`](crate::copy_rules).
 
 use std::ffi::OsStr;
+use std::time::Instant;
 
-use firstbyte_location::Location;
+use firstbyte_location::{Location, redacted_operand};
 use firstbyte_store::{Checksum, Error as StoreError};
 use firstbyte_transfer::{
     Effect, Engine, Levels, Names, Observer, Settings, Shard, Silent, Stop, Summary, Tree,
@@ -14,6 +15,7 @@ use crate::copy_rules::{Destination, Source, Wildcards};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::operand::Depth;
+use crate::receipt::{Failed, Receipt};
 
 /// How one copy is done.
 #[derive(Clone, Debug, Default)]
@@ -40,24 +42,32 @@ impl Client {
     /// # fn main() -> firstbyte::Result<()> {
     /// let client = Client::new(Options::from_environment()?)?;
     /// let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-    /// let summary = client.cp("results/", "s3://bucket/results/", &tree)?;
-    /// assert!(summary.failed.is_empty(), "{:?}", summary.failed);
+    /// let receipt = client.cp("results/", "s3://bucket/results/", &tree)?;
+    /// assert!(receipt.failed.is_empty(), "{:?}", receipt.failed);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// What ended it. Failures of single objects of a tree are in the summary.
+    /// What ended it. Failures of single objects of a tree are in the receipt.
     pub fn cp(
         &self,
         source: impl AsRef<OsStr>,
         destination: impl AsRef<OsStr>,
         copy: &Copy,
-    ) -> Result<Summary> {
-        self.cp_observed(source, destination, copy, &Silent)
+    ) -> Result<Receipt> {
+        let (source, destination, started) = (source.as_ref(), destination.as_ref(), Instant::now());
+        let summary = self.cp_observed(source, destination, copy, &Silent)?;
+        let mut receipt = Receipt::new("cp", display(source), Some(display(destination)));
+        receipt.add(&summary);
+        receipt.failed =
+            summary.failed.into_iter().map(|failure| failed(failure.location, &failure.error)).collect();
+        receipt.finish(started);
+        Ok(receipt)
     }
 
-    /// Copies as [`cp`](Self::cp) does, and reports the progress to `observer`.
+    /// Copies as [`cp`](Self::cp) does, and reports the progress to `observer`. Returns the counts
+    /// of the engine.
     ///
     /// # Errors
     /// The errors of [`cp`](Self::cp).
@@ -118,4 +128,14 @@ impl Client {
         };
         self.transfers(settings)
     }
+}
+
+/// An operand in a receipt.
+fn display(operand: &OsStr) -> String {
+    redacted_operand(&operand.to_string_lossy()).into_owned()
+}
+
+/// The item of a receipt for an object that failed.
+fn failed(location: String, error: &firstbyte_transfer::Error) -> Failed {
+    Failed::new(location, error.to_string(), error.kind(), error.trace())
 }

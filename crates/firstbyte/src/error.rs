@@ -218,7 +218,9 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
         StoreError::Unreachable { .. } | StoreError::Certificate { .. } => ErrorKind::HostUnreachable,
         StoreError::Disconnected { .. } | StoreError::Truncated { .. } => ErrorKind::ConnectionReset,
         StoreError::Precondition { .. } => ErrorKind::AlreadyExists,
-        StoreError::Unsupported { .. } | StoreError::RangeIgnored { .. } => ErrorKind::Unsupported,
+        StoreError::Unsupported { .. } | StoreError::LeftOut { .. } | StoreError::RangeIgnored { .. } => {
+            ErrorKind::Unsupported
+        }
         StoreError::InvalidName { .. } | StoreError::Options { .. } | StoreError::Header { .. } => {
             ErrorKind::InvalidInput
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use firstbyte_hydrate::Handle;
 use firstbyte_location::{ByteRange, Location, Version};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// An object opened for reading: only what is read is fetched, from where it is nearest. It stays
 /// the version it was opened as; where that is overwritten meanwhile, reads of what is not cached
@@ -128,6 +128,12 @@ impl LazyFile {
         Ok(self.handle.read_ranges_while(ranges, tick, go_on)?)
     }
 
+    /// Reads `length` bytes from `offset` and calls `done` with them: at once if they are present,
+    /// else from the thread that fetched them, which must not wait. Fewer only at the end.
+    pub fn read_then(&self, offset: u64, length: usize, done: impl FnOnce(Result<&[u8]>) + Send + 'static) {
+        self.handle.read_then(offset, length, Box::new(move |result| done(result.map_err(Error::from))));
+    }
+
     /// Begins to fetch `ranges`, which will be read soon, and returns at once. It is a hint: at
     /// most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests are made for it and, without
     /// a cache, only what memory holds is fetched.
@@ -146,13 +152,17 @@ impl Read for LazyFile {
 
 impl Seek for LazyFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-            SeekFrom::End(offset) => self.size().checked_add_signed(offset),
-        };
-        self.position = position
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the beginning"))?;
+        self.position = position_after(self.position, self.size(), to)?;
         Ok(self.position)
     }
+}
+
+/// The position of a file after a seek.
+pub(crate) fn position_after(position: u64, size: u64, to: SeekFrom) -> io::Result<u64> {
+    let position = match to {
+        SeekFrom::Start(offset) => Some(offset),
+        SeekFrom::Current(offset) => position.checked_add_signed(offset),
+        SeekFrom::End(offset) => size.checked_add_signed(offset),
+    };
+    position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the beginning"))
 }

@@ -1,46 +1,97 @@
 //! Large remote objects as files: read lazily through a cache that outlives the process, copied
 //! fast, resumed, verified.
 //!
-//! This is the public library: a thin front of the crates below it, for programs that embed them. A
-//! [`Client`] reaches locations (`PATH`, `file://`, `s3://`, `http(s)://`, `sftp://`) as its
-//! [`Options`] say; nothing reads the environment but [`Options::from_environment`], which the
-//! caller asks for.
+//! A [`Client`] reaches locations as its [`Options`] say: opens, lists, copies and hydrates them.
+//! Nothing reads the environment but [`Options::from_environment`], which the caller asks for.
+//!
+//! # Open
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
 //!
-//! use firstbyte::{Client, Copy, Options};
+//! use firstbyte::{Client, Options};
 //!
 //! # fn main() -> firstbyte::Result<()> {
 //! let client = Client::new(Options::from_environment()?)?;
-//!
 //! // Only bytes that are read are fetched. They are cached for the next time.
 //! let mut file = client.open("s3://bucket/big.bam")?;
 //! let mut head = [0; 4096];
 //! file.read_exact(&mut head)?;
 //! file.seek(SeekFrom::End(-28))?;
-//!
 //! // Threads share a file by reading at offsets.
 //! let mut index = vec![0; 1 << 20];
 //! let read = file.read_at(&mut index, 7 << 30)?;
-//!
-//! for entry in client.list("s3://bucket/runs/", &Default::default())? {
-//!     println!("{}", String::from_utf8_lossy(&entry?.name));
-//! }
-//! let summary = client.cp("s3://bucket/db.tar", "/scratch/", &Copy::default())?;
-//! println!("{} bytes in {:.1} s", summary.bytes, summary.seconds);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # List
+//!
+//! ```no_run
+//! # fn main() -> firstbyte::Result<()> {
+//! # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+//! for entry in client.list("s3://bucket/runs/", &Default::default())? {
+//!     println!("{}", String::from_utf8_lossy(&entry?.name));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Copy
+//!
+//! ```no_run
+//! # use firstbyte::{Client, Copy, Options};
+//! # fn main() -> firstbyte::Result<()> {
+//! let options = Options::default().endpoint_url("http://127.0.0.1:9000");
+//! let options = options.keys("key", "secret", None);
+//! let receipt = Client::new(options)?.cp("s3://bucket/db.tar", "/scratch/", &Copy::default())?;
+//! println!("{} bytes in {:.1} s", receipt.bytes, receipt.seconds);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Hydrate
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use firstbyte::{Client, Depth, Hydrate, Options};
+//!
+//! # fn main() -> firstbyte::Result<()> {
+//! let client = Client::new(Options::default().cache("/scratch/cache"))?;
+//! let run = Hydrate { depth: Depth::Tree, ..Hydrate::default() };
+//! let job = client.hydrate("s3://bucket/run7/", &run)?;
+//! while !job.wait(Duration::from_secs(1)).is_over {}
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | for |
+//! | --- | --- |
+//! | none | paths, `file://`, `s3://` with keys, region and endpoint from options and variables |
+//! | `http`, `google`, `azure`, `sftp` | `http(s)://`, `gs://`, `az://`, `sftp://` |
+//! | `aws-config` | profiles, SSO, `credential_process`, web identity and roles of AWS |
+//! | `manifest` | copies by many workers |
+//! | `events` | the log of the library, as a layer of `tracing` |
+//! | `async` | `open_async`, `list_async` and `cp_async` of [`Client`], for any runtime |
+//!
+//! A location of a store that was left out is refused with the name of its feature.
 
 pub mod account;
+#[cfg(feature = "async")]
+mod asynchronous;
 pub mod billing;
+mod builder;
 mod cached;
 mod client;
 mod copy;
 pub mod copy_rules;
 pub mod environment;
 mod error;
+#[cfg(feature = "events")]
+pub mod events;
 mod file;
 pub mod filter;
 #[cfg(feature = "manifest")]
@@ -65,7 +116,10 @@ pub use options::Options;
 pub use receipt::Receipt;
 pub use shard_receipt::{Changed, Done, ShardReceipt};
 
-pub use firstbyte_hydrate as hydrate;
-pub use firstbyte_location as location;
-pub use firstbyte_store as store;
-pub use firstbyte_transfer as transfer;
+#[cfg(feature = "async")]
+pub use asynchronous::{AsyncFile, EntryStream, Task};
+pub use firstbyte_hydrate::Job;
+pub use firstbyte_hydrate::cache::Status;
+pub use firstbyte_location::{ByteRange, Checksum, Entry, Kind, Location, Version};
+pub use firstbyte_store::{FailureKind, ListOptions, Listing, Trace};
+pub use firstbyte_transfer::Stop;

@@ -18,10 +18,13 @@ const LAMBDA_RESERVE: u64 = 64 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Endpoint, region, signing, proxies.
+    #[doc(hidden)]
     pub store: firstbyte_store::Options,
     /// The cache, and how reads through it are done.
+    #[doc(hidden)]
     pub reads: firstbyte_hydrate::Settings,
     /// How copies are done.
+    #[doc(hidden)]
     pub copies: firstbyte_transfer::Settings,
 }
 
@@ -49,6 +52,7 @@ impl Options {
 
         let store = &mut options.store;
         store.endpoint_url = given("ENDPOINT_URL");
+        store.endpoint_setting = "FIRSTBYTE_ENDPOINT_URL";
         store.profile = given("PROFILE");
         store.region = given("REGION");
         if flag("NO_SIGN_REQUEST")?.unwrap_or(false) {

@@ -22,11 +22,10 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
-/// A rate for people, from bytes per second: three digits and a decimal unit, as networks and
-/// disks are sold.
+/// A rate for people, from bytes per second: three digits and a binary unit, as sizes have.
 #[must_use]
 pub fn human_rate(bytes_per_second: f64) -> String {
-    scaled(bytes_per_second, 1000.0, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"])
+    scaled(bytes_per_second, 1024.0, ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s"])
 }
 
 /// A count for people, with a comma between thousands.
@@ -58,9 +57,9 @@ mod tests {
         assert_eq!(human(1536), "1.50 KiB");
         assert_eq!(human(1 << 30), "1.00 GiB");
         assert_eq!(human(1000 << 20), "0.98 GiB");
-        assert_eq!(human_rate(1.014e9), "1.01 GB/s");
-        assert_eq!(human_rate(28_500_000.0), "28.5 MB/s");
-        assert_eq!(human_rate(999_900.0), "1.00 MB/s");
+        assert_eq!(human_rate(1.014e9), "967 MiB/s");
+        assert_eq!(human_rate(28_500_000.0), "27.2 MiB/s");
+        assert_eq!(human_rate(1_048_000.0), "1.00 MiB/s");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use firstbyte::receipt::{Failed, Receipt, SCHEMA, Verified};
-use firstbyte::store::{FailureKind, RequestCounts};
 use firstbyte::{Changed, ShardReceipt};
+use firstbyte_store::{FailureKind, RequestCounts};
 use serde_json::Value;
 
 /// A receipt with every field. No field can be left out: none has a default here.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use firstbyte::hydrate::cache::{Pin, State};
-use firstbyte::store::ListOptions;
 use firstbyte::{Client, Copy, Depth, Error, Hydrate, Keep, Options};
+use firstbyte_hydrate::cache::{Pin, State};
+use firstbyte_store::ListOptions;
 use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
 
 /// A few blocks and a rest.
@@ -76,7 +76,7 @@ fn what_cannot_be_opened_says_why() {
     assert_eq!(open("ftp://host/file"), io::ErrorKind::InvalidInput);
     let mut options = Options::default();
     options.store.endpoint_url.clone_from(&subject.url);
-    options.store.signing = firstbyte::store::Signing::Anonymous;
+    options.store.signing = firstbyte_store::Signing::Anonymous;
     let stranger = Client::new(options).unwrap();
     assert_eq!(kind(stranger.open("s3://bucket/data").err().unwrap()), io::ErrorKind::PermissionDenied);
 }
@@ -178,4 +178,63 @@ fn a_client_without_a_cache_says_so() {
     let error = client.hydrate("s3://bucket/data", &Hydrate::default()).err().unwrap();
     assert!(error.to_string().starts_with("cache: there is none"), "{error}");
     assert!(client.status("s3://bucket/data", Depth::Object).is_err());
+}
+
+#[test]
+fn files_listings_and_copies_have_asynchronous_forms() {
+    use futures::executor::block_on;
+    use futures::{AsyncReadExt, AsyncSeekExt, TryStreamExt};
+
+    let (subject, client, content) = served();
+    for name in 0..2500 {
+        subject.place(&format!("many/{name:04}"), b"x");
+    }
+    let here = scratch();
+    block_on(async {
+        let mut file = client.open_async("s3://bucket/data").await.unwrap();
+        let mut piece = vec![0; 1000];
+        file.seek(SeekFrom::End(-1500)).await.unwrap();
+        file.read_exact(&mut piece).await.unwrap();
+        assert!(piece == content[LEN - 1500..][..1000]);
+        file.seek(SeekFrom::Start(0)).await.unwrap();
+        let mut all = Vec::new();
+        file.read_to_end(&mut all).await.unwrap();
+        assert!(all == content);
+
+        let options = ListOptions { recursive: true, ..ListOptions::default() };
+        let names: Vec<_> = client.list_async("s3://bucket/many/", &options).try_collect().await.unwrap();
+        assert_eq!(names.len(), 2500);
+        // More than a stream reads ahead: its thread ends with it.
+        drop(client.list_async("s3://bucket/many/", &options).try_next().await.unwrap());
+
+        let to = here.path().join("copy");
+        let receipt = client.cp_async("s3://bucket/data", &to, &Copy::default()).await.unwrap();
+        assert_eq!((receipt.objects, receipt.bytes), (1, LEN as u64));
+        assert!(fs::read(&to).unwrap() == content);
+        let missing = client.open_async("s3://bucket/none").await.err().unwrap();
+        assert_eq!(kind(missing), io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_copy_whose_future_is_dropped_is_stopped() {
+    let (_subject, client, _) = served();
+    let here = scratch();
+    let copy = Copy { limit_rate: Some(1000), ..Copy::default() };
+    drop(client.cp_async("s3://bucket/data", here.path().join("data"), &copy));
+    assert!(copy.stop.is_stopped() && !here.path().join("data").exists());
+}
+
+#[test]
+fn setters_say_how_a_client_works() {
+    let (subject, _, content) = served();
+    let options = Options::default()
+        .endpoint_url(subject.url.clone().unwrap())
+        .region("us-east-1")
+        .keys("key", "secret", None)
+        .memory(16 << 20)
+        .without_cache();
+    let mut all = Vec::new();
+    Client::new(options).unwrap().open("s3://bucket/data").unwrap().read_to_end(&mut all).unwrap();
+    assert!(all == content);
 }

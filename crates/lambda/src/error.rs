@@ -86,7 +86,7 @@ impl Failure {
     #[must_use]
     pub fn of_library(error: &firstbyte::Error) -> Self {
         use firstbyte::Error as Library;
-        use firstbyte::hydrate::Error as Read;
+        use firstbyte_hydrate::Error as Read;
         match error {
             Library::Store(error) => Self::of_store(error),
             Library::Transfer(error) => Self::of_transfer(error),

@@ -43,7 +43,7 @@ impl Source for LazyFile {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<usize>> {
         use firstbyte::Error;
-        use firstbyte::hydrate::Error as Read;
+        use firstbyte_hydrate::Error as Read;
         match self.read_at_while(buffer, offset, LOOK, go_on) {
             Ok(read) => Ok(Some(read)),
             Err(Error::Store(StoreError::Cancelled)) => Ok(None),

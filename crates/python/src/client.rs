@@ -10,7 +10,8 @@ use firstbyte::account::{self, Account, Terms};
 use firstbyte::billing::{Declared, Transfer, parse_money};
 use firstbyte::{Error, Options, Receipt, environment};
 use firstbyte_location::{Location, units};
-use firstbyte_store::{Keys, Sharing, Signing};
+use firstbyte_store::{Keys, ServerSideEncryption, Sharing, Signing};
+use firstbyte_transfer::Concurrency;
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -130,9 +131,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
-            other => {
-                return Err(PyTypeError::new_err(format!("there is no option `{other}`")));
-            }
+            name => write_option(&mut all, name, &value)?,
         }
     }
     if let Some(terms) = &mut terms {
@@ -145,6 +144,38 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
     Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, terms, key }) })
+}
+
+/// Sets an option of what is written: as the options of `firstbyte cp`.
+fn write_option(all: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let metadata = &mut all.copies.metadata;
+    match name {
+        "content_type" => metadata.content_type = Some(value.extract()?),
+        "content_encoding" | "content_disposition" | "content_language" | "cache_control" => {
+            metadata.headers.insert(name.replace('_', "-"), value.extract()?);
+        }
+        "metadata" => {
+            let pairs = value.extract::<BTreeMap<String, String>>()?;
+            metadata.user.extend(pairs.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
+        }
+        "storage_class" => all.store.storage_class = Some(value.extract()?),
+        "acl" => all.store.acl = Some(value.extract()?),
+        "tags" => all.store.tags = value.extract::<BTreeMap<String, String>>()?.into_iter().collect(),
+        "sse" => {
+            all.store.encryption = Some(match value.extract::<String>()?.as_str() {
+                "s3" => ServerSideEncryption::S3,
+                "kms" => ServerSideEncryption::Kms(None),
+                key => ServerSideEncryption::Kms(Some(key.to_owned())),
+            });
+        }
+        "request_payer" => all.store.request_payer = value.is_truthy()?,
+        "concurrency" => match value.extract::<usize>()? {
+            0 => return Err(PyValueError::new_err("concurrency: a number from 1 on")),
+            number => all.copies.concurrency = Concurrency::Fixed(number),
+        },
+        other => return Err(PyTypeError::new_err(format!("there is no option `{other}`"))),
+    }
+    Ok(())
 }
 
 /// Credentials given as options.
@@ -290,7 +321,7 @@ impl Accounted {
 }
 
 fn is_of_cache(error: &Error) -> bool {
-    use firstbyte::hydrate::Error as Read;
+    use firstbyte_hydrate::Error as Read;
     matches!(error, Error::Read(Read::Cache { .. } | Read::Newer { .. }))
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, UNIX_EPOCH};
 
-use firstbyte::hydrate::cache::{Pin, Status};
-use firstbyte::hydrate::{Failure, Job};
 use firstbyte::{Depth, Error, Hydrate, Keep, Receipt};
+use firstbyte_hydrate::cache::{Pin, Status};
+use firstbyte_hydrate::{Failure, Job};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 

@@ -17,6 +17,7 @@ mod hydrate;
 mod layout;
 mod lazy;
 mod listdir;
+mod logging;
 mod many;
 mod name;
 mod objects;
@@ -70,6 +71,8 @@ mod _native {
     use crate::lazy::{LazyFile, open, open_version};
     #[pymodule_export]
     use crate::listdir::listdir;
+    #[pymodule_export]
+    use crate::logging::{log_begin, log_end, log_next};
     #[pymodule_export]
     use crate::many::{Objects, read_many};
     #[pymodule_export]

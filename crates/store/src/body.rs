@@ -13,6 +13,7 @@ use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 
 use crate::gateways::{Frames, Member};
+#[cfg(feature = "sftp")]
 use crate::sftp::Reading;
 use crate::wire::Incoming;
 use crate::{Cancel, Error, Result, Sink, Stat};
@@ -54,6 +55,7 @@ enum Source {
     /// An open file.
     Local(LocalSource),
     /// An open file on another host.
+    #[cfg(feature = "sftp")]
     Sftp(Box<Reading>),
     /// No bytes.
     Empty,
@@ -105,6 +107,7 @@ impl Body {
 
     /// The bytes `range` of an open file on another host. If its length is unknown, the end is
     /// `u64::MAX`.
+    #[cfg(feature = "sftp")]
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: Reading) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Sftp(Box::new(reading)))
@@ -183,6 +186,7 @@ impl Body {
             Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
             Source::Framed(frames) => frames.read(&mut buffer[..most])?,
             Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
+            #[cfg(feature = "sftp")]
             Source::Sftp(reading) => reading.read(&mut buffer[..most])?,
             Source::Empty => 0,
         };
@@ -260,6 +264,7 @@ impl Body {
         let moved = match &mut self.source {
             Source::Wire(incoming) => incoming.splice(sink, offset, allowed),
             Source::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
+            #[cfg(feature = "sftp")]
             Source::Sftp(reading) => Some(reading.write_to(sink, offset, allowed)),
             Source::Framed(_) | Source::Empty => None,
         };
@@ -275,6 +280,7 @@ impl Body {
             if count == 0 {
                 match &mut self.source {
                     Source::Local(source) => source.check_end(&self.place, version)?,
+                    #[cfg(feature = "sftp")]
                     Source::Sftp(reading) => reading.check_end(version)?,
                     Source::Wire(_) | Source::Framed(_) | Source::Empty => {}
                 }
@@ -284,6 +290,7 @@ impl Body {
         if count == 0 {
             return Err(match &mut self.source {
                 Source::Local(source) => source.ended_early(&self.place, version),
+                #[cfg(feature = "sftp")]
                 Source::Sftp(reading) => reading.ended_early(version),
                 _ => Error::Truncated { location: self.place.clone(), missing: *left, trace: None },
             });
@@ -305,6 +312,7 @@ impl Body {
             },
             Source::Framed(_) | Source::Empty => Ok(count),
             Source::Local(source) => source.check_end(&self.place, version).map(|()| count),
+            #[cfg(feature = "sftp")]
             Source::Sftp(reading) => reading.check_end(version).map(|()| count),
         }
     }

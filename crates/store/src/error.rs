@@ -1,10 +1,10 @@
 //! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
 
 mod advice;
+mod certificate;
 mod kind;
 mod trace;
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use firstbyte_location::{ChecksumError, Location, Service, Version, is_full};
 use crate::codes::{self, Meaning};
 
 pub use advice::io_advice;
+pub use certificate::CertificateFault;
 pub use kind::FailureKind;
 pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
@@ -25,6 +26,9 @@ const SFTP: &str = "sftp://";
 
 /// Between an object's location and the version of it that is missing.
 pub(crate) const VERSION: &str = ", version ";
+
+/// Between an endpoint and the setting that named it.
+pub(crate) const FROM: &str = ", from ";
 
 /// The mistake of a page of a web server from which nothing is known of what lies below it.
 pub(crate) const LISTS_NOTHING: &str =
@@ -285,6 +289,14 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
+    /// A location of a store that this build has not.
+    #[error("{location}: this build cannot reach it: the feature `{feature}` was left out")]
+    LeftOut {
+        /// The location.
+        location: String,
+        /// The feature of the crate.
+        feature: &'static str,
+    },
     /// A name that is invalid at the destination.
     #[error("{location}: {why}")]
     InvalidName {
@@ -349,6 +361,7 @@ impl Error {
             | Self::CredentialsTimedOut { .. }
             | Self::Disordered { .. }
             | Self::Budget { .. }
+            | Self::LeftOut { .. }
             | Self::Options { .. } => true,
             _ => false,
         }
@@ -383,6 +396,19 @@ impl Error {
 /// The error for an operation that a location does not have.
 pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
     Error::Unsupported { location: location.to_string(), what, trace: None }
+}
+
+impl Error {
+    /// The error for a location of a store that this build has not.
+    pub(crate) fn left_out(location: &Location) -> Self {
+        let feature = match location {
+            Location::Http(_) => "http",
+            Location::Sftp(_) => "sftp",
+            Location::Object(object) if object.service == Service::Google => "google",
+            _ => "azure",
+        };
+        Self::LeftOut { location: location.to_string(), feature }
+    }
 }
 
 /// The change between two versions, in words.
@@ -452,52 +478,6 @@ impl Asked {
             (Self::Signed, "RequestTimeTooSkewed") => "set this machine's clock",
             (Self::Signed, _) => "check the policy, --profile, or use --no-sign-request for a public bucket",
         }
-    }
-}
-
-/// The reason for which a server's certificate is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateFault {
-    /// Neither the certificate nor an authority that signed it is trusted.
-    Untrusted,
-    /// It has expired.
-    Expired,
-    /// It is not yet valid.
-    Early,
-    /// The certificate is for other host names.
-    Name,
-    /// The host's SSH key is not known, or is another one.
-    HostKey,
-    /// Anything else.
-    Other,
-}
-
-impl CertificateFault {
-    fn advice(self) -> &'static str {
-        match self {
-            Self::Untrusted => "name the authority's certificate, or the server's own, with --ca-bundle",
-            Self::Expired => "renew the server's certificate, or check this machine's clock",
-            Self::Early => "check this machine's clock, and the server's certificate",
-            Self::Name => {
-                "use a name that the certificate is for, or make one with this name as subjectAltName"
-            }
-            Self::HostKey => "compare its fingerprint, and connect once with ssh, which keeps the key",
-            Self::Other => "check the server's certificate",
-        }
-    }
-}
-
-impl fmt::Display for CertificateFault {
-    /// Names or a library's message follow this text.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Untrusted => "its certificate is not signed by an authority that is trusted here",
-            Self::Expired => "its certificate has expired",
-            Self::Early => "its certificate is not yet valid",
-            Self::Name => "its certificate is not for this host, but for ",
-            Self::HostKey => "its host key is not accepted: ",
-            Self::Other => "its certificate is refused: ",
-        })
     }
 }
 

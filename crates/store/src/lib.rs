@@ -5,9 +5,32 @@
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
 //! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
 //! other services of AWS ([`Store::call_service`]) use the same credentials and connections.
+//!
+//! Features, all on by default: `azure`, `google`, `http` and `sftp` are the backends of these
+//! names; `aws-config` reads AWS's configuration files and finds credentials by its whole chain.
+//! Without it, S3 takes keys, region and endpoint from the options and from variables.
+
+#![cfg_attr(
+    not(all(
+        feature = "aws-config",
+        feature = "azure",
+        feature = "google",
+        feature = "http",
+        feature = "sftp"
+    )),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        unused_mut,
+        reason = "left by backends that are not built"
+    )
+)]
 
 mod answer;
+#[cfg(feature = "azure")]
 mod azure;
+mod backend;
 mod body;
 mod cancel;
 mod clock;
@@ -16,20 +39,26 @@ mod conditions;
 mod dates;
 mod error;
 mod gateways;
+#[cfg(feature = "google")]
 mod google;
 mod header_text;
+#[cfg(feature = "http")]
 mod http;
 mod limits;
 mod local;
+#[cfg(feature = "http")]
 mod netrc;
 mod object;
 mod options;
 mod order;
+mod post;
 mod query;
 mod requests;
+#[cfg(any(feature = "azure", feature = "google"))]
 mod rest;
 mod retry;
 mod s3;
+#[cfg(feature = "sftp")]
 mod sftp;
 mod signing;
 mod sink;

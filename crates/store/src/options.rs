@@ -137,6 +137,8 @@ pub struct Options {
     /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
     /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
+    /// The setting that named it, for errors about the endpoint.
+    pub endpoint_setting: &'static str,
     /// The TOML file that names other S3 endpoints, for `s3+NAME://`.
     pub config_file: Option<PathBuf>,
     /// An emulator of Google Cloud Storage instead of the service, `http(s)://HOST[:PORT]`. It gets
@@ -198,6 +200,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             endpoint_url: None,
+            endpoint_setting: "endpoint_url",
             config_file: None,
             google_endpoint: None,
             azure_connection: None,
@@ -242,6 +245,7 @@ impl Options {
             // They decide where and how requests are sent.
             http_headers: _,
             endpoint_url: _,
+            endpoint_setting: _,
             config_file: _,
             google_endpoint: _,
             azure_connection: _,

@@ -3,25 +3,31 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{EndpointName, Entry, Kind, Location, ObjectLocation, Service, Version};
+use firstbyte_location::{EndpointName, Entry, HttpUrl, Kind, Location, ObjectLocation, Service, Version};
 
+#[cfg(feature = "azure")]
 use crate::azure::Azure;
+use crate::backend::{Entries, ObjectBackend};
 use crate::gateways::Ring;
+#[cfg(feature = "google")]
 use crate::google::Google;
+#[cfg(feature = "http")]
 use crate::http::Http;
 use crate::order::Ordered;
-use crate::rest::RestStore as _;
 use crate::s3::{self, NamedServices, S3};
+#[cfg(feature = "sftp")]
 use crate::sftp::Sftp;
 use crate::sorted::Sorted;
 use crate::wire::Client;
 use crate::{
     Cancel, CounterSnapshot, Endpoint, Error, ListOptions, ListedPage, ObjectVersion, Options, Order,
     Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
-    Written, local, unsupported,
+    Written, local, post, unsupported,
 };
 
+mod hosts;
 mod parts;
+mod reading;
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
 /// directories.
@@ -45,29 +51,6 @@ impl Iterator for Listing {
     }
 }
 
-/// The value of an expression about the backend of an object's service.
-macro_rules! by_service {
-    ($store:expr, $object:expr, $backend:ident => $value:expr) => {
-        match $object.service {
-            Service::S3 | Service::NamedS3(_) => {
-                let $backend = &$store.s3_of($object.service)?;
-                $value
-            }
-            Service::Google => {
-                let $backend = &$store.google;
-                $value
-            }
-            Service::Azure => {
-                let $backend = &$store.azure;
-                $value
-            }
-        }
-    };
-}
-
-// Behind the macro, which it uses.
-mod reading;
-
 /// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods
 /// block.
 #[derive(Clone)]
@@ -75,9 +58,13 @@ pub struct Store {
     client: Arc<Client>,
     s3: Arc<S3>,
     named: Arc<NamedServices>,
+    #[cfg(feature = "google")]
     google: Arc<Google>,
+    #[cfg(feature = "azure")]
     azure: Arc<Azure>,
+    #[cfg(feature = "http")]
     http: Arc<Http>,
+    #[cfg(feature = "sftp")]
     sftp: Arc<Sftp>,
     /// The gateways that ranges are read through. `None`: all come from the origin.
     ring: Option<Arc<Ring>>,
@@ -95,9 +82,13 @@ impl Store {
         Ok(Self {
             named: Arc::new(NamedServices::new(client.options.config_file.clone())),
             s3: Arc::new(S3::new(Arc::clone(&client))),
+            #[cfg(feature = "google")]
             google: Arc::new(Google::new(Arc::clone(&client))),
+            #[cfg(feature = "azure")]
             azure: Arc::new(Azure::new(Arc::clone(&client))),
+            #[cfg(feature = "http")]
             http: Arc::new(Http::new(Arc::clone(&client))),
+            #[cfg(feature = "sftp")]
             sftp: Arc::new(Sftp::new(Arc::clone(&client))),
             ring,
             client,
@@ -134,9 +125,13 @@ impl Store {
         Self {
             named: Arc::clone(&self.named),
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
+            #[cfg(feature = "google")]
             google: Arc::new(self.google.by(Arc::clone(&client))),
+            #[cfg(feature = "azure")]
             azure: Arc::new(self.azure.by(Arc::clone(&client))),
+            #[cfg(feature = "http")]
             http: Arc::new(self.http.by(Arc::clone(&client))),
+            #[cfg(feature = "sftp")]
             sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
             ring: self.ring.clone(),
             client,
@@ -149,6 +144,19 @@ impl Store {
         match service {
             Service::NamedS3(name) => Ok(Arc::new(self.named.get(name, &self.client)?)),
             _ => Ok(Arc::clone(&self.s3)),
+        }
+    }
+
+    /// The backend of an object's service.
+    fn objects(&self, object: &ObjectLocation) -> Result<Arc<dyn ObjectBackend>> {
+        match object.service {
+            Service::S3 | Service::NamedS3(_) => Ok(self.s3_of(object.service)?),
+            #[cfg(feature = "google")]
+            Service::Google => Ok(Arc::clone(&self.google) as _),
+            #[cfg(feature = "azure")]
+            Service::Azure => Ok(Arc::clone(&self.azure) as _),
+            #[cfg(not(all(feature = "azure", feature = "google")))]
+            _ => Err(Error::left_out(&Location::Object(object.clone()))),
         }
     }
 
@@ -180,8 +188,12 @@ impl Store {
                 Service::S3 | Service::NamedS3(_) => {
                     self.s3_of(object.service).map(|it| it.configured_url()).unwrap_or_default()
                 }
+                #[cfg(feature = "google")]
                 Service::Google => self.google.emulator(),
+                #[cfg(feature = "azure")]
                 Service::Azure => self.azure.account_url(),
+                #[cfg(not(all(feature = "azure", feature = "google")))]
+                _ => String::new(),
             },
             Location::Local(_) | Location::Http(_) | Location::Sftp(_) => String::new(),
         }
@@ -194,6 +206,21 @@ impl Store {
     /// Missing credentials, a missing region, and errors of the connection.
     pub fn call_service(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
         self.s3.call_service(request)
+    }
+
+    /// Sends one `POST` with these headers to a web server, and reads its answer. It is not
+    /// repeated.
+    ///
+    /// # Errors
+    /// Errors of the connection, and a status that is no success.
+    pub fn post(
+        &self,
+        url: &HttpUrl,
+        headers: Vec<(String, String)>,
+        body: &[u8],
+        cancel: &Cancel,
+    ) -> Result<()> {
+        post::post(&self.client, url, headers, body, cancel)
     }
 
     /// Makes a URL by which anyone may read or write one object until it expires. No request, or
@@ -218,9 +245,8 @@ impl Store {
     pub fn stat(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Local(path) => local::stat(path),
-            Location::Object(object) => by_service!(self, object, it => it.stat(object)),
-            Location::Http(url) => self.http.stat(url),
-            Location::Sftp(place) => self.sftp.stat(place),
+            Location::Object(object) => self.objects(object)?.stat(object),
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.stat(),
         }
     }
 
@@ -231,11 +257,7 @@ impl Store {
     /// store.
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
-            Location::Object(object) if !object.key.is_empty() => match object.service {
-                Service::S3 | Service::NamedS3(_) => self.s3_of(object.service)?.head(object, None),
-                Service::Google => self.google.head(object),
-                Service::Azure => self.azure.head(object),
-            },
+            Location::Object(object) if !object.key.is_empty() => self.objects(object)?.head(object),
             _ => self.stat(location),
         }
     }
@@ -247,6 +269,7 @@ impl Store {
     /// [`stat_object`](Self::stat_object).
     pub fn stat_version(&self, location: &Location, id: &str) -> Result<Stat> {
         match location {
+            #[cfg(feature = "google")]
             Location::Object(object) if object.service == Service::Google && !object.key.is_empty() => {
                 self.google.stat_version(object, Some(id))
             }
@@ -279,7 +302,7 @@ impl Store {
     /// Errors of the connection or the store.
     pub fn has_below(&self, location: &Location) -> Result<bool> {
         match location {
-            Location::Object(object) => by_service!(self, object, it => it.has_below(object)),
+            Location::Object(object) => self.objects(object)?.has_below(object),
             _ => Ok(false),
         }
     }
@@ -290,7 +313,7 @@ impl Store {
     /// Failures before the first entries; later ones are items of the listing.
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
         let entries = self.entries(location, options)?;
-        let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match (options.order, location) {
+        let entries: Entries = match (options.order, location) {
             (Order::Any, _) => entries,
             (Order::Bytes, _) if self.is_unsorted(location) => Box::new(Sorted::new(entries)),
             (Order::Bytes, Location::Object(object)) => {
@@ -319,18 +342,13 @@ impl Store {
     }
 
     /// The entries of a listing, as the store has them.
-    fn entries(
-        &self,
-        location: &Location,
-        options: &ListOptions,
-    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-        let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match location {
+    fn entries(&self, location: &Location, options: &ListOptions) -> Result<Entries> {
+        let entries: Entries = match location {
             Location::Local(path) => {
                 Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
             }
-            Location::Object(object) => by_service!(self, object, it => it.list(object, options)?),
-            Location::Http(url) => self.http.list(url, options)?,
-            Location::Sftp(place) => self.sftp.list(place, options)?,
+            Location::Object(object) => self.objects(object)?.list(object, options)?,
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.list(options)?,
         };
         Ok(entries)
     }
@@ -342,7 +360,7 @@ impl Store {
     /// As [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
         match location {
-            Location::Object(object) => by_service!(self, object, it => it.list_page(object, options)),
+            Location::Object(object) => self.objects(object)?.list_page(object, options),
             _ => {
                 let entries = self.list(location, options)?.collect::<Result<Vec<_>>>()?;
                 Ok(ListedPage { entries, is_last: true })
@@ -359,9 +377,8 @@ impl Store {
         require_key(location)?;
         match location {
             Location::Local(path) => local::put(path, payload, options),
-            Location::Object(object) => by_service!(self, object, it => it.put(object, payload, options)),
-            Location::Http(url) => self.http.put(url, payload, options),
-            Location::Sftp(place) => self.sftp.put(place, payload, options),
+            Location::Object(object) => self.objects(object)?.put(object, payload, options),
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.put(payload, options),
         }
     }
 
@@ -380,7 +397,7 @@ impl Store {
         require_key(destination)?;
         match (source, destination) {
             (Location::Object(from), Location::Object(to)) if from.service == to.service => {
-                by_service!(self, to, it => it.copy(from, version, to, options))
+                self.objects(to)?.copy(from, version, to, options)
             }
             _ => Err(unsupported(destination, WITHIN)),
         }
@@ -394,9 +411,8 @@ impl Store {
         require_key(location)?;
         match location {
             Location::Local(path) => local::delete(path),
-            Location::Object(object) => by_service!(self, object, it => it.delete(object)),
-            Location::Http(url) => self.http.delete(url),
-            Location::Sftp(place) => self.sftp.delete(place),
+            Location::Object(object) => self.objects(object)?.delete(object),
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.delete(),
         }
     }
 
@@ -406,6 +422,7 @@ impl Store {
     /// [`Error::Unsupported`] for other stores; errors of the connection or the store.
     pub fn create_directory(&self, location: &Location) -> Result<()> {
         match location {
+            #[cfg(feature = "sftp")]
             Location::Sftp(place) => self.sftp.create_directory(place),
             other => Err(unsupported(other, "creating a directory")),
         }
@@ -418,6 +435,7 @@ impl Store {
     /// directory is not empty.
     pub fn remove_directory(&self, location: &Location, unfinished: Unfinished) -> Result<()> {
         match location {
+            #[cfg(feature = "sftp")]
             Location::Sftp(place) => self.sftp.remove_directory(place, unfinished),
             other => Err(unsupported(other, "removing a directory")),
         }
@@ -429,6 +447,7 @@ impl Store {
     /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
     pub fn kind_of_name(&self, location: &Location) -> Result<Kind> {
         match location {
+            #[cfg(feature = "sftp")]
             Location::Sftp(place) => self.sftp.kind_of_name(place),
             other => Err(unsupported(other, "a look at a link")),
         }
@@ -438,6 +457,7 @@ impl Store {
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
+        #[cfg(feature = "sftp")]
         let mut files = Vec::new();
         let mut failed = Vec::new();
         for location in locations {
@@ -447,35 +467,26 @@ impl Store {
             }
             match location {
                 Location::Object(object) => objects.push(object.clone()),
+                #[cfg(feature = "sftp")]
                 Location::Sftp(place) => files.push(place.clone()),
                 other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
             }
         }
-        while let Some(service) = objects.first().map(|object| object.service) {
-            let (own, others) = objects.into_iter().partition::<Vec<_>, _>(|it| it.service == service);
-            failed.extend(self.delete_of_service(service, &own));
+        while let Some(first) = objects.first().cloned() {
+            let (own, others) = objects.into_iter().partition::<Vec<_>, _>(|it| it.service == first.service);
+            match self.objects(&first) {
+                Ok(backend) => failed.extend(backend.delete_many(&own)),
+                // Each error is made anew: none can be cloned.
+                Err(_) => failed.extend(own.into_iter().filter_map(|object| {
+                    let error = self.objects(&object).err()?;
+                    Some((Location::Object(object), error))
+                })),
+            }
             objects = others;
         }
+        #[cfg(feature = "sftp")]
         failed.extend(self.sftp.delete_many(&files));
         failed
-    }
-
-    /// Deletes objects of one service. Returns the failures.
-    fn delete_of_service(&self, service: Service, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
-        match service {
-            Service::Google => self.google.delete_many(objects),
-            Service::Azure => self.azure.delete_many(objects),
-            Service::S3 | Service::NamedS3(_) => match self.s3_of(service) {
-                Ok(s3) => s3.delete_many(objects),
-                // Each error is made anew: none can be cloned.
-                Err(_) => {
-                    let failed = |it: &ObjectLocation| {
-                        Some((Location::Object(it.clone()), self.s3_of(service).err()?))
-                    };
-                    objects.iter().filter_map(failed).collect()
-                }
-            },
-        }
     }
 
     /// Makes a bucket, in the region of the options.
@@ -485,7 +496,7 @@ impl Store {
     /// store.
     pub fn create_bucket(&self, location: &Location) -> Result<()> {
         let bucket = bucket_of(location)?;
-        by_service!(self, bucket, it => it.create_bucket(bucket))
+        self.objects(bucket)?.create_bucket(bucket)
     }
 
     /// Deletes an empty bucket.
@@ -495,7 +506,7 @@ impl Store {
     /// connection or the store.
     pub fn delete_bucket(&self, location: &Location) -> Result<()> {
         let bucket = bucket_of(location)?;
-        by_service!(self, bucket, it => it.delete_bucket(bucket))
+        self.objects(bucket)?.delete_bucket(bucket)
     }
 
     /// The counters so far.
@@ -503,11 +514,14 @@ impl Store {
     pub fn counters(&self) -> CounterSnapshot {
         let counters = &self.client.counters;
         let requests = counters.requests.snapshot();
+        let received = self.client.received();
+        #[cfg(feature = "sftp")]
+        let received = received + self.sftp.received();
         CounterSnapshot {
             requests: requests.total(),
             requests_by_kind: requests,
             retries: counters.retries.load(Ordering::Relaxed),
-            received: self.client.received() + self.sftp.received(),
+            received,
             sent: counters.sent.load(Ordering::Relaxed),
         }
     }

@@ -1,8 +1,8 @@
 //! Makes the library's client for a job, from global options in the form of the command line.
 
-use firstbyte::store::CounterSnapshot;
-use firstbyte::transfer::{Concurrency, Summary};
 use firstbyte::{Client, Options, environment};
+use firstbyte_store::CounterSnapshot;
+use firstbyte_transfer::{Concurrency, Summary};
 
 use crate::job::{Error, Job, Metrics, Order, Result, Workload};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use firstbyte::LazyFile;
-use firstbyte::location::shown;
+use firstbyte_location::shown;
 
 use crate::data::first_difference;
 use crate::job::{Compare, Error, Result};

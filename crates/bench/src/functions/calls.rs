@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod};
+use firstbyte_store::{Cancel, Options, ServiceAnswer, ServiceMethod};
 use serde_json::{Value, json};
 
 use super::settings::LONGEST;
@@ -181,7 +181,7 @@ fn figures(answer: &Value) -> Metrics {
 
 #[cfg(test)]
 mod tests {
-    use firstbyte::store::Signing;
+    use firstbyte_store::Signing;
 
     use super::*;
     use crate::scripted::serve;

@@ -90,8 +90,8 @@ impl Error {
     }
 }
 
-impl From<firstbyte::store::Error> for Error {
-    fn from(error: firstbyte::store::Error) -> Self {
+impl From<firstbyte_store::Error> for Error {
+    fn from(error: firstbyte_store::Error) -> Self {
         Self::Library(error.into())
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::result::CacheState;
-use firstbyte::location::{Location, Service};
 use firstbyte::size::grouped;
 use firstbyte_advise::units::shown_bytes;
+use firstbyte_location::{Location, Service};
 use serde_json::{Value, json};
 
 use super::function::{self, Linked};

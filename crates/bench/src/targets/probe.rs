@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte::Client;
-use firstbyte::location::{Kind, Location};
-use firstbyte::store::ListOptions;
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::ListOptions;
 
 use crate::error::{Error, Result};
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use firstbyte::{Copy, Depth};
+use firstbyte_transfer::Silent;
 
 use super::many_small::{check, figures};
 use crate::access::{Session, add_summary, complete, destination, join};
@@ -19,8 +20,12 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         Some(root) => plain(job, session, root, to)?,
         None => {
             let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-            let summary =
-                session.client()?.cp(join(&job.target, ""), join(&to.to_string_lossy(), ""), &tree)?;
+            let summary = session.client()?.cp_observed(
+                join(&job.target, ""),
+                join(&to.to_string_lossy(), ""),
+                &tree,
+                &Silent,
+            )?;
             complete(&summary)?;
             add_summary(&summary, &mut metrics);
             (summary.objects, summary.bytes)

@@ -8,9 +8,9 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use firstbyte::location::{Kind, Location};
-use firstbyte::store::ListOptions;
 use firstbyte_listing::{Batch, Depth, Detail, Options, Reader, scan};
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::ListOptions;
 
 use crate::access::Session;
 use crate::job::{Error, Job, Metrics, Result, Watch};

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use firstbyte::{Copy, Depth};
+use firstbyte_transfer::Silent;
 
 use super::one_big::read_all;
 use super::{BLOCK, block};
@@ -90,7 +91,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     if job.order == Order::Parallel && job.names.is_none() {
         let to = join(&destination.to_string_lossy(), "");
         let tree = Copy { depth: Depth::Tree, ..Copy::default() };
-        let summary = client.cp(join(&job.target, ""), &to, &tree)?;
+        let summary = client.cp_observed(join(&job.target, ""), &to, &tree, &Silent)?;
         watch.note(&mut metrics, "all_seconds");
         complete(&summary)?;
         add_summary(&summary, &mut metrics);
@@ -101,7 +102,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
             if let Some(above) = to.parent() {
                 fs::create_dir_all(above).map_err(Error::at(above))?;
             }
-            let summary = client.cp(join(&job.target, &one.name), &to, &Copy::default())?;
+            let summary = client.cp_observed(join(&job.target, &one.name), &to, &Copy::default(), &Silent)?;
             complete(&summary)?;
             files += 1;
             bytes += summary.bytes;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::Range;
 
 use firstbyte::{Copy, Depth};
+use firstbyte_transfer::Silent;
 
 use super::{BLOCK, block};
 use crate::access::{Object, Session, add_summary, base_name, complete, destination, join};
@@ -44,7 +45,7 @@ fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
     let source = if job.object.is_empty() { job.target.clone() } else { join(&job.target, &job.object) };
     let to = join(&destination.to_string_lossy(), "");
     let one = Copy { depth: Depth::Object, ..Copy::default() };
-    let summary = session.client()?.cp(&source, &to, &one)?;
+    let summary = session.client()?.cp_observed(&source, &to, &one, &Silent)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     complete(&summary)?;

@@ -2,6 +2,7 @@
 //! writing (`write`).
 
 use firstbyte::{Copy, Depth};
+use firstbyte_transfer::Silent;
 
 use crate::access::{Session, add_summary, complete, join};
 use crate::job::{Error, Job, Metrics, Result, Watch};
@@ -13,7 +14,8 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let text = source.to_string_lossy();
     // What is in the directory, not the directory.
     let from = if is_tree { join(&text, "") } else { text.into_owned() };
-    let summary = session.client()?.cp(&from, &job.target, &Copy { depth, ..Copy::default() })?;
+    let summary =
+        session.client()?.cp_observed(&from, &job.target, &Copy { depth, ..Copy::default() }, &Silent)?;
     let mut metrics = Metrics::new();
     watch.note(&mut metrics, "all_seconds");
     complete(&summary)?;

@@ -9,20 +9,20 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use firstbyte::environment;
+use firstbyte::{environment, events};
 use firstbyte_location::{redacted, shown};
-use serde_json::{Map, Value, json};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id};
-use tracing::{Event, Subscriber};
+use serde_json::Value;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::layer::Layer;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::registry::LookupSpan;
 
 use super::log_line::{self, LogFormat, object};
 use super::{console, json};
 use crate::render::error::{Error, Result};
+
+/// A part of the subscriber of events.
+pub type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Levels of the log without `RUST_LOG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,29 @@ pub enum Verbosity {
     Requests,
 }
 
-/// Begins to write the log to a file, or to standard error. `RUST_LOG` decides about levels where
-/// it is set: `debug`, `firstbyte=debug`, `firstbyte_store::request=debug,warn`.
+/// Begins to write the log to a file, or to standard error, and hands the events of requests to
+/// `traces` if there is one. `RUST_LOG` decides about levels where it is set: `debug`,
+/// `firstbyte=debug`, `firstbyte_store::request=debug,warn`.
 ///
 /// # Errors
 /// The file cannot be opened, or `RUST_LOG` is no list of targets and levels.
-pub fn begin(verbosity: Verbosity, format: LogFormat, file: Option<&Path>) -> Result<()> {
+pub fn begin(
+    verbosity: Verbosity,
+    format: LogFormat,
+    file: Option<&Path>,
+    traces: Option<BoxedLayer>,
+) -> Result<()> {
     log_line::begin(format);
-    let Some(levels) = levels(verbosity)? else { return Ok(()) };
+    let lines = levels(verbosity)?.map(|levels| lines(format, levels, file)).transpose()?;
+    let layers: Vec<BoxedLayer> = lines.into_iter().chain(traces).collect();
+    if !layers.is_empty() {
+        tracing_subscriber::registry().with(layers).init();
+    }
+    Ok(())
+}
+
+/// The layer that writes lines.
+fn lines(format: LogFormat, levels: Targets, file: Option<&Path>) -> Result<BoxedLayer> {
     let write: Arc<dyn Fn(&str) + Send + Sync> = match file {
         None => Arc::new(|line| console::log(&format!("{line}\n"))),
         Some(path) => {
@@ -56,17 +71,21 @@ pub fn begin(verbosity: Verbosity, format: LogFormat, file: Option<&Path>) -> Re
             Arc::new(move |line| drop((&file).write_all(format!("{}\n", redacted(line)).as_bytes())))
         }
     };
-    match format {
+    Ok(match format {
         LogFormat::Text => {
             let writer = move || console::LogLines(Lines(Arc::clone(&write)));
             let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
-            tracing_subscriber::registry().with(lines.with_filter(levels)).init();
+            lines.with_filter(levels).boxed()
         }
         LogFormat::Json => {
-            tracing_subscriber::registry().with(JsonLines { write }.with_filter(levels)).init();
+            let lines = events::layer::<Registry>(move |metadata, mut fields| {
+                let message = fields.remove("message");
+                let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
+                write(&json::line(&object(*metadata.level(), metadata.target(), message, fields)));
+            });
+            lines.with_filter(levels).boxed()
         }
-    }
-    Ok(())
+    })
 }
 
 fn levels(verbosity: Verbosity) -> Result<Option<Targets>> {
@@ -106,65 +125,5 @@ impl Write for Lines {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// Writes each event as a JSON object, with the fields of the spans around it.
-struct JsonLines {
-    write: Arc<dyn Fn(&str) + Send + Sync>,
-}
-
-/// The fields of an event or a span.
-#[derive(Default)]
-struct Fields(Map<String, Value>);
-
-impl Visit for Fields {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.0.insert(field.name().to_owned(), json!(value));
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(field.name().to_owned(), json!(value));
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name().to_owned(), json!(value));
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(field.name().to_owned(), json!(value));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name().to_owned(), json!(value));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.insert(field.name().to_owned(), json!(format!("{value:?}")));
-    }
-}
-
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLines {
-    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        attributes.record(&mut fields);
-        if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(fields);
-        }
-    }
-
-    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flatten().collect::<Vec<_>>().into_iter().rev() {
-            if let Some(outer) = span.extensions().get::<Fields>() {
-                fields.0.extend(outer.0.clone());
-            }
-        }
-        event.record(&mut fields);
-        let message = fields.0.remove("message");
-        let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let metadata = event.metadata();
-        let line = json::line(&object(*metadata.level(), metadata.target(), message, fields.0));
-        (self.write)(&line);
     }
 }

@@ -12,3 +12,4 @@ mod progress_bar;
 pub mod report;
 mod result_line;
 pub mod rows;
+pub mod traces;

@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn a_line_has_what_fits() {
         let line = |width| facts().line(width);
-        let all = "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  4,540 files/s  19 s left";
+        let all = "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  1,200 of 34,000 files  4,540 files/s  19 s left";
         assert_eq!(line(200), all);
-        assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  220 MB/s  1,200 of 34,000 files  19 s left");
+        assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  1,200 of 34,000 files  19 s left");
         assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
         assert_eq!(line(28), "25 %  19 s left");
         assert_eq!(line(5), "25 %");
@@ -392,7 +392,7 @@ mod tests {
         let listing = Facts { listing: true, objects: 12, of_objects: 340, ..facts() };
         assert_eq!(
             listing.line(200),
-            "25 %  1.27 GiB of 5.08 GiB  220 MB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
+            "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
         );
         let small = Facts { rates: Some((210.0 * 1024.0 * 1024.0, 45.4)), ..facts() };
         assert!(small.line(200).ends_with("45 files/s  12 min 3 s left"), "{}", small.line(200));
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn nothing_is_said_of_an_end_that_is_not_known() {
         let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
-        assert_eq!(unknown.line(200), "1.27 GiB  220 MB/s");
+        assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
         let stalled = Facts { rates: Some((0.0, 0.0)), ..facts() };
         assert!(!stalled.line(200).contains("left"));
     }

@@ -14,7 +14,7 @@ use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Planned, Progress};
 use crate::render::result_line::result_line;
-use crate::render::{console, inside_run, json};
+use crate::render::{console, inside_run, json, traces};
 
 /// The destination of the data, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +201,7 @@ impl Report {
             }
         }
         inside_run::hand_over(&self.receipt);
+        traces::describe(&self.receipt);
         if let Some(path) = &self.kept {
             keep(path, &json::line(&self.receipt))?;
         }

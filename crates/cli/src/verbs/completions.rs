@@ -63,11 +63,22 @@ pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     let script = String::from_utf8_lossy(&script);
     let script = match args.shell {
         Shell::Bash => format!("{script}{BASH}"),
-        Shell::Zsh => with_locations_in_zsh(&script),
+        Shell::Zsh => with_locations_in_zsh(&with_values_in_zsh(&script, command)),
         Shell::Fish => format!("{script}{FISH}"),
         _ => script.into_owned(),
     };
     console::print_bytes(script.as_bytes()).map(|()| Exit::Done)
+}
+
+/// In a specification of zsh a `:` ends the name of a value, and what follows is called as a
+/// command. clap leaves those in names such as `ALGORITHM:HEX` as they are.
+fn with_values_in_zsh(script: &str, command: &Command) -> String {
+    let mut script = script.to_owned();
+    let names = command.get_arguments().filter_map(|arg| arg.get_value_names()).flatten();
+    for name in names.filter(|name| name.contains(':')) {
+        script = script.replace(&format!(":{name}:"), &format!(":{}:", name.replace(':', "\\:")));
+    }
+    command.get_subcommands().fold(script, |script, verb| with_values_in_zsh(&script, verb))
 }
 
 /// clap's script for zsh ends with a call or a registration of `_firstbyte`: both name the function
@@ -91,5 +102,18 @@ mod tests {
         let script = with_locations_in_zsh(&String::from_utf8(script).unwrap());
         assert!(script.contains("compdef _firstbyte_or_locations firstbyte"), "{script}");
         assert!(!script.contains("compdef _firstbyte firstbyte"), "{script}");
+    }
+
+    #[test]
+    fn zsh_takes_no_part_of_a_name_for_a_command() {
+        let sum = clap::Arg::new("sum").long("sum").value_name("ALGORITHM:HEX");
+        let verb = Command::new("cp").arg(sum);
+        let mut command = Command::new("firstbyte").subcommand(verb);
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Zsh, &mut command, "firstbyte", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains(":ALGORITHM:HEX:"), "{script}");
+        let script = with_values_in_zsh(&script, &command);
+        assert!(script.contains(r":ALGORITHM\:HEX:") && !script.contains(":ALGORITHM:HEX:"), "{script}");
     }
 }

@@ -11,8 +11,8 @@ use firstbyte_location::{Location, Service};
 use firstbyte_store::Store;
 use serde_json::{Value, json};
 
-use super::account::Account;
 use crate::render::error::{Error, Result};
+use firstbyte::account::Account;
 
 /// Reads the start file at `place`.
 pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {

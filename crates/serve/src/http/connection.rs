@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use firstbyte_pacing::Throttle;
+use http::HeaderName;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -24,6 +25,7 @@ use crate::http::head::{Framing, Head, HeadError, Persistence, parse_head};
 use crate::http::log;
 use crate::http::metrics::Route;
 use crate::http::request::{Request, RequestBody};
+use crate::http::request_id;
 use crate::http::response::Response;
 use crate::http::wire::{Transport, Wire, WireBody};
 
@@ -127,7 +129,11 @@ async fn exchange(
         peer,
         body,
     };
-    let outcome = Box::pin(handler.answer(request)).await;
+    let mut outcome = Box::pin(handler.answer(request)).await;
+    let id = request_id::next();
+    if outcome.route == Route::S3 {
+        outcome.response = outcome.response.with_header(HeaderName::from_static(request_id::NAME), &id);
+    }
     let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
 
     let mut persistence = head.persistence;
@@ -140,9 +146,9 @@ async fn exchange(
     connections.metrics.count(outcome.route, status);
     if let AccessLog::To(log) = connections.access_log {
         let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
-        let who = &outcome.who;
+        let (who, id) = (&outcome.who, &id);
         let took = begun.elapsed();
-        log(&log::Line { peer, who, method: &method, target: &target, status, bytes, took }.text());
+        log(&log::Line { peer, who, method: &method, target: &target, status, bytes, took, id }.text());
     }
     match sent {
         Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),

@@ -1,5 +1,5 @@
 //! Formats lines of the access log: one per request, in the common log format plus the time it
-//! took.
+//! took and its identifier.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -36,6 +36,8 @@ pub(crate) struct Line<'a> {
     pub(crate) status: StatusCode,
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
+    /// The request's identifier, as its answer has it.
+    pub(crate) id: &'a str,
 }
 
 impl Line<'_> {
@@ -47,13 +49,14 @@ impl Line<'_> {
         let target = without_secrets(self.target);
         let target = target.escape_debug();
         format!(
-            "{} {} [{date}] \"{} {target}\" {} {} {:.3}s\n",
+            "{} {} [{date}] \"{} {target}\" {} {} {:.3}s {}\n",
             self.peer.ip(),
             self.who.escape_debug(),
             self.method,
             self.status.as_u16(),
             self.bytes,
             self.took.as_secs_f64(),
+            self.id,
         )
     }
 }

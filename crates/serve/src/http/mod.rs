@@ -10,13 +10,13 @@ pub(crate) mod date;
 pub(crate) mod etag;
 pub(crate) mod head;
 pub(crate) mod hosts;
-
 pub(crate) mod listener;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod range;
 pub(crate) mod refusal;
 pub(crate) mod request;
+pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod sendfile;
 pub(crate) mod tls;

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::config::{Cors, Origins};
 use crate::error::{Error, Result};
+use crate::http::request_id;
 use crate::http::response::Response;
 
 /// Seconds for which a browser may keep the answer to a preflight.
@@ -117,7 +118,7 @@ impl Cors {
 fn exposed(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
-    let mut names: Vec<&str> = names.chain(["content-length", "date"]).collect();
+    let mut names: Vec<&str> = names.chain(["content-length", "date", request_id::NAME]).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")

@@ -5,7 +5,7 @@ use std::io;
 use firstbyte_location::Service;
 
 use super::{
-    Error, SFTP, VERSION, WITHOUT_TLS, in_object_store, is_bucket, means_another_region, service_of,
+    Error, FROM, SFTP, VERSION, WITHOUT_TLS, in_object_store, is_bucket, means_another_region, service_of,
 };
 
 impl Error {
@@ -39,6 +39,9 @@ impl Error {
                 "check the host and the port, and that ssh and sftp reach it"
             }
             Self::Unreachable { detail, .. } if detail == WITHOUT_TLS => "write http:// for it",
+            Self::Unreachable { endpoint, .. } if endpoint.contains(FROM) => {
+                "check host and port there, and the proxy variables"
+            }
             Self::Unreachable { .. } => {
                 "check host and port (of S3: --endpoint-url, AWS_ENDPOINT_URL, the profile), and the proxy variables"
             }

@@ -194,7 +194,9 @@ impl Error {
                 FailureKind::BadAnswer
             }
             Self::Precondition { .. } => FailureKind::Exists,
-            Self::Unsupported { .. } | Self::RangeIgnored { .. } => FailureKind::Unsupported,
+            Self::Unsupported { .. } | Self::LeftOut { .. } | Self::RangeIgnored { .. } => {
+                FailureKind::Unsupported
+            }
             Self::Header { .. } | Self::InvalidName { .. } | Self::Options { .. } => FailureKind::BadInput,
             Self::Payload { source, .. } | Self::Io { source, .. } => FailureKind::of_io(source),
             Self::Budget { .. } => FailureKind::Full,

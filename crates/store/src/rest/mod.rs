@@ -6,6 +6,9 @@
 
 mod pages;
 mod refusal;
+#[cfg(test)]
+#[allow(dead_code, reason = "compiled alone")]
+mod skeleton;
 mod tokens;
 
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Credentials: from the options, else from the AWS credential chain.
 //!
-//! `aws-config` reads the environment: variables, profiles, SSO, `credential_process`, web
-//! identity, container and instance roles. It is asynchronous and runs in its own runtime on its
-//! own thread, because the caller may be in a runtime too and must be able to stop waiting when it
-//! is cancelled. Concurrent callers share one request.
+//! The chain ([`Chain`]) runs on its own thread, because the caller must be able to stop waiting
+//! when it is cancelled. Concurrent callers share one request.
 //!
 //! Keys in variables are used without the chain, which takes milliseconds to build, longer than
 //! reading a small object. A profile given by name is the only source of credentials: if it is
@@ -12,19 +10,13 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use aws_config::default_provider::credentials::DefaultCredentialsChain;
-use aws_config::profile::ProfileFileCredentialsProvider;
-use aws_config::provider_config::ProviderConfig;
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::ProvideCredentials;
-use aws_types::region::Region;
-use tokio::runtime::Runtime;
-
+use super::chain::{Chain, Failure, Service};
 use super::endpoints::EndpointSettings;
-use super::environment::{describe, from_variables, runtime};
-use super::profile::{self, Misuse};
-use super::provider_client::{ProviderClient, Silence};
-use super::settings::{ServiceSettings, Variants};
+use super::environment::from_variables;
+use super::key::AccessKey;
+use super::misuse::Misuse;
+use super::profile;
+use super::settings::ServiceSettings;
 use crate::wire::Client;
 use crate::{Cancel, Error, LOOK, Options, Result, Signing};
 
@@ -46,25 +38,10 @@ pub(super) struct Identity {
 
 /// State shared with the thread that runs the chain.
 struct Asked {
-    client: ProviderClient,
+    chain: Chain,
     state: Mutex<State>,
     /// Signalled when the chain has returned.
     answered: Condvar,
-    source: OnceLock<(Runtime, Source)>,
-}
-
-/// The source of credentials that are not in the options.
-enum Source {
-    /// AWS's default chain.
-    Chain(DefaultCredentialsChain),
-    /// One profile and those it refers to.
-    Profile(ProfileFileCredentialsProvider),
-}
-
-/// The service that credentials are for, as far as their sources depend on it.
-struct Service {
-    region: Option<String>,
-    variants: Variants,
 }
 
 #[derive(Default)]
@@ -77,23 +54,9 @@ struct State {
     failure: Failure,
 }
 
-/// The cause of a failure of the chain.
-#[derive(Clone, Default)]
-struct Failure {
-    detail: String,
-    /// The service that did not answer.
-    silence: Option<Silence>,
-}
-
-impl From<String> for Failure {
-    fn from(detail: String) -> Self {
-        Self { detail, silence: None }
-    }
-}
-
 /// Credentials, and when they were last requested.
 struct Known {
-    credentials: Credentials,
+    credentials: AccessKey,
     asked: Instant,
 }
 
@@ -105,19 +68,14 @@ impl Known {
 
     /// True if they are valid for longer than `margin`.
     fn live(&self, margin: Duration) -> bool {
-        self.credentials.expiry().is_none_or(|expiry| SystemTime::now() + margin < expiry)
+        self.credentials.expiry.is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
 }
 
 impl Identity {
     /// The identity for plain `s3://`, or for a named endpoint.
     pub(super) fn new(client: &Client, endpoint: Option<EndpointSettings>) -> Self {
-        let asked = Asked {
-            client: ProviderClient::new(client),
-            state: Mutex::default(),
-            answered: Condvar::new(),
-            source: OnceLock::new(),
-        };
+        let asked = Asked { chain: Chain::new(client), state: Mutex::default(), answered: Condvar::new() };
         Self { endpoint, settings: OnceLock::new(), asked: Arc::new(asked) }
     }
 
@@ -137,14 +95,16 @@ impl Identity {
         location: &str,
         options: &Options,
         cancel: &Cancel,
-    ) -> Result<Option<Credentials>> {
+    ) -> Result<Option<AccessKey>> {
         match &options.signing {
             Signing::Anonymous => return Ok(None),
             Signing::Keys(keys) => {
-                let token = keys.session_token.clone();
-                let given =
-                    Credentials::new(&keys.access_key_id, &keys.secret_access_key, token, None, "given");
-                return Ok(Some(given));
+                return Ok(Some(AccessKey {
+                    id: keys.access_key_id.clone(),
+                    secret: keys.secret_access_key.clone(),
+                    session_token: keys.session_token.clone(),
+                    expiry: None,
+                }));
             }
             Signing::Chain => {}
         }
@@ -197,7 +157,7 @@ impl Identity {
 }
 
 impl State {
-    fn learn(&mut self, credentials: Credentials) -> Credentials {
+    fn learn(&mut self, credentials: AccessKey) -> AccessKey {
         self.known = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
         credentials
     }
@@ -210,7 +170,8 @@ impl Asked {
 
     /// Runs the chain and wakes all waiting callers.
     fn ask(&self, service: &Service, profile: Option<String>) {
-        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.provide(service, profile)));
+        let asked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.chain.provide(service, profile)));
         let mut state = self.state();
         match asked.unwrap_or_else(|_| Err("the credential chain failed".to_owned().into())) {
             Ok(credentials) => drop(state.learn(credentials)),
@@ -225,40 +186,5 @@ impl Asked {
         }
         state.asking = false;
         self.answered.notify_all();
-    }
-
-    fn provide(
-        &self,
-        service: &Service,
-        profile: Option<String>,
-    ) -> std::result::Result<Credentials, Failure> {
-        if self.source.get().is_none() {
-            let runtime = runtime()?;
-            let region = service.region.clone().map(Region::new);
-            let config = ProviderConfig::default()
-                .with_region(region.clone())
-                .with_use_fips(Some(service.variants.fips))
-                .with_use_dual_stack(Some(service.variants.dual_stack))
-                .with_http_client(self.client.clone());
-            let source = match profile {
-                Some(name) => {
-                    let builder = ProfileFileCredentialsProvider::builder();
-                    Source::Profile(builder.configure(&config).profile_name(name).build())
-                }
-                None => {
-                    let builder = DefaultCredentialsChain::builder().configure(config).region(region);
-                    Source::Chain(runtime.block_on(builder.build()))
-                }
-            };
-            // Cannot fail: one thread at a time runs the chain.
-            let _ = self.source.set((runtime, source));
-        }
-        let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;
-        drop(self.client.take_silence());
-        let provided = match source {
-            Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
-            Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
-        };
-        provided.map_err(|error| Failure { detail: describe(&error), silence: self.client.take_silence() })
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::S3;
 use super::dialect::{Addressing, ListVersion, is_region};
-use super::profile::Misuse;
+use super::misuse::Misuse;
 use crate::wire::{Client, Origin};
 use crate::{Options, Result, Signing};
 

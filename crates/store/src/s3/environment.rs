@@ -1,11 +1,8 @@
-//! Reads AWS's environment variables, and provides a runtime for AWS's asynchronous code. Called by
-//! `credentials` and `profile`.
+//! Reads AWS's environment variables. Called by `credentials`, `profile` and `settings`.
 
 use std::env;
 
-use aws_credential_types::Credentials;
-use tokio::runtime::Runtime;
-
+use super::key::AccessKey;
 use crate::Options;
 
 /// The value of a variable that is set and not empty.
@@ -14,36 +11,36 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// Keys in variables, which take precedence unless the options name a profile.
-pub(super) fn from_variables(options: &Options) -> Option<Credentials> {
+pub(super) fn from_variables(options: &Options) -> Option<AccessKey> {
     if options.profile.is_some() {
         return None;
     }
-    let key = variable("AWS_ACCESS_KEY_ID")?;
-    let secret = variable("AWS_SECRET_ACCESS_KEY")?;
-    Some(Credentials::new(key, secret, variable("AWS_SESSION_TOKEN"), None, "environment"))
+    Some(AccessKey {
+        id: variable("AWS_ACCESS_KEY_ID")?,
+        secret: variable("AWS_SECRET_ACCESS_KEY")?,
+        session_token: variable("AWS_SESSION_TOKEN"),
+        expiry: None,
+    })
 }
 
-/// A runtime on the current thread.
-pub(super) fn runtime() -> std::result::Result<Runtime, String> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+/// The place of a setting that variables and profiles may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SettingSource {
+    /// The variable of S3 alone.
+    ServiceVariable,
+    /// The variable of all services.
+    Variable,
+    /// The `[services]` section that the profile names.
+    Services,
+    /// The profile.
+    Profile,
 }
 
-/// An error with its causes in one line: the chain's outermost message alone is too general.
-pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    // The chain lists all that it tried, over several lines; most of it was not set up.
-    let Some((_, tried)) = text.split_once("Attempted:") else { return text };
-    let failed =
-        tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
-    match failed.collect::<Vec<_>>().join("; ") {
-        none if none.is_empty() => {
-            "none in variables, profiles, and roles of a container or an instance".into()
-        }
-        failed => failed,
-    }
+/// A setting that may be in variables and in profiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The variable of all services; that of S3 ends in `_S3`.
+    pub(super) variable: Option<&'static str>,
+    /// The key in a profile.
+    pub(super) key: &'static str,
 }

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use aws_credential_types::Credentials;
 use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
+use super::key::AccessKey;
 use super::operation::Operation;
 use super::{Call, S3, protocol, xml};
 use crate::{Cancel, Result, dates};
@@ -25,16 +25,16 @@ const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
 
 /// The sessions of buckets.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Credentials>>);
+pub(super) struct Sessions(Mutex<HashMap<String, AccessKey>>);
 
 impl Sessions {
-    fn live(&self, bucket: &str) -> Option<Credentials> {
+    fn live(&self, bucket: &str) -> Option<AccessKey> {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let soon = SystemTime::now() + RENEW_BEFORE;
-        sessions.get(bucket).filter(|it| it.expiry().is_some_and(|expiry| soon < expiry)).cloned()
+        sessions.get(bucket).filter(|it| it.expiry.is_some_and(|expiry| soon < expiry)).cloned()
     }
 
-    fn learn(&self, bucket: &str, session: Credentials) {
+    fn learn(&self, bucket: &str, session: AccessKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket.to_owned(), session);
     }
 
@@ -83,7 +83,7 @@ pub(super) fn zone(bucket: &str) -> Option<&str> {
 
 impl S3 {
     /// The key of a session for a directory bucket.
-    pub(super) fn session(&self, object: &ObjectLocation, cancel: &Cancel) -> Result<Credentials> {
+    pub(super) fn session(&self, object: &ObjectLocation, cancel: &Cancel) -> Result<AccessKey> {
         if let Some(live) = self.sessions.live(&object.bucket) {
             return Ok(live);
         }
@@ -96,8 +96,12 @@ impl S3 {
         let SessionKey { session_token, secret_access_key, access_key_id, expiration } = created.credentials;
         let stated = expiration.as_deref().and_then(dates::rfc3339);
         let expiry = Some(stated.unwrap_or_else(|| SystemTime::now() + USUAL_LIFE));
-        let session =
-            Credentials::new(access_key_id, secret_access_key, Some(session_token), expiry, "CreateSession");
+        let session = AccessKey {
+            id: access_key_id,
+            secret: secret_access_key,
+            session_token: Some(session_token),
+            expiry,
+        };
         self.sessions.learn(&object.bucket, session.clone());
         Ok(session)
     }

@@ -7,6 +7,8 @@
 //! (which is remembered), and once after the service rejected the credentials as expired.
 
 mod bucket;
+#[cfg_attr(not(feature = "aws-config"), path = "no_chain.rs")]
+mod chain;
 mod completed;
 mod credentials;
 mod customer_key;
@@ -17,17 +19,24 @@ mod endpoints;
 mod environment;
 mod errors;
 mod express;
+mod key;
 mod list;
+mod misuse;
 mod multipart;
 mod names;
 mod operation;
 mod presign;
+#[cfg_attr(not(feature = "aws-config"), path = "no_profile.rs")]
 mod profile;
+#[cfg(feature = "aws-config")]
 mod provider_client;
 mod read;
+#[cfg(feature = "aws-config")]
+mod runtime;
 mod service;
 mod settings;
 mod sign;
+mod signature;
 mod write;
 pub(crate) mod xml;
 
@@ -39,6 +48,7 @@ use std::time::SystemTime;
 use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
+use crate::error::FROM;
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Request};
@@ -291,7 +301,20 @@ impl S3 {
             sign::sign_request(&mut request, &credentials, (rules, region), SystemTime::now())?;
         }
         tracing::trace!(operation = ?call.operation, place, query = ?call.query, region, "asking");
-        self.client.send(&request)
+        self.client.send(&request).map_err(|error| self.with_setting(error))
+    }
+
+    /// An error about an endpoint that cannot be reached, with the setting that chose the endpoint.
+    fn with_setting(&self, error: Error) -> Error {
+        let options = &self.client.options;
+        let settings = self.identity.settings(options).ok();
+        let setting = settings.and_then(|found| found.endpoint_source.setting(options.endpoint_setting));
+        match (error, setting) {
+            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => {
+                Error::Unreachable { endpoint: format!("{endpoint}{FROM}{setting}"), detail, number, trace }
+            }
+            (other, _) => other,
+        }
     }
 
     fn region(&self, bucket: &str) -> Result<String> {

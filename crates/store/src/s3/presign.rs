@@ -75,7 +75,7 @@ impl S3 {
             PresignMethod::Put => Method::Put,
         };
         let now = SystemTime::now();
-        let ends_early = credentials.expiry().is_some_and(|expiry| expiry < now + presign.expires);
+        let ends_early = credentials.expiry.is_some_and(|expiry| expiry < now + presign.expires);
         let unsigned = sign::Unsigned {
             place: &place,
             origin: &address.origin,

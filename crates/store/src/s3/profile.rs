@@ -8,27 +8,21 @@ use std::env;
 use std::path::PathBuf;
 
 use aws_config::profile::{Profile, ProfileSet};
+use aws_runtime::env_config::EnvConfigValue;
+use aws_types::origin::Origin;
 use aws_types::os_shim_internal::{Env, Fs};
 
-use super::environment::{describe, from_variables, runtime, variable};
-use crate::{Error, Options, Result, Signing};
+use super::environment::{Setting, SettingSource, from_variables, variable};
+use super::misuse::Misuse;
+use super::runtime::{describe, runtime};
+use crate::{Options, Result, Signing};
+
+/// S3 in names of variables and in a `[services]` section.
+const SERVICE: &str = "s3";
 
 /// Settings that are a complete source of credentials.
 const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
-
-/// An invalid setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misuse {
-    pub(super) what: String,
-    pub(super) why: String,
-}
-
-impl From<Misuse> for Error {
-    fn from(Misuse { what, why }: Misuse) -> Self {
-        Self::Options { what, why }
-    }
-}
 
 /// The name of the profile, if one is given by option or variable.
 pub(super) fn named(options: &Options) -> Option<String> {
@@ -37,7 +31,7 @@ pub(super) fn named(options: &Options) -> Option<String> {
 
 /// The files, with the profile to take settings from selected; `None` if there are none. That
 /// profile may be missing only if it was not named.
-pub(super) fn read(options: &Options) -> std::result::Result<Option<ProfileSet>, Misuse> {
+pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
     if named.is_none() && !files().iter().any(|file| file.exists()) {
         return Ok(None);
@@ -45,8 +39,48 @@ pub(super) fn read(options: &Options) -> std::result::Result<Option<ProfileSet>,
     let profiles = load(options)?;
     match named.filter(|name| name != "default" && profiles.get_profile(name).is_none()) {
         Some(name) => Err(unusable(&name, "is not in")),
-        None => Ok(Some(profiles)),
+        None => Ok(Some(Profiles(profiles))),
     }
+}
+
+/// The configuration files, with one profile selected.
+pub(super) struct Profiles(ProfileSet);
+
+impl Profiles {
+    /// A value of the selected profile.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)
+    }
+}
+
+/// Finds a setting in these variables, else in the profile; in each that of S3 comes before that of
+/// all services.
+pub(super) fn find(
+    setting: Setting,
+    variables: &[(String, String)],
+    profiles: Option<&Profiles>,
+) -> Option<(String, SettingSource)> {
+    let pairs: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let value = EnvConfigValue::new().profile(setting.key).service_id(SERVICE);
+    let value = match setting.variable {
+        Some(variable) => value.env(variable),
+        None => value,
+    };
+    let as_it_is = |text: &str| Ok::<_, std::fmt::Error>(text.to_owned());
+    let environment = Env::from_slice(&pairs);
+    let found = value.validate_and_return_origin(&environment, profiles.map(|it| &it.0), as_it_is);
+    let Ok((Some(text), origin)) = found else { return None };
+    let source = if origin == Origin::service_environment_variable() {
+        SettingSource::ServiceVariable
+    } else if origin == Origin::shared_environment_variable() {
+        SettingSource::Variable
+    } else if origin == Origin::service_profile_file() {
+        SettingSource::Services
+    } else {
+        SettingSource::Profile
+    };
+    Some((text, source))
 }
 
 /// True if the configuration file has the section `[KIND NAME]`, with or without contents.
@@ -72,8 +106,8 @@ pub(super) fn check_identity(options: &Options) -> Result<()> {
     }
     let Some(name) = named(options).filter(|name| name != "default") else { return Ok(()) };
     let Some(profiles) = read(options)? else { return Ok(()) };
-    let Some(profile) = profiles.get_profile(&name) else { return Ok(()) };
-    Ok(check(&name, profile, &profiles)?)
+    let Some(profile) = profiles.0.get_profile(&name) else { return Ok(()) };
+    Ok(check(&name, profile, &profiles.0)?)
 }
 
 fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {

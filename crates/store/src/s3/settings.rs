@@ -1,25 +1,20 @@
 //! The configured service: endpoint, region, form of addresses.
 //!
 //! Options come first, then variables, then the profile; within each a setting of S3 comes before
-//! one of all services. `aws-config` reads the files, and `aws-runtime` looks each setting up, so
-//! that a file means the same here as for AWS's own clients. A setting that cannot be honoured is
-//! refused by name: the bytes of a private service must not go elsewhere.
+//! one of all services. `profile` looks each setting up as AWS's own clients do, so that a file
+//! means the same here. A setting that cannot be honoured is refused by name: the bytes of a
+//! private service must not go elsewhere.
 
-use std::fmt;
 use std::path::PathBuf;
-
-use aws_config::profile::ProfileSet;
-use aws_runtime::env_config::EnvConfigValue;
-use aws_types::origin::Origin as SettingOrigin;
-use aws_types::os_shim_internal::Env;
 
 use super::dialect::{Addressing, ListVersion, is_region};
 use super::endpoints::EndpointSettings;
-use super::environment::variable;
-use super::profile::{self, Misuse};
+use super::environment::{Setting, SettingSource, variable};
+use super::misuse::Misuse;
+use super::profile::{self, Profiles};
 use crate::Options;
 
-/// S3 in names of variables and in a `[services]` section.
+/// The block of S3 in a profile.
 const SERVICE: &str = "s3";
 
 /// The setting that chose the S3 endpoint.
@@ -38,6 +33,22 @@ pub enum EndpointSource {
     Profile,
     /// `url` of a named endpoint.
     Named,
+}
+
+impl EndpointSource {
+    /// The setting, as errors name it; `given` is that of the options. `None` for AWS's own
+    /// endpoint.
+    #[must_use]
+    pub fn setting(self, given: &'static str) -> Option<&'static str> {
+        match self {
+            Self::Aws => None,
+            Self::Options => Some(given),
+            Self::Variable(name) => Some(name),
+            Self::Services => Some("endpoint_url in the [services] section of the profile"),
+            Self::Profile => Some("endpoint_url of the profile"),
+            Self::Named => Some("config.toml"),
+        }
+    }
 }
 
 /// Variants of AWS's endpoints.
@@ -76,7 +87,7 @@ impl ServiceSettings {
     /// The settings of a named endpoint. Variables are about plain `s3://`, so of what the endpoint
     /// does not say, only the profile is asked.
     pub(super) fn of_endpoint(options: &Options, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
-        let lookup = Lookup { environment: Env::from_slice(&[]), profiles: profile::read(options)? };
+        let lookup = Lookup { variables: Vec::new(), profiles: profile::read(options)? };
         let (endpoint_url, endpoint_source) = match &endpoint.url {
             Some(url) => (Some(url.clone()), EndpointSource::Named),
             None => lookup.endpoint(options)?,
@@ -152,20 +163,23 @@ pub(crate) fn ca_bundle(options: &Options) -> Option<PathBuf> {
 
 /// The sources of settings beside the options.
 struct Lookup {
-    environment: Env,
-    profiles: Option<ProfileSet>,
+    variables: Vec<(String, String)>,
+    profiles: Option<Profiles>,
 }
 
 impl Lookup {
     fn new(options: &Options) -> Result<Self, Misuse> {
         // An empty variable counts as unset.
-        let pairs: Vec<(String, String)> = std::env::vars_os()
+        let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
             .collect();
-        let pairs: Vec<(&str, &str)> =
-            pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        Ok(Self { environment: Env::from_slice(&pairs), profiles: profile::read(options)? })
+        Ok(Self { variables, profiles: profile::read(options)? })
+    }
+
+    /// A setting, and its place.
+    fn find(&self, variable: Option<&'static str>, key: &'static str) -> Option<(String, SettingSource)> {
+        profile::find(Setting { variable, key }, &self.variables, self.profiles.as_ref())
     }
 
     /// A value of the profile.
@@ -181,8 +195,7 @@ impl Lookup {
     }
 
     fn flag(&self, variable: &'static str, key: &'static str) -> Result<bool, Misuse> {
-        let value = EnvConfigValue::new().env(variable).profile(key).service_id(SERVICE);
-        match value.load(&self.environment, self.profiles.as_ref()) {
+        match self.find(Some(variable), key) {
             Some((text, _)) => parse_flag(key, &text),
             None => Ok(false),
         }
@@ -200,18 +213,14 @@ impl Lookup {
         if self.flag("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "ignore_configured_endpoint_urls")? {
             return Ok((None, EndpointSource::Aws));
         }
-        let value = EnvConfigValue::new().env("AWS_ENDPOINT_URL").profile("endpoint_url").service_id(SERVICE);
-        let as_it_is = |text: &str| Ok::<_, fmt::Error>(text.to_owned());
-        let found = value.validate_and_return_origin(&self.environment, self.profiles.as_ref(), as_it_is);
-        let Ok((Some(url), origin)) = found else { return Ok((None, EndpointSource::Aws)) };
-        let source = if origin == SettingOrigin::service_environment_variable() {
-            EndpointSource::Variable("AWS_ENDPOINT_URL_S3")
-        } else if origin == SettingOrigin::shared_environment_variable() {
-            EndpointSource::Variable("AWS_ENDPOINT_URL")
-        } else if origin == SettingOrigin::service_profile_file() {
-            EndpointSource::Services
-        } else {
-            EndpointSource::Profile
+        let Some((url, place)) = self.find(Some("AWS_ENDPOINT_URL"), "endpoint_url") else {
+            return Ok((None, EndpointSource::Aws));
+        };
+        let source = match place {
+            SettingSource::ServiceVariable => EndpointSource::Variable("AWS_ENDPOINT_URL_S3"),
+            SettingSource::Variable => EndpointSource::Variable("AWS_ENDPOINT_URL"),
+            SettingSource::Services => EndpointSource::Services,
+            SettingSource::Profile => EndpointSource::Profile,
         };
         Ok((Some(url), source))
     }
@@ -238,9 +247,8 @@ impl Lookup {
     /// <https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>
     fn checksums(&self) -> Result<Checksums, Misuse> {
         const KEY: &str = "request_checksum_calculation";
-        let value =
-            EnvConfigValue::new().env("AWS_REQUEST_CHECKSUM_CALCULATION").profile(KEY).service_id(SERVICE);
-        let set = value.load(&self.environment, self.profiles.as_ref()).map(|(text, _)| text.to_lowercase());
+        let set =
+            self.find(Some("AWS_REQUEST_CHECKSUM_CALCULATION"), KEY).map(|(text, _)| text.to_lowercase());
         match set.as_deref() {
             None | Some("when_supported") => Ok(Checksums::Supported),
             Some("when_required") => Ok(Checksums::Off),
@@ -252,8 +260,7 @@ impl Lookup {
     }
 
     fn addressing(&self) -> Result<Addressing, Misuse> {
-        let value = EnvConfigValue::new().profile("addressing_style").service_id(SERVICE);
-        let set = value.load(&self.environment, self.profiles.as_ref()).map(|(text, _)| text.into_owned());
+        let set = self.find(None, "addressing_style").map(|(text, _)| text);
         match set.or_else(|| self.nested("addressing_style")).as_deref() {
             None | Some("auto" | "") => Ok(Addressing::Auto),
             Some("path") => Ok(Addressing::Path),

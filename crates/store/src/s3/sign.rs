@@ -1,17 +1,12 @@
-//! SigV4. For S3 the path is encoded once and not normalised, and the payload is not signed:
-//! payloads have a CRC instead, and hashing them would use a whole core at 10 Gbit/s. Other
-//! services follow the general rules.
+//! Signs requests, or URLs, by SigV4 ([`signature`]). For S3 the path is encoded once and not
+//! normalised, and the payload is not signed: payloads have a CRC instead, and hashing them would
+//! use a whole core at 10 Gbit/s. Other services follow the general rules.
 
 use std::time::{Duration, SystemTime};
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{
-    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
-    SigningInstructions, SigningSettings, UriPathNormalizationMode, sign,
-};
-use aws_sigv4::sign::v4;
-
 use super::endpoint;
+use super::key::AccessKey;
+use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, Scope, UNSIGNED_PAYLOAD};
 use crate::wire::{Method, Origin, Request};
 use crate::{Error, Payload, Result, header_value};
 
@@ -19,7 +14,9 @@ use crate::{Error, Payload, Result, header_value};
 const S3: &str = "s3";
 /// Name of S3 Express One Zone in signatures.
 const S3_EXPRESS: &str = "s3express";
-/// The header for the token of its sessions.
+/// The header for the token of a key that is issued for a time.
+const SECURITY_TOKEN: &str = "x-amz-security-token";
+/// The same of the sessions of S3 Express One Zone.
 const SESSION_TOKEN: &str = "x-amz-s3session-token";
 
 /// The rules of a signature.
@@ -43,95 +40,70 @@ impl<'a> Rules<'a> {
             Self::Service(name) => name,
         }
     }
+    /// The header for the key's token.
+    fn token_header(self) -> &'static str {
+        if self == Self::ExpressSession { SESSION_TOKEN } else { SECURITY_TOKEN }
+    }
 }
 
 /// Adds the authorization headers to `request`, which goes to a service in `region`.
 pub(super) fn sign_request(
     request: &mut Request<'_>,
-    credentials: &Credentials,
+    key: &AccessKey,
     (rules, region): (Rules<'_>, &str),
     at: SystemTime,
 ) -> Result<()> {
-    let refuse =
-        |detail: String| Error::Credentials { location: request.place.to_owned(), detail, trace: None };
-    // Checked here, because the library's error does not name the header.
     if let Some((name, _)) =
         request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.is_empty()))
     {
         let why = "S3 accepts only visible ASCII in its value";
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
     }
-    for (what, text) in
-        [("access key id", Some(credentials.access_key_id())), ("session token", credentials.session_token())]
-    {
-        if text.is_some_and(|text| header_value(text).is_err()) {
-            return Err(refuse(format!("the {what} is empty or has illegal characters")));
+    check(key, request.place)?;
+    let is_s3 = !matches!(rules, Rules::Service(_));
+    let hash = match request.payload {
+        Payload::Bytes(bytes) if !is_s3 => signature::sha256(bytes),
+        _ => UNSIGNED_PAYLOAD.to_owned(),
+    };
+    let scope = Scope { region, service: rules.service(), at };
+    request.headers.push(("x-amz-date".to_owned(), scope.moment()));
+    if is_s3 {
+        request.headers.push(("x-amz-content-sha256".to_owned(), hash.clone()));
+    }
+    if let Some(token) = &key.session_token {
+        request.headers.push((rules.token_header().to_owned(), token.clone()));
+    }
+    let mut headers = Headers::default();
+    headers.add("host", &request.origin.authority());
+    for (name, value) in &request.headers {
+        // What a GET says to caches may be changed by proxies on the way.
+        if request.method != Method::Get || name != "cache-control" {
+            headers.add(name, value);
         }
     }
-    let mut settings = SigningSettings::default();
-    let is_s3 = !matches!(rules, Rules::Service(_));
-    let body = match request.payload {
-        Payload::Bytes(bytes) if !is_s3 => SignableBody::Bytes(bytes),
-        _ => SignableBody::UnsignedPayload,
+    let names = headers.names();
+    let canonical = Canonical {
+        method: request.method.as_str(),
+        target: &request.target,
+        path_encoding: if is_s3 { PathEncoding::AsSent } else { PathEncoding::Again },
+        headers,
+        hash: &hash,
     };
-    if is_s3 {
-        settings.percent_encoding_mode = PercentEncodingMode::Single;
-        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
-        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
-    }
-    if rules == Rules::ExpressSession {
-        settings.session_token_name_override = Some(SESSION_TOKEN);
-    }
-    let key = Key { credentials, region, service: rules.service(), at };
-    let authority = request.origin.authority();
-    let url = url_of(request.origin, &authority, &request.target);
-    // What a GET says to caches may be changed by proxies on the way.
-    let is_signed = |name: &str| request.method != Method::Get || name != "cache-control";
-    let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let headers = headers.filter(|(name, _)| is_signed(name)).chain([("host", authority.as_str())]);
-    let instructions = key.sign(request.method, &url, headers, body, settings).map_err(refuse)?;
-    let signed: Vec<_> =
-        instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    request.headers.extend(signed);
+    let (credential, signature) = (scope.credential(key), scope.signature(key, &canonical));
+    let value = format!("{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}");
+    request.headers.push(("authorization".to_owned(), value));
     Ok(())
 }
 
-/// The key of a signature, and what it is good for.
-struct Key<'a> {
-    credentials: &'a Credentials,
-    region: &'a str,
-    service: &'a str,
-    at: SystemTime,
-}
-
-impl Key<'_> {
-    /// Signs a request to `url` with these headers. An error says why it cannot be signed.
-    fn sign<'r>(
-        &self,
-        method: Method,
-        url: &'r str,
-        headers: impl Iterator<Item = (&'r str, &'r str)>,
-        body: SignableBody<'r>,
-        settings: SigningSettings,
-    ) -> std::result::Result<SigningInstructions, String> {
-        let identity = self.credentials.clone().into();
-        let params = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(self.region)
-            .name(self.service)
-            .time(self.at)
-            .settings(settings)
-            .build()
-            .map_err(|error| error.to_string())?
-            .into();
-        let signable = SignableRequest::new(method.as_str(), url, headers, body);
-        let signable = signable.map_err(|error| error.to_string())?;
-        Ok(sign(signable, &params).map_err(|error| error.to_string())?.into_parts().0)
+/// Refuses a key that no header can state.
+fn check(key: &AccessKey, place: &str) -> Result<()> {
+    for (what, text) in [("access key id", Some(&key.id)), ("session token", key.session_token.as_ref())] {
+        if text.is_some_and(|text| header_value(text).is_err()) {
+            let detail = format!("the {what} is empty or has illegal characters");
+            return Err(Error::Credentials { location: place.to_owned(), detail, trace: None });
+        }
     }
-}
-
-fn url_of(origin: &Origin, authority: &str, target: &str) -> String {
-    format!("{}://{authority}{target}", if origin.tls { "https" } else { "http" })
+    Ok(())
 }
 
 /// A request without a signature.
@@ -146,37 +118,53 @@ pub(super) struct Unsigned<'a> {
 /// The URL of a request that anyone may send until it `expires`.
 pub(super) fn sign_url(
     request: &Unsigned<'_>,
-    credentials: &Credentials,
+    key: &AccessKey,
     region: &str,
     expires: Duration,
     at: SystemTime,
 ) -> Result<String> {
-    let refuse =
-        |detail: String| Error::Credentials { location: request.place.to_owned(), detail, trace: None };
-    let mut settings = SigningSettings::default();
-    settings.percent_encoding_mode = PercentEncodingMode::Single;
-    settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
-    settings.signature_location = SignatureLocation::QueryParams;
-    settings.expires_in = Some(expires);
-    let key = Key { credentials, region, service: S3, at };
+    check(key, request.place)?;
+    let scope = Scope { region, service: S3, at };
     let authority = request.origin.authority();
-    let mut url = url_of(request.origin, &authority, &request.target);
-    let host = [("host", authority.as_str())].into_iter();
-    let body = SignableBody::UnsignedPayload;
-    let instructions = key.sign(request.method, &url, host, body, settings).map_err(refuse)?;
-    for (name, value) in instructions.params() {
-        let mark = if url.contains('?') { '&' } else { '?' };
-        url.push_str(&format!("{mark}{name}={}", endpoint::query_value(value)));
+    let mut headers = Headers::default();
+    headers.add("host", &authority);
+    let mut parameters = vec![
+        ("X-Amz-Algorithm", ALGORITHM.to_owned()),
+        ("X-Amz-Credential", scope.credential(key)),
+        ("X-Amz-Date", scope.moment()),
+        ("X-Amz-Expires", expires.as_secs().to_string()),
+        ("X-Amz-SignedHeaders", headers.names()),
+    ];
+    parameters.extend(key.session_token.clone().map(|token| ("X-Amz-Security-Token", token)));
+    let mut target = request.target.clone();
+    for (name, value) in parameters {
+        let mark = if target.contains('?') { '&' } else { '?' };
+        target.push_str(&format!("{mark}{name}={}", endpoint::query_value(&value)));
     }
-    Ok(url)
+    let method = request.method.as_str();
+    let path_encoding = PathEncoding::AsSent;
+    let canonical = Canonical { method, target: &target, path_encoding, headers, hash: UNSIGNED_PAYLOAD };
+    let signature = scope.signature(key, &canonical);
+    let scheme = if request.origin.tls { "https" } else { "http" };
+    Ok(format!("{scheme}://{authority}{target}&X-Amz-Signature={signature}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use aws_credential_types::Credentials;
+    use aws_sigv4::http_request::{
+        PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
+        SigningInstructions, SigningSettings, UriPathNormalizationMode, sign,
+    };
+    use aws_sigv4::sign::v4;
+    use firstbyte_pacing::Throttle;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::Cancel;
     use crate::requests::RequestKind;
-    use std::time::UNIX_EPOCH;
 
     fn signed(target: &str) -> Vec<(String, String)> {
         let origin = Origin::parse_url("http://127.0.0.1:9000").unwrap();
@@ -194,13 +182,20 @@ mod tests {
             payload: Payload::Bytes(b""),
             work: 0,
             cancel: &cancel,
-            throttle: &firstbyte_pacing::Throttle::default(),
+            throttle: &Throttle::default(),
         };
-        let credentials = Credentials::new("AKID", "secret", Some("token".into()), None, "test");
-        let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        sign_request(&mut request, &credentials, (Rules::S3, "here-1"), at).unwrap();
+        sign_request(&mut request, &key(Some("token")), (Rules::S3, "here-1"), at()).unwrap();
         assert_eq!(request.target, target);
         request.headers
+    }
+
+    fn key(token: Option<&str>) -> AccessKey {
+        let session_token = token.map(str::to_owned);
+        AccessKey { id: "AKID".into(), secret: "sec/ret+".into(), session_token, expiry: None }
+    }
+
+    fn at() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_700_000_000)
     }
 
     #[test]
@@ -225,5 +220,103 @@ mod tests {
             ["/b/a//b", "/b/a/b", "/b/x/../a/b", "/b/a/b/", "/b/a%2Fb", "/b/./a/b", "/b/a/b?versionId=1"];
         let signatures: std::collections::HashSet<_> = targets.iter().map(|target| signed(target)).collect();
         assert_eq!(signatures.len(), targets.len());
+    }
+
+    /// The settings and the body by which AWS's library signs by these rules.
+    fn by_library(
+        request: &Request<'_>,
+        url: &str,
+        key: &AccessKey,
+        (rules, region): (Rules<'_>, &str),
+        expires: Option<Duration>,
+    ) -> SigningInstructions {
+        let mut settings = SigningSettings::default();
+        let is_s3 = !matches!(rules, Rules::Service(_));
+        let body = match request.payload {
+            Payload::Bytes(bytes) if !is_s3 => SignableBody::Bytes(bytes),
+            _ => SignableBody::UnsignedPayload,
+        };
+        if is_s3 {
+            settings.percent_encoding_mode = PercentEncodingMode::Single;
+            settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+            settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+        }
+        if rules == Rules::ExpressSession {
+            settings.session_token_name_override = Some(SESSION_TOKEN);
+        }
+        if expires.is_some() {
+            settings.payload_checksum_kind = PayloadChecksumKind::NoHeader;
+            settings.signature_location = SignatureLocation::QueryParams;
+            settings.expires_in = expires;
+        }
+        let identity = Credentials::new(&key.id, &key.secret, key.session_token.clone(), None, "test").into();
+        let params = v4::SigningParams::builder().identity(&identity).region(region).name(rules.service());
+        let params = params.time(at()).settings(settings).build().unwrap().into();
+        let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let signable = SignableRequest::new(request.method.as_str(), url, headers, body).unwrap();
+        sign(signable, &params).unwrap().into_parts().0
+    }
+
+    fn request<'a>(
+        origin: &'a Origin,
+        cancel: &'a Cancel,
+        throttle: &'a Throttle,
+        target: &str,
+    ) -> Request<'a> {
+        Request {
+            place: "p",
+            operation: None,
+            origin,
+            method: Method::Put,
+            kind: RequestKind::Put,
+            target: target.to_owned(),
+            headers: Vec::new(),
+            payload: Payload::Bytes(b"{}"),
+            work: 0,
+            cancel,
+            throttle,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn signatures_are_those_of_the_library_of_aws(
+            key_name in "[a-z%/ +=:~._é-]{1,12}",
+            names in prop::collection::vec(("[a-zA-Z-]{1,9}", "[ -~]{0,9}"), 0..4),
+            values in prop::collection::vec("[ -z]{0,5}", 0..4),
+            token in prop::option::of("[A-Za-z0-9/+=]{1,9}"),
+            tls in any::<bool>(),
+            which in 0..4_usize,
+        ) {
+            let key = key(token.as_deref());
+            let rules = [Rules::S3, Rules::Express, Rules::ExpressSession, Rules::Service("lambda")][which];
+            let origin = Origin::parse_url(if tls { "https://h.example" } else { "http://127.0.0.1:9000" }).unwrap();
+            let (cancel, throttle) = (Cancel::new(), Throttle::default());
+            let mut target = format!("/{}", endpoint::query_value(&key_name));
+            for (place, value) in values.iter().enumerate() {
+                let mark = if place == 0 { '?' } else { '&' };
+                target.push_str(&format!("{mark}q{}={}", value.len(), endpoint::query_value(value)));
+            }
+            let mut ours = request(&origin, &cancel, &throttle, &target);
+            ours.headers = names.iter().map(|(name, value)| (format!("x-amz-meta-{name}"), value.clone())).collect();
+            let authority = origin.authority();
+            let scheme = if tls { "https" } else { "http" };
+            let url = format!("{scheme}://{authority}{target}");
+            let theirs = by_library(&ours, &url, &key, (rules, "here-1"), None);
+            sign_request(&mut ours, &key, (rules, "here-1"), at()).unwrap();
+            for (name, value) in theirs.headers() {
+                prop_assert!(ours.headers.iter().any(|it| it == &(name.to_owned(), value.to_owned())), "{name}: {value}\n{:?}", ours.headers);
+            }
+
+            let plain = request(&origin, &cancel, &throttle, &target);
+            let expires = Duration::from_secs(600);
+            let theirs = by_library(&plain, &url, &key, (Rules::S3, "here-1"), Some(expires));
+            let unsigned = Unsigned { place: "p", origin: &origin, method: Method::Put, target };
+            let signed = sign_url(&unsigned, &key, "here-1", expires, at()).unwrap();
+            for (name, value) in theirs.params() {
+                let parameter = format!("{name}={}", endpoint::query_value(value));
+                prop_assert!(signed.contains(&parameter), "{parameter}\n{signed}");
+            }
+        }
     }
 }

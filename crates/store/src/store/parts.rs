@@ -1,8 +1,11 @@
 //! Uploads in parts: the operations of [`Store`] on S3 and Azure, the services that have them.
 
+use std::sync::Arc;
+
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
 
 use super::{Store, WITHIN, object_in_s3, require_key};
+use crate::backend::PartsBackend;
 use crate::{
     Algorithm, BRIEFLY, Cancel, Hasher, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
     Written,
@@ -43,6 +46,20 @@ impl Store {
         }
     }
 
+    /// The service that takes an object in parts, and the object.
+    fn parts_of<'l>(&self, location: &'l Location) -> Result<(Arc<dyn PartsBackend>, &'l ObjectLocation)> {
+        match location {
+            #[cfg(feature = "azure")]
+            Location::Object(object) if object.service == Service::Azure => {
+                Ok((Arc::clone(&self.azure) as _, object))
+            }
+            _ => {
+                let object = object_in_s3(location, PARTS)?;
+                Ok((self.s3_of(object.service)?, object))
+            }
+        }
+    }
+
     /// Begins a multipart upload.
     ///
     /// # Errors
@@ -50,13 +67,8 @@ impl Store {
     /// connection or the store.
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
         require_key(location)?;
-        match object_in_azure(location) {
-            Some(object) => self.azure.begin_upload(object),
-            None => {
-                let object = object_in_s3(location, PARTS)?;
-                self.s3_of(object.service)?.begin_upload(object, options)
-            }
-        }
+        let (service, object) = self.parts_of(location)?;
+        service.begin_upload(object, options)
     }
 
     /// Sends part `number` (from 1).
@@ -70,13 +82,8 @@ impl Store {
         payload: Payload<'_>,
         sending: &Sending,
     ) -> Result<Part> {
-        match object_in_azure(&upload.location) {
-            Some(object) => self.azure.put_part(object, &upload.id, number, payload, sending),
-            None => {
-                let object = object_in_s3(&upload.location, PARTS)?;
-                self.s3_of(object.service)?.put_part(object, &upload.id, number, payload, sending)
-            }
-        }
+        let (service, object) = self.parts_of(&upload.location)?;
+        service.put_part(object, &upload.id, number, payload, sending)
     }
 
     /// Copies a range of another object of S3 as part `number`, within the service.
@@ -108,13 +115,8 @@ impl Store {
     /// # Errors
     /// Errors of the connection or the store.
     pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> {
-        match object_in_azure(&upload.location) {
-            Some(object) => self.azure.list_parts(object, &upload.id),
-            None => {
-                let object = object_in_s3(&upload.location, PARTS)?;
-                self.s3_of(object.service)?.list_parts(object, &upload.id)
-            }
-        }
+        let (service, object) = self.parts_of(&upload.location)?;
+        service.list_parts(object, &upload.id)
     }
 
     /// Completes an upload with these parts, in order.
@@ -122,13 +124,8 @@ impl Store {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> {
-        match object_in_azure(&upload.location) {
-            Some(object) => self.azure.complete_upload(object, parts, options),
-            None => {
-                let object = object_in_s3(&upload.location, PARTS)?;
-                self.s3_of(object.service)?.complete_upload(object, &upload.id, parts, options)
-            }
-        }
+        let (service, object) = self.parts_of(&upload.location)?;
+        service.complete_upload(object, &upload.id, parts, options)
     }
 
     /// Aborts an upload, and so deletes its parts. After cancellation of the store's scope this is
@@ -138,7 +135,7 @@ impl Store {
     /// # Errors
     /// Errors of the connection or the store.
     pub fn abort_upload(&self, upload: &Upload) -> Result<()> {
-        if object_in_azure(&upload.location).is_some() {
+        if matches!(&upload.location, Location::Object(object) if object.service == Service::Azure) {
             return Ok(());
         }
         let object = object_in_s3(&upload.location, PARTS)?;
@@ -157,12 +154,5 @@ impl Store {
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
         let object = object_in_s3(location, "a list of unfinished uploads")?;
         self.s3_of(object.service)?.stale_uploads(object)
-    }
-}
-
-fn object_in_azure(location: &Location) -> Option<&ObjectLocation> {
-    match location {
-        Location::Object(object) if object.service == Service::Azure => Some(object),
-        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{Location, Service, Strength};
+use firstbyte_location::{Location, Strength};
 
 use super::Store;
 use crate::gateways::Reader;
@@ -42,9 +42,8 @@ impl Store {
     fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {
         match location {
             Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
-            Location::Object(object) => by_service!(self, object, it => it.get(object, get)),
-            Location::Http(url) => self.http.get(url, get),
-            Location::Sftp(place) => self.sftp.get(place, get),
+            Location::Object(object) => self.objects(object)?.get(object, get),
+            Location::Http(_) | Location::Sftp(_) => self.host(location)?.get(get),
         }
     }
 

@@ -32,7 +32,7 @@ const ENDPOINT: &str = "S3 endpoint";
 pub(super) fn look(globals: &Globals) -> Vec<Finding> {
     let lookup: Lookup<'_> = &environment::variable;
     let mut findings = vec![proxies(lookup), credentials(globals, lookup)];
-    match endpoint(globals, lookup) {
+    match endpoint(globals) {
         Ok((url, chosen)) => findings.extend([reach(globals, &url, &chosen), clock(&url)]),
         Err(error) => {
             findings.push(Finding::warn(
@@ -147,21 +147,14 @@ fn has_section(path: &Path, section: &str) -> bool {
 }
 
 /// The endpoint that S3 requests would go to, and the setting that chose it.
-fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> firstbyte::Result<(String, String)> {
+fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
     let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
-        EndpointSource::Named => "config.toml".to_owned(),
-        EndpointSource::Options => {
-            let variable = lookup("FIRSTBYTE_ENDPOINT_URL").is_some_and(|value| value == found.url);
-            if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned()
-        }
-        EndpointSource::Variable(name) => name.to_owned(),
-        EndpointSource::Services => "endpoint_url in the [services] section of the profile".to_owned(),
-        EndpointSource::Profile => "endpoint_url of the profile".to_owned(),
         EndpointSource::Aws => match found.region {
             Some(region) => format!("AWS's, for region {region}; no endpoint is set"),
             None => "AWS's; no endpoint and no region are set".to_owned(),
         },
+        source => source.setting(globals.endpoint_setting()).unwrap_or_default().to_owned(),
     };
     Ok((found.url, chosen))
 }

@@ -1,0 +1,213 @@
+//! The queue of spans, and the thread that sends them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use firstbyte::{Client, Options, environment};
+use firstbyte_store::{Cancel, Store};
+use serde_json::{Map, Value, json};
+use tracing::subscriber::NoSubscriber;
+
+use super::settings::Settings;
+use super::span::{Ids, Kind, Span, body};
+use crate::render::error::Error;
+use crate::render::{console, json as lines};
+
+/// Spans that wait at most; later ones are dropped and counted. This and the two below are the
+/// defaults of OpenTelemetry's batch processor
+/// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
+const MOST_WAITING: usize = 2048;
+/// Spans in one request.
+const BATCH: usize = 512;
+/// The time that a span waits for others.
+const DELAY: Duration = Duration::from_secs(5);
+/// The time that the end of a run leaves for its last spans.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Collects spans and sends them from a thread of its own, which the first span starts.
+pub(super) struct Exporter {
+    settings: Settings,
+    quiet: bool,
+    began: SystemTime,
+    /// Trace and span of this run. Made late: the daemon of a mount has its own.
+    ids: OnceLock<(String, String)>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    spans: VecDeque<Span>,
+    dropped: u64,
+    /// What is known about the run.
+    facts: Map<String, Value>,
+    is_running: bool,
+    /// The run is over: nothing is added any more.
+    is_ending: bool,
+    /// All was sent, or cannot be.
+    is_over: bool,
+    /// The last batch was not taken.
+    is_down: bool,
+    was_reported: bool,
+}
+
+/// Reports, unless the run is quiet, that no traces are sent.
+pub(super) fn warn(quiet: bool, why: &str) {
+    if !quiet {
+        console::note(format_args!("traces are not sent: {why}"));
+    }
+}
+
+impl Exporter {
+    pub(super) fn new(settings: Settings, quiet: bool) -> Self {
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        Self { settings, quiet, began: SystemTime::now(), ids: OnceLock::new(), queue, changed }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds facts to the span of the run.
+    pub(super) fn describe(&self, facts: Map<String, Value>) {
+        self.queue().facts.extend(facts);
+    }
+
+    /// Takes a span, to be sent later.
+    pub(super) fn push(self: &Arc<Self>, span: Span) {
+        let mut queue = self.queue();
+        if queue.spans.len() == MOST_WAITING {
+            queue.dropped += 1;
+            return;
+        }
+        queue.spans.push_back(span);
+        if queue.spans.len() >= BATCH {
+            self.changed.notify_all();
+        }
+        if !queue.is_running {
+            queue.is_running = true;
+            let exporter = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("traces".into());
+            // Its own requests make no spans.
+            let run = move || tracing::subscriber::with_default(NoSubscriber::default(), || exporter.run());
+            if let Err(error) = thread.spawn(run) {
+                self.report(&mut queue, &error.to_string());
+                (queue.is_over, queue.is_down) = (true, true);
+            }
+        }
+    }
+
+    /// Adds the span of the run and waits a moment until all are sent.
+    pub(super) fn end(self: &Arc<Self>, name: String, attributes: Map<String, Value>, fault: Option<String>) {
+        let mut run = Span {
+            name,
+            kind: Kind::Internal,
+            began: self.began,
+            ended: SystemTime::now(),
+            attributes,
+            fault,
+        };
+        {
+            let mut queue = self.queue();
+            run.attributes.extend(std::mem::take(&mut queue.facts));
+            if queue.dropped > 0 {
+                run.attributes.insert("firstbyte.dropped_spans".to_owned(), json!(queue.dropped));
+            }
+            // There is always room for this one.
+            if queue.spans.len() == MOST_WAITING {
+                queue.spans.pop_front();
+            }
+        }
+        self.push(run);
+        let mut queue = self.queue();
+        queue.is_ending = true;
+        self.changed.notify_all();
+        // A collector that was down before gets no time.
+        let waits = |queue: &mut Queue| !queue.is_over && !queue.is_down;
+        drop(self.changed.wait_timeout_while(queue, FAREWELL, waits));
+    }
+
+    fn run(&self) {
+        let mut store = None;
+        loop {
+            let (batch, is_last) = self.next_batch();
+            if !batch.is_empty() {
+                let sent = self.send(&mut store, &batch);
+                let mut queue = self.queue();
+                queue.is_down = sent.is_err();
+                if let Err(why) = sent {
+                    self.report(&mut queue, &why);
+                }
+            }
+            if is_last {
+                self.queue().is_over = true;
+                self.changed.notify_all();
+                return;
+            }
+        }
+    }
+
+    fn report(&self, queue: &mut Queue, why: &str) {
+        if !std::mem::replace(&mut queue.was_reported, true) {
+            warn(self.quiet, why);
+        }
+    }
+
+    /// Waits for spans: for a full batch, for a while, or for the end. True: there are no others.
+    fn next_batch(&self) -> (Vec<Span>, bool) {
+        let is_idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.is_ending;
+        let queue = self.changed.wait_while(self.queue(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let is_small = |queue: &mut Queue| queue.spans.len() < BATCH && !queue.is_ending;
+        let waited = self.changed.wait_timeout_while(queue, DELAY, is_small);
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let count = queue.spans.len().min(BATCH);
+        let batch = queue.spans.drain(..count).collect();
+        (batch, queue.is_ending && queue.spans.is_empty())
+    }
+
+    /// Sends a batch. The client is made for the first one.
+    fn send(&self, store: &mut Option<Store>, batch: &[Span]) -> Result<(), String> {
+        let store = match store {
+            Some(store) => store,
+            None => store.insert(self.store().map_err(|error| error.to_string())?),
+        };
+        let ids = self.ids.get_or_init(|| {
+            let trace =
+                self.settings.parent.as_ref().map_or_else(|| random::<16>(), |(trace, _)| trace.clone());
+            (trace, random::<8>())
+        });
+        let spans = batch.iter().map(|span| self.place(span, ids)).collect();
+        let body = lines::line(&body(&self.settings.resource, spans));
+        let mut headers = self.settings.headers.clone();
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+        let sent = store.post(&self.settings.url, headers, body.as_bytes(), &Cancel::new());
+        sent.map_err(|error| Error::from(error).to_string())
+    }
+
+    /// A span with its ids: requests are children of the run, and the run of the caller's span.
+    fn place(&self, span: &Span, (trace, run): &(String, String)) -> Value {
+        match span.kind {
+            Kind::Client => span.json(Ids { trace, span: &random::<8>(), parent: Some(run) }),
+            Kind::Internal => {
+                let parent = self.settings.parent.as_ref().map(|(_, span)| span.as_str());
+                span.json(Ids { trace, span: run, parent })
+            }
+        }
+    }
+
+    /// Sends each request once, within the time of the settings, and with no option of the verb.
+    fn store(&self) -> firstbyte::Result<Store> {
+        let mut options = Options::of_system(&environment::variable);
+        options.set_read_timeout(self.settings.timeout);
+        Ok(Client::waiting(options)?.store().without_retries())
+    }
+}
+
+/// An id that no other span has.
+fn random<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    // It fails on no kernel that is supported, and an id of zeros is one that collectors refuse.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    hex::encode(bytes)
+}

@@ -1,0 +1,89 @@
+//! Spans, and their JSON as OTLP has it
+//! (<https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+/// The role of a span, by its number in the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Work within this process.
+    Internal = 1,
+    /// A request to a server.
+    Client = 3,
+}
+
+/// A span that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) began: SystemTime,
+    pub(super) ended: SystemTime,
+    pub(super) attributes: Map<String, Value>,
+    /// The failure.
+    pub(super) fault: Option<String>,
+}
+
+/// The place of a span in its trace: hexadecimal ids, as the protocol's JSON has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ids<'a> {
+    pub(super) trace: &'a str,
+    pub(super) span: &'a str,
+    pub(super) parent: Option<&'a str>,
+}
+
+impl Span {
+    pub(super) fn json(&self, ids: Ids<'_>) -> Value {
+        let mut span = json!({
+            "traceId": ids.trace,
+            "spanId": ids.span,
+            "name": self.name,
+            "kind": self.kind as u8,
+            "startTimeUnixNano": nanoseconds(self.began),
+            "endTimeUnixNano": nanoseconds(self.ended),
+            "attributes": attributes(self.attributes.iter().map(|(name, value)| (name.as_str(), value))),
+        });
+        if let Some(parent) = ids.parent {
+            span["parentSpanId"] = json!(parent);
+        }
+        if let Some(fault) = &self.fault {
+            // 2 is STATUS_CODE_ERROR.
+            span["status"] = json!({ "code": 2, "message": fault });
+        }
+        span
+    }
+}
+
+/// The body of a request that exports these spans.
+pub(super) fn body(resource: &[(String, String)], spans: Vec<Value>) -> Value {
+    let resource: Vec<(&str, Value)> =
+        resource.iter().map(|(name, value)| (name.as_str(), json!(value))).collect();
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": attributes(resource.iter().map(|(name, value)| (*name, value))) },
+        "scopeSpans": [{
+            "scope": { "name": "firstbyte", "version": env!("CARGO_PKG_VERSION") },
+            "spans": spans,
+        }],
+    }] })
+}
+
+fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<Value> {
+    pairs.map(|(name, value)| json!({ "key": name, "value": typed(value) })).collect()
+}
+
+/// A value with its type. Numbers of 64 bits are decimal text.
+fn typed(value: &Value) -> Value {
+    match value {
+        Value::Bool(flag) => json!({ "boolValue": flag }),
+        Value::Number(number) if number.is_f64() => json!({ "doubleValue": number }),
+        Value::Number(number) => json!({ "intValue": number.to_string() }),
+        Value::String(text) => json!({ "stringValue": text }),
+        other => json!({ "stringValue": other.to_string() }),
+    }
+}
+
+fn nanoseconds(time: SystemTime) -> String {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+}

@@ -1,0 +1,331 @@
+//! The client for asynchronous programs, of any runtime: the traits are those of `futures`.
+//!
+//! A read waits on no thread: the thread that fetches wakes its task. Opening, listing and copying
+//! block a thread of their own each, which they start. Dropping a future or a stream ends its work.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::future::Future;
+use std::io::{self, SeekFrom};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use firstbyte_location::{Entry, Location};
+use firstbyte_store::ListOptions;
+use futures_core::Stream;
+use futures_io::{AsyncRead, AsyncSeek};
+
+use crate::client::Client;
+use crate::copy::Copy;
+use crate::error::{Error, Result};
+use crate::file::LazyFile;
+use crate::receipt::Receipt;
+
+/// Entries that a listing reads ahead of its stream.
+const AHEAD: usize = 1000;
+
+impl Client {
+    /// Opens an object as [`open`](Self::open) does.
+    ///
+    /// ```no_run
+    /// use futures::AsyncReadExt;
+    ///
+    /// # async fn read(client: firstbyte::Client) -> firstbyte::Result<()> {
+    /// let mut file = client.open_async("s3://bucket/big.bam").await?;
+    /// let mut head = [0; 4096];
+    /// file.read_exact(&mut head).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn open_async(&self, location: impl AsRef<OsStr>) -> Task<AsyncFile> {
+        let (client, location) = (self.clone(), location.as_ref().to_owned());
+        Task::start(move || Ok(AsyncFile::new(client.open(location)?)), || {})
+    }
+
+    /// Lists what is under `location` as [`list`](Self::list) does. Failures are items.
+    ///
+    /// ```no_run
+    /// use futures::TryStreamExt;
+    ///
+    /// # async fn list(client: firstbyte::Client) -> firstbyte::Result<()> {
+    /// let mut entries = client.list_async("s3://bucket/runs/", &Default::default());
+    /// while let Some(entry) = entries.try_next().await? {
+    ///     println!("{}", String::from_utf8_lossy(&entry.name));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn list_async(&self, location: impl AsRef<OsStr>, options: &ListOptions) -> EntryStream {
+        let (client, location, options) = (self.clone(), location.as_ref().to_owned(), options.clone());
+        let shared = Arc::new(Channel::default());
+        let sender = Arc::clone(&shared);
+        let run = move || {
+            match client.list(location, &options) {
+                Ok(mut entries) => {
+                    while entries.next().is_some_and(|entry| sender.send(entry.map_err(Error::from))) {}
+                }
+                Err(error) => drop(sender.send(Err(error))),
+            }
+            sender.end();
+        };
+        if let Err(error) = std::thread::Builder::new().name("list".into()).spawn(run) {
+            shared.send(Err(error.into()));
+            shared.end();
+        }
+        EntryStream(shared)
+    }
+
+    /// Copies as [`cp`](Self::cp) does. Dropping the future stops the copy, which the same copy
+    /// resumes.
+    #[must_use]
+    pub fn cp_async(
+        &self,
+        source: impl AsRef<OsStr>,
+        destination: impl AsRef<OsStr>,
+        copy: &Copy,
+    ) -> Task<Receipt> {
+        let (client, copy, stop) = (self.clone(), copy.clone(), copy.stop.clone());
+        let (source, destination) = (source.as_ref().to_owned(), destination.as_ref().to_owned());
+        Task::start(move || client.cp(source, destination, &copy), move || stop.stop())
+    }
+}
+
+/// An object that is read asynchronously. One read at a time; open it again, or clone the
+/// [`LazyFile`] beneath, for several.
+pub struct AsyncFile {
+    file: LazyFile,
+    position: u64,
+    /// The read under way, and its offset.
+    reading: Option<(u64, Arc<Mutex<Read>>)>,
+}
+
+/// A read that a thread answers.
+#[derive(Default)]
+struct Read {
+    answer: Option<Result<Vec<u8>>>,
+    waker: Option<Waker>,
+}
+
+impl AsyncFile {
+    /// A file that is open.
+    #[must_use]
+    pub fn new(file: LazyFile) -> Self {
+        Self { file, position: 0, reading: None }
+    }
+
+    /// Its location.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        self.file.location()
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.file.size()
+    }
+
+    /// Starts to read `length` bytes from the position on.
+    fn begin(&self, length: usize) -> Arc<Mutex<Read>> {
+        let read = Arc::new(Mutex::new(Read::default()));
+        let answered = Arc::clone(&read);
+        self.file.read_then(self.position, length, move |result| {
+            let waker = {
+                let mut read = lock(&answered);
+                read.answer = Some(result.map(<[u8]>::to_vec));
+                read.waker.take()
+            };
+            wake(waker);
+        });
+        read
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AsyncRead for AsyncFile {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() || self.position >= self.file.size() {
+            return Poll::Ready(Ok(0));
+        }
+        let position = self.position;
+        // One for another position was left behind by a seek.
+        let read = match self.reading.take() {
+            Some((offset, read)) if offset == position => read,
+            _ => self.begin(buffer.len()),
+        };
+        let answer = {
+            let mut state = lock(&read);
+            if state.answer.is_none() {
+                state.waker = Some(context.waker().clone());
+            }
+            state.answer.take()
+        };
+        let Some(answer) = answer else {
+            self.reading = Some((position, read));
+            return Poll::Pending;
+        };
+        let bytes = answer?;
+        // The caller may have come back with a smaller buffer.
+        let count = bytes.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        self.position += count as u64;
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncSeek for AsyncFile {
+    fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
+        Poll::Ready(crate::file::position_after(self.position, self.file.size(), to).inspect(|position| {
+            self.position = *position;
+        }))
+    }
+}
+
+/// The result of a call that blocks, awaited. The call runs on a thread of its own.
+pub struct Task<T> {
+    state: Arc<Mutex<TaskState<T>>>,
+    /// Ends the call.
+    stop: Option<Box<dyn FnOnce() + Send>>,
+}
+
+struct TaskState<T> {
+    result: Option<Result<T>>,
+    waker: Option<Waker>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    fn start(
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+        stop: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let state = Arc::new(Mutex::new(TaskState { result: None, waker: None }));
+        let shared = Arc::clone(&state);
+        let run = move || {
+            let result = call();
+            let waker = {
+                let mut state = lock(&shared);
+                state.result = Some(result);
+                state.waker.take()
+            };
+            wake(waker);
+        };
+        if let Err(error) = std::thread::Builder::new().name("call".into()).spawn(run) {
+            lock(&state).result = Some(Err(error.into()));
+        }
+        Self { state, stop: Some(Box::new(stop)) }
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = {
+            let mut state = lock(&self.state);
+            if state.result.is_none() {
+                state.waker = Some(context.waker().clone());
+            }
+            state.result.take()
+        };
+        match result {
+            None => Poll::Pending,
+            Some(result) => {
+                self.stop = None;
+                Poll::Ready(result)
+            }
+        }
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}
+
+/// The entries of a listing, in the order in which they arrive. Dropping it ends the listing.
+pub struct EntryStream(Arc<Channel>);
+
+/// The way from the thread that lists to the task that reads.
+#[derive(Default)]
+struct Channel {
+    state: Mutex<ChannelState>,
+    /// Signalled when there is room again, or no reader.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct ChannelState {
+    entries: VecDeque<Result<Entry>>,
+    waker: Option<Waker>,
+    is_over: bool,
+    is_unread: bool,
+}
+
+impl Channel {
+    /// Passes an entry on when there is room. False: nothing reads any more.
+    fn send(&self, entry: Result<Entry>) -> bool {
+        let is_full = |state: &mut ChannelState| state.entries.len() >= AHEAD && !state.is_unread;
+        let waiting = self.room.wait_while(lock(&self.state), is_full);
+        let mut state = waiting.unwrap_or_else(PoisonError::into_inner);
+        state.entries.push_back(entry);
+        let waker = state.waker.take();
+        let is_read = !state.is_unread;
+        drop(state);
+        wake(waker);
+        is_read
+    }
+
+    fn end(&self) {
+        let waker = {
+            let mut state = lock(&self.state);
+            state.is_over = true;
+            state.waker.take()
+        };
+        wake(waker);
+    }
+}
+
+impl Stream for EntryStream {
+    type Item = Result<Entry>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = lock(&self.0.state);
+        match state.entries.pop_front() {
+            Some(entry) => {
+                self.0.room.notify_one();
+                Poll::Ready(Some(entry))
+            }
+            None if state.is_over => Poll::Ready(None),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for EntryStream {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_unread = true;
+        self.0.room.notify_one();
+    }
+}

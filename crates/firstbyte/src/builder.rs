@@ -1,0 +1,93 @@
+//! Options of a client, set one after the other by programs that know no crate below this one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use firstbyte_store::{Keys, Signing};
+
+use crate::options::Options;
+
+impl Options {
+    /// The S3 endpoint instead of that of AWS, `http(s)://HOST[:PORT]`.
+    #[must_use]
+    pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
+        self.store.endpoint_url = Some(url.into());
+        self
+    }
+
+    /// The region, instead of that of the variables.
+    #[must_use]
+    pub fn region(mut self, region: impl Into<String>) -> Self {
+        self.store.region = Some(region.into());
+        self
+    }
+
+    /// A profile of the AWS configuration files. Needs the feature `aws-config`.
+    #[must_use]
+    pub fn profile(mut self, name: impl Into<String>) -> Self {
+        self.store.profile = Some(name.into());
+        self
+    }
+
+    /// The key that signs requests to S3, with the session token of one that is issued for a time.
+    #[must_use]
+    pub fn keys(
+        mut self,
+        access_key_id: impl Into<String>,
+        secret_access_key: impl Into<String>,
+        session_token: Option<String>,
+    ) -> Self {
+        let (access_key_id, secret_access_key) = (access_key_id.into(), secret_access_key.into());
+        self.store.signing = Signing::Keys(Keys { access_key_id, secret_access_key, session_token });
+        self
+    }
+
+    /// Sends requests to S3 unsigned, for public buckets.
+    #[must_use]
+    pub fn anonymous(mut self) -> Self {
+        self.store.signing = Signing::Anonymous;
+        self
+    }
+
+    /// The directory of the cache, which other processes may share.
+    #[must_use]
+    pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.reads.cache = Some(directory.into());
+        self
+    }
+
+    /// No cache: what is read is kept in memory alone.
+    #[must_use]
+    pub fn without_cache(mut self) -> Self {
+        self.reads.cache = None;
+        self
+    }
+
+    /// Bytes that the cache may take.
+    #[must_use]
+    pub fn cache_size(mut self, bytes: u64) -> Self {
+        self.reads.cache_size = Some(bytes);
+        self
+    }
+
+    /// The ceiling for the memory of buffers, in bytes; reads and copies have it each.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.set_memory(bytes);
+        self
+    }
+
+    /// The longest time that a read may take.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.set_deadline(deadline);
+        self
+    }
+
+    /// The longest silence on a connection before it counts as dead.
+    #[must_use]
+    pub fn read_timeout(mut self, silence: Duration) -> Self {
+        self.set_read_timeout(silence);
+        self
+    }
+}

@@ -1,0 +1,116 @@
+//! Events of the library for Python's `logging`: kept in a queue, which a thread of Python's
+//! empties. No thread of this module touches Python.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use serde_json::{Map, Value};
+use tracing::{Level, Metadata};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::prelude::*;
+
+/// Events that wait at most; older ones are dropped and counted.
+const MOST_WAITING: usize = 10_000;
+
+/// A level of Python, the target, and the fields as JSON.
+type Logged = (u8, String, String);
+
+/// The least level of Python that is passed on.
+static LEAST: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// The queue of this process. Never freed: a child after a fork makes its own, since a thread that
+/// does not exist there may have held the lock of this one.
+static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Logged>,
+    dropped: u64,
+    is_ended: bool,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn queue() -> Option<&'static Queue> {
+    // SAFETY: null, or a queue that was leaked.
+    unsafe { QUEUE.load(Ordering::Acquire).as_ref() }
+}
+
+/// The number of a level in Python.
+fn level_of(metadata: &Metadata<'_>) -> u8 {
+    match *metadata.level() {
+        Level::ERROR => 40,
+        Level::WARN => 30,
+        Level::INFO => 20,
+        _ => 10,
+    }
+}
+
+fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
+    let Some(queue) = queue() else { return };
+    let mut state = queue.state();
+    if state.events.len() == MOST_WAITING {
+        state.events.pop_front();
+        state.dropped += 1;
+    }
+    let event = (level_of(metadata), metadata.target().to_owned(), Value::Object(fields).to_string());
+    state.events.push_back(event);
+    queue.changed.notify_one();
+}
+
+/// Begins to keep events of at least this level of Python, in a new queue.
+#[pyfunction]
+pub(crate) fn log_begin(least: u8) {
+    static SUBSCRIBER: Once = Once::new();
+    LEAST.store(least, Ordering::Relaxed);
+    QUEUE.store(Box::leak(Box::<Queue>::default()), Ordering::Release);
+    SUBSCRIBER.call_once(|| {
+        let own = filter_fn(|metadata| {
+            // Spans count too: requests take their attempt from one.
+            let is_loud = metadata.is_span() || level_of(metadata) >= LEAST.load(Ordering::Relaxed);
+            metadata.target().starts_with("firstbyte") && *metadata.level() <= Level::DEBUG && is_loud
+        });
+        // It fails if another library of this process has one, which then gets the events.
+        let _ = tracing_subscriber::registry()
+            .with(firstbyte::events::layer::<Registry>(take).with_filter(own))
+            .try_init();
+    });
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// Waits for events, at most a second. Returns them, the number of those that were dropped, and
+/// whether there will be no others.
+#[pyfunction]
+pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
+    let Some(queue) = queue() else { return (Vec::new(), 0, true) };
+    py.detach(|| {
+        let is_idle = |state: &mut State| state.events.is_empty() && !state.is_ended;
+        let waited = queue.changed.wait_timeout_while(queue.state(), Duration::from_secs(1), is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (state.events.drain(..).collect(), std::mem::take(&mut state.dropped), state.is_ended)
+    })
+}
+
+/// Ends the queue: what is in it is still returned.
+#[pyfunction]
+pub(crate) fn log_end() {
+    LEAST.store(u8::MAX, Ordering::Relaxed);
+    if let Some(queue) = queue() {
+        queue.state().is_ended = true;
+        queue.changed.notify_all();
+    }
+}

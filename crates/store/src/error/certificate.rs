@@ -1,0 +1,49 @@
+//! The faults of certificates and host keys.
+
+use std::fmt;
+
+/// The reason for which a server's certificate is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateFault {
+    /// Neither the certificate nor an authority that signed it is trusted.
+    Untrusted,
+    /// It has expired.
+    Expired,
+    /// It is not yet valid.
+    Early,
+    /// The certificate is for other host names.
+    Name,
+    /// The host's SSH key is not known, or is another one.
+    HostKey,
+    /// Anything else.
+    Other,
+}
+
+impl CertificateFault {
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Untrusted => "name the authority's certificate, or the server's own, with --ca-bundle",
+            Self::Expired => "renew the server's certificate, or check this machine's clock",
+            Self::Early => "check this machine's clock, and the server's certificate",
+            Self::Name => {
+                "use a name that the certificate is for, or make one with this name as subjectAltName"
+            }
+            Self::HostKey => "compare its fingerprint, and connect once with ssh, which keeps the key",
+            Self::Other => "check the server's certificate",
+        }
+    }
+}
+
+impl fmt::Display for CertificateFault {
+    /// Names or a library's message follow this text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Untrusted => "its certificate is not signed by an authority that is trusted here",
+            Self::Expired => "its certificate has expired",
+            Self::Early => "its certificate is not yet valid",
+            Self::Name => "its certificate is not for this host, but for ",
+            Self::HostKey => "its host key is not accepted: ",
+            Self::Other => "its certificate is refused: ",
+        })
+    }
+}

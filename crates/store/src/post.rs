@@ -1,0 +1,51 @@
+//! A `POST` to a web server that is no store: the collector of traces.
+
+use firstbyte_location::HttpUrl;
+use firstbyte_pacing::Throttle;
+
+use crate::requests::RequestKind;
+use crate::wire::{Client, Method, Origin, Request};
+use crate::{Cancel, Error, Payload, Result};
+
+/// Longest answer that is read so that its connection can be reused.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// Sends one request, and reads its answer.
+pub(crate) fn post(
+    client: &Client,
+    url: &HttpUrl,
+    headers: Vec<(String, String)>,
+    body: &[u8],
+    cancel: &Cancel,
+) -> Result<()> {
+    let place = url.to_string();
+    let origin = Origin::parse(url.tls, &url.authority)
+        .ok_or_else(|| Error::Options { what: place.clone(), why: "no host and port in it".to_owned() })?;
+    let cancel = client.scoped_cancel(cancel);
+    let (head, incoming) = client.send(&Request {
+        place: &place,
+        operation: None,
+        origin: &origin,
+        method: Method::Post,
+        kind: RequestKind::Other,
+        target: url.target.clone(),
+        headers,
+        payload: Payload::Bytes(body),
+        work: 0,
+        cancel: &cancel,
+        throttle: &Throttle::default(),
+    })?;
+    let answer = incoming.collect(LONGEST_ANSWER)?;
+    if (200..300).contains(&head.status) {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&answer).into_owned();
+    let error = Error::Server {
+        location: place,
+        status: head.status,
+        code: head.reason.clone(),
+        message,
+        trace: None,
+    };
+    Err(error.traced(|| head.trace()))
+}

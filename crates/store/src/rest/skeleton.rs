@@ -1,0 +1,92 @@
+//! The skeleton of a store with a REST interface, to be copied: see CONTRIBUTING.md. Tests compile
+//! it. It reads, lists and deletes objects of a service that answers with a JSON array of names.
+
+use std::sync::Arc;
+
+use firstbyte_location::{Entry, Kind, ObjectLocation};
+use serde::Deserialize;
+
+use super::{Address, Call, Page, Query, Refusal, RestStore, encoded, protocol};
+use crate::wire::{Client, Method, Origin};
+use crate::{Asked, Body, Cancel, Error, Get, Result, Stat, answer};
+
+/// A toy service.
+pub(crate) struct Toy {
+    client: Arc<Client>,
+    origin: Origin,
+}
+
+/// An item of a listing.
+#[derive(Deserialize)]
+struct Item {
+    name: String,
+    size: u64,
+}
+
+impl Toy {
+    pub(crate) fn new(client: Arc<Client>, origin: Origin) -> Self {
+        Self { client, origin }
+    }
+
+    /// `GET`: one attempt.
+    pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
+        let mut call = Call::new(Method::Get, object, path(object), &get.cancel);
+        call.throttle = get.throttle.clone();
+        if let Some(range) = get.range {
+            call.header("range", answer::range_header(range));
+        }
+        self.open(&call, get, |head| head)
+    }
+}
+
+impl RestStore for Toy {
+    fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    fn address(&self, call: &Call<'_>, _: &Cancel) -> Result<Address> {
+        // A signature or a token goes into the headers.
+        Ok(Address { origin: self.origin.clone(), target: call.target(), headers: call.headers.clone() })
+    }
+
+    fn renew(&self) -> bool {
+        false
+    }
+
+    fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error {
+        refusal.into_error(call.place(), Asked::Unsigned)
+    }
+
+    fn head(&self, object: &ObjectLocation) -> Result<Stat> {
+        let cancel = Cancel::new();
+        let (head, _) = self.call(&Call::new(Method::Head, object, path(object), &cancel))?;
+        Ok(answer::stat(&head, head.content_length(&object.to_string())?))
+    }
+
+    fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Get, &query.bucket, path(&query.bucket), &cancel);
+        call.query.push(("prefix", query.prefix()));
+        call.query.extend(token.map(|token| ("after", token.to_owned())));
+        call.query.extend(most.map(|most| ("most", most.to_string())));
+        let (head, body) = self.call(&call)?;
+        let items: Vec<Item> = serde_json::from_slice(&body)
+            .map_err(|error| protocol(&call.place(), error).traced(|| head.trace()))?;
+        let entry =
+            |item: Item| (item.name, Entry { size: Some(item.size), ..Entry::named(Vec::new(), Kind::File) });
+        // Neither prefixes nor a token: this service answers with all names at once.
+        Ok(query.page(items.into_iter().map(entry), std::iter::empty(), None))
+    }
+
+    fn delete(&self, object: &ObjectLocation) -> Result<()> {
+        let cancel = Cancel::new();
+        match self.call(&Call::new(Method::Delete, object, path(object), &cancel)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+fn path(object: &ObjectLocation) -> String {
+    format!("/{}/{}", encoded(&object.bucket), encoded(&object.key))
+}

@@ -1,0 +1,97 @@
+//! AWS's credential chain: profiles, SSO, `credential_process`, web identity, container and
+//! instance roles, as `aws-config` finds them. It is asynchronous and has a runtime of its own,
+//! since the caller may be in one too. `credentials` calls it from a thread of its own.
+
+use std::sync::OnceLock;
+
+use aws_config::default_provider::credentials::DefaultCredentialsChain;
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
+use aws_credential_types::provider::ProvideCredentials;
+use aws_types::region::Region;
+use tokio::runtime::Runtime;
+
+use super::key::AccessKey;
+use super::provider_client::{ProviderClient, Silence};
+use super::runtime::{describe, runtime};
+use super::settings::Variants;
+use crate::wire::Client;
+
+/// The service that credentials are for, as far as their sources depend on it.
+pub(super) struct Service {
+    pub(super) region: Option<String>,
+    pub(super) variants: Variants,
+}
+
+/// The cause of a failure of the chain.
+#[derive(Clone, Default)]
+pub(super) struct Failure {
+    pub(super) detail: String,
+    /// The service that did not answer.
+    pub(super) silence: Option<Silence>,
+}
+
+impl From<String> for Failure {
+    fn from(detail: String) -> Self {
+        Self { detail, silence: None }
+    }
+}
+
+/// The source of credentials that are not in the options.
+enum Source {
+    /// AWS's default chain.
+    Chain(DefaultCredentialsChain),
+    /// One profile and those it refers to.
+    Profile(ProfileFileCredentialsProvider),
+}
+
+/// Finds credentials, one call at a time.
+pub(super) struct Chain {
+    client: ProviderClient,
+    source: OnceLock<(Runtime, Source)>,
+}
+
+impl Chain {
+    pub(super) fn new(client: &Client) -> Self {
+        Self { client: ProviderClient::new(client), source: OnceLock::new() }
+    }
+
+    /// Asks the chain, or a profile alone if it is named.
+    pub(super) fn provide(&self, service: &Service, profile: Option<String>) -> Result<AccessKey, Failure> {
+        if self.source.get().is_none() {
+            let runtime = runtime()?;
+            let region = service.region.clone().map(Region::new);
+            let config = ProviderConfig::default()
+                .with_region(region.clone())
+                .with_use_fips(Some(service.variants.fips))
+                .with_use_dual_stack(Some(service.variants.dual_stack))
+                .with_http_client(self.client.clone());
+            let source = match profile {
+                Some(name) => {
+                    let builder = ProfileFileCredentialsProvider::builder();
+                    Source::Profile(builder.configure(&config).profile_name(name).build())
+                }
+                None => {
+                    let builder = DefaultCredentialsChain::builder().configure(config).region(region);
+                    Source::Chain(runtime.block_on(builder.build()))
+                }
+            };
+            // Cannot fail: one thread at a time runs the chain.
+            let _ = self.source.set((runtime, source));
+        }
+        let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;
+        drop(self.client.take_silence());
+        let provided = match source {
+            Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
+            Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
+        };
+        let found = provided
+            .map_err(|error| Failure { detail: describe(&error), silence: self.client.take_silence() })?;
+        Ok(AccessKey {
+            id: found.access_key_id().to_owned(),
+            secret: found.secret_access_key().to_owned(),
+            session_token: found.session_token().map(ToOwned::to_owned),
+            expiry: found.expiry(),
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! The key that signs requests, wherever it comes from.
+
+use std::fmt;
+use std::time::SystemTime;
+
+/// An access key. `Debug` omits its secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct AccessKey {
+    pub(super) id: String,
+    pub(super) secret: String,
+    /// Of keys that are issued for a time.
+    pub(super) session_token: Option<String>,
+    pub(super) expiry: Option<SystemTime>,
+}
+
+impl fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AccessKey({})", self.id)
+    }
+}

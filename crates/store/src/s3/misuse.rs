@@ -1,0 +1,16 @@
+//! Settings that cannot be used. `profile`, `settings` and `endpoints` report them.
+
+use crate::Error;
+
+/// An invalid setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Misuse {
+    pub(super) what: String,
+    pub(super) why: String,
+}
+
+impl From<Misuse> for Error {
+    fn from(Misuse { what, why }: Misuse) -> Self {
+        Self::Options { what, why }
+    }
+}

@@ -1,0 +1,40 @@
+//! Stands for the credential chain in a build without the feature `aws-config`: keys are in options
+//! or variables, or there are none.
+
+use std::time::Duration;
+
+use super::key::AccessKey;
+use super::settings::Variants;
+use crate::wire::Client;
+
+/// The service that credentials are for.
+pub(super) struct Service {
+    pub(super) region: Option<String>,
+    pub(super) variants: Variants,
+}
+
+/// The cause of a failure.
+#[derive(Clone, Default)]
+pub(super) struct Failure {
+    pub(super) detail: String,
+    pub(super) silence: Option<(String, Duration)>,
+}
+
+impl From<String> for Failure {
+    fn from(detail: String) -> Self {
+        Self { detail, silence: None }
+    }
+}
+
+/// Finds no credentials.
+pub(super) struct Chain;
+
+impl Chain {
+    pub(super) fn new(_: &Client) -> Self {
+        Self
+    }
+
+    pub(super) fn provide(&self, _: &Service, _: Option<String>) -> Result<AccessKey, Failure> {
+        Err("none in options and variables, and the feature `aws-config` was left out".to_owned().into())
+    }
+}

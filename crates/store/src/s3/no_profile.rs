@@ -1,0 +1,57 @@
+//! Stands for the AWS configuration files in a build without the feature `aws-config`. A profile
+//! that is named is refused: its endpoint or its keys would be missing.
+
+use std::convert::Infallible;
+
+use super::environment::{Setting, SettingSource, variable};
+use super::misuse::Misuse;
+use crate::{Options, Result};
+
+/// The configuration files: never read.
+pub(super) struct Profiles(Infallible);
+
+impl Profiles {
+    pub(super) fn get(&self, _: &str) -> Option<&str> {
+        match self.0 {}
+    }
+}
+
+/// The name of the profile, if one is given by option or variable.
+pub(super) fn named(options: &Options) -> Option<String> {
+    options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
+}
+
+pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, Misuse> {
+    match named(options).filter(|name| name != "default") {
+        None => Ok(None),
+        Some(name) => Err(Misuse {
+            what: format!("profile {name}"),
+            why: "AWS configuration files are not read: the feature `aws-config` was left out".to_owned(),
+        }),
+    }
+}
+
+/// Finds a setting in these variables: that of S3, else that of all services.
+pub(super) fn find(
+    setting: Setting,
+    variables: &[(String, String)],
+    _: Option<&Profiles>,
+) -> Option<(String, SettingSource)> {
+    let get = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let variable = setting.variable?;
+    get(&format!("{variable}_S3"))
+        .map(|value| (value, SettingSource::ServiceVariable))
+        .or_else(|| Some((get(variable)?, SettingSource::Variable)))
+}
+
+pub(super) fn has_section(_: &str, _: &str) -> bool {
+    false
+}
+
+pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
+    Misuse { what: what.to_owned(), why: why.to_owned() }
+}
+
+pub(super) fn check_identity(_: &Options) -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! What AWS's asynchronous code needs: a runtime, and its errors in one line. Called by `chain` and
+//! `profile`.
+
+use tokio::runtime::Runtime;
+
+/// A runtime on the current thread.
+pub(super) fn runtime() -> std::result::Result<Runtime, String> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+}
+
+/// An error with its causes in one line: the chain's outermost message alone is too general.
+pub(super) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    // The chain lists all that it tried, over several lines; most of it was not set up.
+    let Some((_, tried)) = text.split_once("Attempted:") else { return text };
+    let failed =
+        tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
+    match failed.collect::<Vec<_>>().join("; ") {
+        none if none.is_empty() => {
+            "none in variables, profiles, and roles of a container or an instance".into()
+        }
+        failed => failed,
+    }
+}

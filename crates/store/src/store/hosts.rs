@@ -1,0 +1,78 @@
+//! Web servers and hosts with SSH, by the operations that both have.
+
+#[cfg(any(feature = "http", feature = "sftp"))]
+use std::sync::Arc;
+
+#[cfg(feature = "http")]
+use firstbyte_location::HttpUrl;
+use firstbyte_location::Location;
+#[cfg(feature = "sftp")]
+use firstbyte_location::SftpPath;
+
+use super::Store;
+use crate::backend::Entries;
+#[cfg(feature = "http")]
+use crate::http::Http;
+#[cfg(feature = "sftp")]
+use crate::sftp::Sftp;
+use crate::{Body, Error, Get, ListOptions, Payload, PutOptions, Result, Stat, Written};
+
+/// A place on a server without buckets.
+pub(super) enum Host<'a> {
+    #[cfg(feature = "http")]
+    Web(&'a Arc<Http>, &'a HttpUrl),
+    #[cfg(feature = "sftp")]
+    Ssh(&'a Arc<Sftp>, &'a SftpPath),
+    /// Never made.
+    #[cfg(not(any(feature = "http", feature = "sftp")))]
+    Neither(std::convert::Infallible, std::marker::PhantomData<&'a ()>),
+}
+
+/// The value of an expression about the backend of a place, and the place.
+macro_rules! on {
+    ($host:expr, $backend:ident, $place:ident => $value:expr) => {
+        match $host {
+            #[cfg(feature = "http")]
+            Host::Web($backend, $place) => $value,
+            #[cfg(feature = "sftp")]
+            Host::Ssh($backend, $place) => $value,
+            #[cfg(not(any(feature = "http", feature = "sftp")))]
+            Host::Neither(never, _) => match never {},
+        }
+    };
+}
+
+impl Host<'_> {
+    pub(super) fn stat(self) -> Result<Stat> {
+        on!(self, backend, place => backend.stat(place))
+    }
+
+    pub(super) fn get(self, get: &Get) -> Result<Body> {
+        on!(self, backend, place => backend.get(place, get))
+    }
+
+    pub(super) fn list(self, options: &ListOptions) -> Result<Entries> {
+        on!(self, backend, place => backend.list(place, options))
+    }
+
+    pub(super) fn put(self, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+        on!(self, backend, place => backend.put(place, payload, options))
+    }
+
+    pub(super) fn delete(self) -> Result<()> {
+        on!(self, backend, place => backend.delete(place))
+    }
+}
+
+impl Store {
+    /// The place on a server that a location is.
+    pub(super) fn host<'a>(&'a self, location: &'a Location) -> Result<Host<'a>> {
+        match location {
+            #[cfg(feature = "http")]
+            Location::Http(url) => Ok(Host::Web(&self.http, url)),
+            #[cfg(feature = "sftp")]
+            Location::Sftp(place) => Ok(Host::Ssh(&self.sftp, place)),
+            other => Err(Error::left_out(other)),
+        }
+    }
+}

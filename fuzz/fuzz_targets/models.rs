@@ -1,0 +1,15 @@
+//! Model files of services: a wrong one is refused with a line, and one that is taken is the same
+//! after it was written and read again.
+#![no_main]
+
+use firstbyte_advise::model::{Catalogue, Service};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = Catalogue::current().add("fuzzed.toml", text);
+    if let Ok(model) = Service::parse(text) {
+        let written = model.to_toml();
+        let read = Service::parse(&written).expect("what is written can be read");
+        assert_eq!(read.to_toml(), written);
+    }
+});

@@ -1,0 +1,80 @@
+"""Hands the events of the native half to `logging`, below the logger `firstbyte`.
+
+A thread does it, which begins with the first call after a level of INFO or DEBUG was set: programs
+that log nothing have no such thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import allocate_lock
+
+from firstbyte import _native
+from firstbyte._typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+_worker: threading.Thread | None = None
+_lock = allocate_lock()
+
+
+def begin() -> None:
+    """Begin, if the program has set a level by which events are shown."""
+    # A program that has not imported it has set no level.
+    logging = sys.modules.get("logging")
+    if _worker is None and logging is not None and logging.getLogger("firstbyte").isEnabledFor(logging.INFO):
+        with _lock:
+            if _worker is None:
+                _start(logging.getLogger("firstbyte").getEffectiveLevel())
+
+
+def _start(level: int) -> None:
+    # `logging` has imported it already.
+    import threading
+
+    global _worker
+    _native.log_begin(max(10, min(level, 50)))
+    _worker = threading.Thread(target=_pass_on, name="firstbyte-log", daemon=True)
+    _worker.start()
+
+
+def _pass_on() -> None:
+    is_over = False
+    while not is_over:
+        events, dropped, is_over = _native.log_next()
+        for level, target, fields in events:
+            _log(level, target, fields)
+        if dropped:
+            _log(30, "firstbyte", f'{{"message": "{dropped} events were dropped"}}')
+
+
+def _log(level: int, target: str, text: str) -> None:
+    import json
+    import logging
+
+    logger = logging.getLogger(target.replace("firstbyte_", "firstbyte.").replace("::", "."))
+    if logger.isEnabledFor(level):
+        fields = json.loads(text)
+        message = fields.pop("message", "")
+        details = " ".join(f"{name}={value}" for name, value in fields.items())
+        logger.log(level, "%s", f"{message} {details}".strip(), extra={"fields": fields})
+
+
+def _end() -> None:
+    """Pass on what is left. No thread may be in native code when the interpreter ends."""
+    if _worker is not None:
+        _native.log_end()
+        _worker.join()
+
+
+def _after_fork() -> None:
+    """The child has none of the parent's threads: it begins by itself."""
+    global _worker, _lock
+    _worker, _lock = None, allocate_lock()
+
+
+atexit.register(_end)
+os.register_at_fork(after_in_child=_after_fork)
