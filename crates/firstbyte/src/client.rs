@@ -48,6 +48,15 @@ impl Client {
         Ok(Self { hydrator: Hydrator::new(store, reads)?, copies: firstbyte_transfer::Settings::default() })
     }
 
+    /// A client that reads over a store that is open already: without the cache if its disk is full.
+    ///
+    /// # Errors
+    /// A cache directory that cannot be used.
+    pub fn reading(store: Store, reads: Settings) -> Result<Self> {
+        let hydrator = Hydrator::reading(store, reads)?;
+        Ok(Self { hydrator, copies: firstbyte_transfer::Settings::default() })
+    }
+
     /// Opens the object at `location` in the version that is there now, at the cost of one request.
     /// Bytes are fetched when they are read.
     ///
