@@ -90,6 +90,28 @@ impl RunClock {
     }
 }
 
+/// An engine that reads without the cache where a mount of the default cache does.
+fn reader(settings: Settings) -> Hydrator {
+    let store = Store::new(Options::default()).unwrap();
+    let uncached = Settings { cache: None, ..settings.clone() };
+    let opened = match Hydrator::reading(store.clone(), settings) {
+        // The process that prepares the cache is stopped.
+        Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
+            Hydrator::new(store, uncached)
+        }
+        opened => opened,
+    };
+    opened.unwrap()
+}
+
+/// The wrong bytes of a read, in words.
+fn difference(found: &[u8], expected: &[u8]) -> String {
+    let wrong: Vec<usize> = (0..found.len()).filter(|at| expected.get(*at) != Some(&found[*at])).collect();
+    let zeros = wrong.iter().filter(|at| found[**at] == 0).count();
+    let (first, last) = (wrong.first(), wrong.last());
+    format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
+}
+
 /// Whether a call failed because its process was stopped until the deadline had passed.
 fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
     error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
@@ -109,16 +131,7 @@ fn reads(part: &str) {
         deadline: DEADLINE,
         ..Settings::default()
     };
-    let store = Store::new(Options::default()).unwrap();
-    let uncached = Settings { cache: None, ..settings.clone() };
-    let hydrator = match Hydrator::reading(store.clone(), settings) {
-        // As a mount of the default cache does: the process that prepares the cache is stopped.
-        Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
-            Hydrator::new(store, uncached)
-        }
-        opened => opened,
-    };
-    let hydrator = hydrator.unwrap();
+    let hydrator = reader(settings);
     let contents: Vec<Vec<u8>> = (0..OBJECTS).map(|object| bytes(object, size_of(object))).collect();
     let location = |object: u64| Location::parse(format!("{url}{object}").as_ref()).unwrap();
     let (clock, mut longest, mut count) = (RunClock::start(), Duration::ZERO, 0_u64);
@@ -152,14 +165,8 @@ fn reads(part: &str) {
             match read {
                 Ok(read) if buffer[..read] == *expected => {}
                 Ok(read) => {
-                    let wrong = (0..read).filter(|at| expected.get(*at) != Some(&buffer[*at]));
-                    let wrong: Vec<usize> = wrong.map(|at| offset + at).collect();
-                    let (first, last) = (wrong.first(), wrong.last());
-                    let zeros = wrong.iter().filter(|at| buffer[**at - offset] == 0).count();
-                    return println!(
-                        "WRONG {read} bytes of {object} at {offset}: {} from {first:?} to {last:?}, {zeros} zero",
-                        wrong.len()
-                    );
+                    let wrong = difference(&buffer[..read], expected);
+                    return println!("WRONG {read} bytes of {object} at {offset}: {wrong}");
                 }
                 Err(error) if was_stopped(&error, took, wall) => {}
                 Err(error) => {
