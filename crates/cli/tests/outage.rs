@@ -5,9 +5,10 @@ use crate::support;
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use firstbyte_testkit::{bytes, patience, until};
+use firstbyte_link::{Link, LinkConfig, Running};
+use firstbyte_testkit::{bytes, until};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use support::World;
 use support::kills::slow_link;
@@ -16,10 +17,10 @@ use support::servers::S3;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// The promised end of a call: a second after the deadline, scaled by the machine.
-fn promised() -> Duration {
-    DEADLINE + patience(Duration::from_secs(1))
-}
+/// Requests on the wire of one call at most: those that are silent are cut and sent again, each
+/// time after twice as long. Ten calls that share a deadline take no more, but for a second's pause
+/// of the machine, after which one of them asks again.
+const REQUESTS_OF_ONE: u64 = 10;
 
 /// Stops a server until dropped.
 struct Stopped(Pid);
@@ -40,33 +41,29 @@ impl Drop for Stopped {
     }
 }
 
-/// The longest that any of ten threads doing the same thing needed for it; all of them have to
-/// fail.
-fn slowest_of_ten(call: impl Fn() -> std::io::Result<()> + Sync) -> Duration {
+/// Ten threads do the same thing, and all of them have to fail. Returns the requests on the wire.
+fn requests_of_ten(link: &Running, call: impl Fn() -> std::io::Result<()> + Sync) -> u64 {
+    let before = link.counters().requests;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..10)
-            .map(|_| {
-                scope.spawn(|| {
-                    let began = Instant::now();
-                    call().expect_err("the server answers nothing");
-                    began.elapsed()
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
-    })
+        (0..10).for_each(|_| drop(scope.spawn(|| call().expect_err("the server answers nothing"))));
+    });
+    link.counters().requests - before
 }
 
-fn mounted() -> (S3, Place) {
+/// A mount of a server behind a link that counts the requests.
+fn mounted() -> (S3, Running, Place) {
     let server = S3::ours();
+    let link = Link::start(LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address())).unwrap();
     // Sparse, and so large that nothing fetches all of it ahead.
     fs::File::create(server.root.join("bucket/big")).unwrap().set_len(64 << 30).unwrap();
     fs::write(server.root.join("bucket/other"), "other").unwrap();
-    let place = Place::new(World::with_s3(&server));
+    let mut world = World::with_s3(&server);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    let place = Place::new(world);
     let deadline = format!("{}s", DEADLINE.as_secs());
     let options = ["--cache", "cache", "--deadline", &deadline, "--metadata-ttl", "100ms"];
     place.mount("s3://bucket", &options);
-    (server, place)
+    (server, link, place)
 }
 
 /// Reads a page at `offset`.
@@ -77,18 +74,17 @@ fn read_page(path: &Path, offset: u64) -> std::io::Result<()> {
 
 #[test]
 fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_server_is_back() {
-    let (server, place) = mounted();
+    let (server, link, place) = mounted();
     let file = fs::File::open(place.directory.join("big")).unwrap();
     let stopped = Stopped::of(&server);
-    let slowest = slowest_of_ten(|| {
+    let requests = requests_of_ten(&link, || {
         use std::os::unix::fs::FileExt;
         file.read_exact_at(&mut [0; 4096], 40 << 30)
     });
-    assert!(slowest < promised(), "{slowest:?}");
+    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
     // Calls made now do not wait for a deadline of their own.
-    let began = Instant::now();
-    slowest_of_ten(|| read_page(&place.directory.join("big"), 50 << 30));
-    assert!(began.elapsed() < promised(), "{:?}", began.elapsed());
+    let requests = requests_of_ten(&link, || read_page(&place.directory.join("big"), 50 << 30));
+    assert!(requests <= REQUESTS_OF_ONE, "{requests}");
     drop(stopped);
     until("reads", || read_page(&place.directory.join("big"), 40 << 30).is_ok());
     drop(file);
@@ -97,12 +93,12 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
 
 #[test]
 fn ten_lookups_of_one_name_fail_within_one_deadline() {
-    let (server, place) = mounted();
+    let (server, link, place) = mounted();
     let stopped = Stopped::of(&server);
     // What was listed when it was mounted is believed for 100 ms: time itself is the event.
     std::thread::sleep(Duration::from_millis(200));
-    let slowest = slowest_of_ten(|| fs::metadata(place.directory.join("other")).map(drop));
-    assert!(slowest < promised(), "{slowest:?}");
+    let requests = requests_of_ten(&link, || fs::metadata(place.directory.join("other")).map(drop));
+    assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
     drop(stopped);
     until("lookups", || fs::metadata(place.directory.join("other")).is_ok());
     place.unmount().ok();

@@ -52,6 +52,15 @@ impl Client {
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
+    /// A client that reads over a store that is open already: without the cache if its disk is full.
+    ///
+    /// # Errors
+    /// A cache directory that cannot be used.
+    pub fn reading(store: Store, reads: Settings) -> Result<Self> {
+        let (hydrator, copies) = (Hydrator::reading(store, reads)?, firstbyte_transfer::Settings::default());
+        Ok(Self { hydrator, copies, start: Arc::default() })
+    }
+
     /// Opens the object at `location` in the version that is there now, at the cost of one request.
     /// Bytes are fetched when they are read.
     ///

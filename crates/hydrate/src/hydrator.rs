@@ -35,6 +35,20 @@ impl Hydrator {
         Ok(Self { engine: Arc::new(Engine::new(store, settings, cache)) })
     }
 
+    /// Creates an engine that reads through `store`, without the cache if its disk is full.
+    ///
+    /// # Errors
+    /// The cache directory cannot be used.
+    pub fn reading(store: Store, settings: Settings) -> Result<Self> {
+        match Self::new(store.clone(), settings.clone()) {
+            Err(error) if error.is_full_disk() => {
+                tracing::warn!("nothing is cached: {error}");
+                Self::new(store, Settings { cache: None, ..settings })
+            }
+            made => made,
+        }
+    }
+
     /// Calls `observer` for every read from now on. Only one observer can be set. Returns whether
     /// this one was.
     pub fn observe(&self, observer: Observer) -> bool {

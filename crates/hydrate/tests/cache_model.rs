@@ -5,7 +5,7 @@
 //! `FIRSTBYTE_CACHE_SECONDS` makes it longer (`make soak`), `FIRSTBYTE_SEED` makes another run.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,9 +15,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Hydrator, Settings, Wanted};
+use firstbyte_hydrate::{Error, Hydrator, Settings, Wanted};
 use firstbyte_location::Location;
-use firstbyte_store::{Options, Store};
+use firstbyte_store::{FailureKind, Options, Store};
 use firstbyte_testkit::{Place, Subject, bytes, lacks_root, patience, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -40,6 +40,9 @@ const RETURN: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 /// The longest of a tick that counts as running: in a longer one the process was stopped.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
+
+/// Time by which the two clocks differ in a process that was not stopped.
+const LONGEST_STALL: Duration = Duration::from_secs(2);
 
 /// Pseudo-random numbers from a seed.
 #[derive(Clone, Copy)]
@@ -87,6 +90,33 @@ impl RunClock {
     }
 }
 
+/// An engine that reads without the cache where a mount of the default cache does.
+fn reader(settings: Settings) -> Hydrator {
+    let store = Store::new(Options::default()).unwrap();
+    let uncached = Settings { cache: None, ..settings.clone() };
+    let opened = match Hydrator::reading(store.clone(), settings) {
+        // The process that prepares the cache is stopped.
+        Err(Error::Cache { source, .. }) if source.kind() == ErrorKind::TimedOut => {
+            Hydrator::new(store, uncached)
+        }
+        opened => opened,
+    };
+    opened.unwrap()
+}
+
+/// The wrong bytes of a read, in words.
+fn difference(found: &[u8], expected: &[u8]) -> String {
+    let wrong: Vec<usize> = (0..found.len()).filter(|at| expected.get(*at) != Some(&found[*at])).collect();
+    let zeros = wrong.iter().filter(|at| found[**at] == 0).count();
+    let (first, last) = (wrong.first(), wrong.last());
+    format!("{} wrong from its byte {first:?} to {last:?}, {zeros} of them 0", wrong.len())
+}
+
+/// Whether a call failed because its process was stopped until the deadline had passed.
+fn was_stopped(error: &Error, took: Duration, wall: Duration) -> bool {
+    error.kind() == FailureKind::TimedOut && took + LONGEST_STALL < wall
+}
+
 /// Reads random ranges of random objects until it is killed; prints what is wrong, and the time of
 /// each read that was the longest so far.
 fn reads(part: &str) {
@@ -101,7 +131,7 @@ fn reads(part: &str) {
         deadline: DEADLINE,
         ..Settings::default()
     };
-    let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+    let hydrator = reader(settings);
     let contents: Vec<Vec<u8>> = (0..OBJECTS).map(|object| bytes(object, size_of(object))).collect();
     let location = |object: u64| Location::parse(format!("{url}{object}").as_ref()).unwrap();
     let (clock, mut longest, mut count) = (RunClock::start(), Duration::ZERO, 0_u64);
@@ -110,30 +140,38 @@ fn reads(part: &str) {
         let object = draws.below(OBJECTS);
         let (place, content) = (location(object), &contents[object as usize]);
         match draws.below(40) {
-            0 => drop(hydrator.cache().unwrap().release(&place)),
+            0 => drop(hydrator.cache().map(|cache| cache.release(&place))),
             1 => {
                 let wanted = Wanted { location: place.clone(), version: None, range: None };
                 drop(hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None));
             }
             _ => {}
         }
+        let (began, wall) = (clock.now(), Instant::now());
         let file = match hydrator.open(&place) {
             Ok(file) => file,
+            Err(error) if was_stopped(&error, clock.now() - began, wall.elapsed()) => continue,
             Err(error) => return println!("WRONG open of {object}: {error}"),
         };
         let handle = file.handle();
         for _ in 0..=draws.below(6) {
             let offset = draws.below(content.len() as u64) as usize;
             let mut buffer = vec![1; draws.below(400_000) as usize + 1];
-            let began = clock.now();
+            let (began, wall) = (clock.now(), Instant::now());
             let read = handle.read_at(&mut buffer, offset as u64);
-            let took = clock.now() - began;
+            let (took, wall) = (clock.now() - began, wall.elapsed());
             count += 1;
             let expected = &content[offset..content.len().min(offset + buffer.len())];
             match read {
                 Ok(read) if buffer[..read] == *expected => {}
-                Ok(read) => return println!("WRONG {read} bytes of {object} at {offset}"),
-                Err(error) => return println!("WRONG read of {object} at {offset}: {error}"),
+                Ok(read) => {
+                    let wrong = difference(&buffer[..read], expected);
+                    return println!("WRONG {read} bytes of {object} at {offset}: {wrong}");
+                }
+                Err(error) if was_stopped(&error, took, wall) => {}
+                Err(error) => {
+                    return println!("WRONG read of {object} at {offset}, {took:.1?} of {wall:.1?}: {error}");
+                }
             }
             if took > longest || count.is_multiple_of(500) {
                 longest = longest.max(took);

@@ -237,7 +237,7 @@ impl Route {
         }
         match engine(py, &self.key, self.options.clone()) {
             Ok(engine) => Ok(engine),
-            Err(error) if self.cached == Cached::Remote && is_of_cache(&error) => {
+            Err(error) if error.is_full_disk() || (self.cached == Cached::Remote && is_of_cache(&error)) => {
                 let text = std::ffi::CString::new(format!("{error}; reading without a cache"))?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
                 self.uncached(py)

@@ -188,9 +188,9 @@ impl MountArgs {
     /// warning if the disk is full or the directory is the default one, and an error if it was
     /// given.
     fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
-        match Client::over(store.clone(), self.cached(globals)?) {
+        match Client::reading(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
-            Err(error) if self.cache.named().is_none() || error.is_full_disk() => {
+            Err(error) if self.cache.named().is_none() => {
                 tracing::warn!("nothing is cached: {error}");
                 Ok(Client::over(store.clone(), self.uncached(globals))?)
             }

@@ -110,7 +110,7 @@ impl Held {
         }
     }
 
-    /// Fills a block by calling `transfer`. `None` if there is no file that could receive it.
+    /// Fills a block by calling `transfer`. `None` if no file can receive it.
     pub(super) fn receive(
         &self,
         block: u64,
@@ -119,7 +119,7 @@ impl Held {
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
     ) -> Option<Result<Stored, StoreError>> {
         match self {
-            Self::Sparse(cached) => Some(cached.receive(block, buffer, exempt, transfer)),
+            Self::Sparse(cached) => cached.receive(block, buffer, exempt, transfer),
             Self::Packed(_) => None,
         }
     }

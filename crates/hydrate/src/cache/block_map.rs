@@ -47,6 +47,10 @@ pub(super) const DIRTY: u64 = 2;
 /// Flag: all blocks are present, verified and synced to disk.
 pub(super) const DURABLE: u64 = 4;
 
+/// The bit of every generation. A map that is cut short before the end of its generation loses it,
+/// because a cut turns what follows in the mapped page into zeros.
+pub(super) const INTACT: u64 = 1 << 63;
+
 /// The word of an absent block, as a hole in the map reads.
 pub(super) const ABSENT: u64 = 0;
 const PRESENT: u64 = 1 << 63;
@@ -63,7 +67,7 @@ pub(super) struct Live {
     /// verified when they are read.
     pub(super) epoch: AtomicU64,
     /// Incremented between marking blocks absent and punching them, so that a reader can detect
-    /// that it may have read a hole.
+    /// that it may have read a hole. It has [`INTACT`].
     pub(super) generation: AtomicU64,
     /// [`PINNED`], [`DIRTY`], [`DURABLE`].
     pub(super) flags: AtomicU64,
@@ -81,6 +85,9 @@ pub(super) struct Live {
     pub(super) last_open: AtomicU64,
     /// The block at which eviction continues.
     pub(super) hand: AtomicU64,
+    /// The inode of the data file. The words are about no other file: one that was put in its place
+    /// has other bytes, or none.
+    pub(super) data: AtomicU64,
 }
 
 // SAFETY: atomics only.
@@ -183,13 +190,14 @@ impl Header {
             charged: field(6),
             last_open: field(7),
             hand: field(8),
+            data: field(9),
         };
         Ok(Some(Self { size: long(8), text, live }))
     }
 
-    /// The bytes of a new map up to its first word, for an object of `size` bytes. `None` if the
-    /// text is too long.
-    pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64) -> Option<Vec<u8>> {
+    /// The bytes of a new map up to its first word, for an object of `size` bytes and a data file
+    /// of this inode. `None` if the text is too long.
+    pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64, data: u64) -> Option<Vec<u8>> {
         if text.len() > LONGEST_TEXT {
             return None;
         }
@@ -200,8 +208,10 @@ impl Header {
         bytes[20..24].copy_from_slice(&(text.len() as u32).to_ne_bytes());
         let crc = check(&bytes[..24], text);
         bytes[24..28].copy_from_slice(&crc.to_ne_bytes());
-        bytes[LIVE_AT + 32..LIVE_AT + 40].copy_from_slice(&boot.to_ne_bytes());
-        bytes[LIVE_AT + 48..LIVE_AT + 56].copy_from_slice(&charged.to_ne_bytes());
+        for (index, value) in [(1, INTACT), (4, boot), (6, charged), (9, data)] {
+            let at = LIVE_AT + index * size_of::<u64>();
+            bytes[at..at + size_of::<u64>()].copy_from_slice(&value.to_ne_bytes());
+        }
         bytes.extend_from_slice(text);
         bytes.resize(words_at(text), 0);
         Some(bytes)
@@ -226,6 +236,11 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(done)
+}
+
+/// Length of a file. Of the calls that return it this one takes least.
+pub(super) fn length(file: &File) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
 }
 
 /// Length of the map of an object of `size` bytes.
@@ -274,9 +289,9 @@ pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> i
     file.write_all_at(header, 0)
 }
 
-/// Ensures that pages exist. Continues if the file system does not support that: such file systems
-/// rarely fill up during a write to a mapping.
-fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
+/// Ensures that pages exist, and keeps the length of the file. Continues if the file system does
+/// not support that: such file systems rarely fill up during a write to a mapping.
+pub(super) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
@@ -380,6 +395,12 @@ impl BlockMap {
         self.words().filter(|(_, word)| is_present(word)).count() as u64
     }
 
+    /// Whether the map is as long as when it was mapped.
+    pub(super) fn is_whole(&self) -> bool {
+        let is_marked = self.live().generation.load(Ordering::Acquire) & INTACT != 0;
+        is_marked && length(&self.file).is_ok_and(|length| length == self.mapping.len() as u64)
+    }
+
     /// Syncs the map to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
@@ -417,12 +438,13 @@ mod tests {
     #[test]
     fn a_header_is_read_back_and_any_changed_fixed_byte_is_noticed() {
         let file = tempfile::tempfile().unwrap();
-        let bytes = Header::to_bytes(5 << 40, b"{}", 7, 4096).unwrap();
+        let bytes = Header::to_bytes(5 << 40, b"{}", 7, 4096, 9).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
         let header = Header::read(&file).unwrap().unwrap();
         assert_eq!((header.size, header.text.as_slice(), words_at(&header.text)), (5 << 40, &b"{}"[..], 136));
         assert_eq!(header.live.boot.into_inner(), 7);
         assert_eq!(header.live.charged.into_inner(), 4096);
+        assert_eq!((header.live.generation.into_inner(), header.live.data.into_inner()), (INTACT, 9));
         for at in (0..28).chain(128..130) {
             file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
             assert!(Header::read(&file).unwrap().is_none(), "byte {at}");

@@ -4,6 +4,10 @@
 //! If blocks were removed meanwhile, it starts again. A thread that removes blocks marks them
 //! absent, increments the generation, and only then punches the file, so a reader never returns the
 //! zeros of a hole.
+//!
+//! It also looks at the length of the file. Another program may cut it short, and a write behind
+//! the cut turns what was cut off into zeros. No write of this crate reaches the last byte by
+//! making the file longer (see `fill`), so a file that is as long as the object was never cut.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,9 +15,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use firstbyte_location::{ByteRange, Checksum, Location, Version, to_usize};
+use firstbyte_location::{ByteRange, Checksum, Location, Version, shown, to_usize};
 
-use super::block_map::{BlockWord, DURABLE, PINNED, REFERENCED};
+use super::block_map::{BlockWord, DURABLE, INTACT, PINNED, REFERENCED, length};
 use super::clock::Timestamp;
 use super::lock::{Mode, leases, pins};
 use super::open::OpenVersion;
@@ -89,7 +93,11 @@ impl Cached {
             }
             let stop = end.min(until * BLOCK);
             let part = &mut buffer[..to_usize(stop - offset)];
-            if let Err(error) = self.inner.data.file().read_exact_at(part, offset) {
+            let read = self.inner.data.file().read_exact_at(part, offset);
+            if self.inner.is_cut() {
+                return 0;
+            }
+            if let Err(error) = read {
                 self.inner.warn_unreadable(&error);
                 self.inner.drop_blocks(first..until);
                 return 0;
@@ -106,7 +114,7 @@ impl Cached {
         let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
         let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
         // Checked before, to avoid a useless lock, and again after, as eviction may come between.
-        if blocks.is_empty() || !all_present() {
+        if blocks.is_empty() || !all_present() || self.inner.is_cut() {
             return None;
         }
         if !self.inner.locks.try_lock(pins(blocks.clone()), Mode::Shared) {
@@ -198,6 +206,15 @@ pub struct PinnedBlocks {
     blocks: Range<u64>,
 }
 
+impl PinnedBlocks {
+    /// Whether the file was never cut short by another program, so that what was read of it is
+    /// right.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.cached.inner.is_cut()
+    }
+}
+
 impl AsFd for PinnedBlocks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.cached.inner.data.file().as_fd()
@@ -238,10 +255,28 @@ impl OpenVersion {
     /// not a hole.
     pub(super) fn is_generation(&self, generation: u64) -> bool {
         fence(Ordering::Acquire);
-        self.generation() == generation
+        self.generation() == generation && generation & INTACT != 0
+    }
+
+    /// Whether another program has cut the data file short. If so, no process reads or fills it
+    /// any more, until none has it open and it is made anew.
+    pub(super) fn is_cut(&self) -> bool {
+        if length(self.data.file()).is_ok_and(|length| length == self.identity.size()) {
+            return false;
+        }
+        let live = self.map.live();
+        if live.generation.fetch_and(!INTACT, Ordering::SeqCst) & INTACT != 0 {
+            tracing::warn!("{}: was cut short by another program", shown(&self.shown_data()));
+        }
+        live.flags.fetch_and(!DURABLE, Ordering::SeqCst);
+        live.complete.store(0, Ordering::SeqCst);
+        true
     }
 
     pub(super) fn presence(&self, block: u64) -> Presence {
+        if self.generation() & INTACT == 0 {
+            return Presence::Absent;
+        }
         let Some(word) = self.map.word(block) else { return Presence::Absent };
         let word = BlockWord(word.load(Ordering::Acquire));
         if !word.is_present() {

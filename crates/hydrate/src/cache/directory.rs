@@ -10,16 +10,17 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use firstbyte_location::{Algorithm, FileIdentity, Hasher, Location, Strength, Version, etag};
-use firstbyte_store::{Opening, PrivateDirectory, Sharing};
+use firstbyte_store::{BRIEFLY, Opening, PrivateDirectory, Sharing, is_full};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use super::clock::random;
 use crate::error::{Error, Result};
-use crate::limits::ATTEMPTS;
+use crate::limits::{ATTEMPTS, POLL};
 
 /// The format written, and the newest format read.
 const FORMAT: u32 = 3;
@@ -70,17 +71,15 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
     let name = Path::new(FORMAT_FILE);
     let path = directory.shown(name);
     for _ in 0..ATTEMPTS {
-        let mut text = String::new();
-        let file = directory.file(name, Opening::Read);
-        match file.and_then(|file| file.take(64).read_to_string(&mut text)) {
+        match read_format(directory) {
             // Lost in a power cut before it reached the disk, or cut short: its number is missing.
-            Ok(_) if TITLE.starts_with(&text) => {
-                write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?
-            }
-            Ok(_) if check(directory.path(), &path, &text)? < FORMAT => {
-                drop_contents(directory)
-                    .map_err(Error::cache(directory.path(), "cannot empty an older cache"))?;
-                write_format(directory).map_err(Error::cache(&path, "cannot write the cache's format"))?;
+            Ok(text) if TITLE.starts_with(&text) => match write_format(directory) {
+                // The cache can be used as it is, and a later process writes its format.
+                Err(error) if is_full(&error) => return make_parts(directory),
+                written => written.map_err(Error::cache(&path, "cannot write the cache's format"))?,
+            },
+            Ok(text) if check(directory.path(), &path, &text)? < FORMAT => {
+                upgrade(directory).map_err(Error::cache(directory.path(), "cannot empty an older cache"))?;
             }
             Ok(_) => return make_parts(directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -98,6 +97,31 @@ fn prepare(directory: &PrivateDirectory) -> Result<()> {
         }
     }
     Err(Error::cache(&path, "cannot write the cache's format")(io::ErrorKind::NotFound.into()))
+}
+
+/// The text of the format file.
+fn read_format(directory: &PrivateDirectory) -> io::Result<String> {
+    let mut text = String::new();
+    directory.file(Path::new(FORMAT_FILE), Opening::Read)?.take(64).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Empties a cache of an older format. One process does, and the others wait: one that began when
+/// the first had ended would remove what is in use.
+pub(super) fn upgrade(directory: &PrivateDirectory) -> io::Result<()> {
+    let started = Instant::now();
+    let _alone = loop {
+        match directory.try_lock()? {
+            Some(lock) => break lock,
+            None if started.elapsed() > BRIEFLY => return Err(io::ErrorKind::TimedOut.into()),
+            None => std::thread::sleep(POLL),
+        }
+    };
+    if number(&read_format(directory)?).is_some_and(|found| found < FORMAT) {
+        drop_contents(directory)?;
+        write_format(directory)?;
+    }
+    Ok(())
 }
 
 /// Removes everything from a cache of an older format, whose entries do not say which store they
@@ -122,9 +146,14 @@ fn make_parts(directory: &PrivateDirectory) -> Result<()> {
     Ok(())
 }
 
+/// The number in the text of a format file.
+fn number(text: &str) -> Option<u32> {
+    text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok())
+}
+
 /// The format of the directory.
 fn check(dir: &Path, path: &Path, text: &str) -> Result<u32> {
-    match text.strip_prefix(TITLE).and_then(|rest| rest.trim_end().parse().ok()) {
+    match number(text) {
         Some(found) if found > FORMAT => Err(Error::Newer { path: dir.to_owned(), found, known: FORMAT }),
         Some(found) => Ok(found),
         None => Err(not_a_cache(path)),
@@ -138,7 +167,7 @@ fn not_a_cache(path: &Path) -> Error {
 
 /// Writes the format file atomically. Not synced: that takes longer than the rest of a mount.
 fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
-    let temporary = format!("{FORMAT_FILE}.{}.{}", std::process::id(), unique());
+    let temporary = format!("{FORMAT_FILE}.{:016x}", random());
     let temporary = Path::new(&temporary);
     let mut file = directory.file(temporary, Opening::CreateNew)?;
     let written = file
@@ -149,12 +178,6 @@ fn write_format(directory: &PrivateDirectory) -> io::Result<()> {
         let _ = directory.remove(temporary);
     }
     written
-}
-
-/// A number unique in this process.
-fn unique() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The two files of a version, as names beneath the cache directory.
@@ -174,9 +197,10 @@ impl Paths {
         Self { map, data }
     }
 
-    /// Files for a version whose name is removed as soon as it is open.
+    /// Files for a version whose name is removed as soon as it is open. Processes in two containers
+    /// may have the same id.
     pub(super) fn temporary() -> Self {
-        let name = format!("{}.{}.map", std::process::id(), unique());
+        let name = format!("{:016x}.map", random());
         Self::of_map(Path::new(TEMPORARY).join(name))
     }
 

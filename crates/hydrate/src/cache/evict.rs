@@ -446,7 +446,7 @@ impl Cache {
     #[must_use]
     pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
         let identity = Identity::new(location, &self.store, version)?;
-        let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0)?.len();
+        let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0)?.len();
         let first = first_cost(header, identity.size().div_ceil(BLOCK));
         Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))
     }

@@ -4,18 +4,25 @@
 //! in between, the block is absent. The block's bytes are added to the usage count before both. If
 //! the disk is full in spite of the count, or a quota is reached, the block is not cached; that is
 //! not a failure.
+//!
+//! A write behind the end of a file that another program has cut short makes it longer, with zeros
+//! between. So that every process sees the cut by the length, no write makes a file as long as the
+//! object: the last byte is stored by a mapping, which cannot change the length.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstbyte_location::{Hasher, shown};
+use firstbyte_location::{Hasher, shown, to_usize};
 use firstbyte_store::{Error as StoreError, Sink};
+use rustix::pipe::PipeFlags;
 
-use super::block_map::{BlockWord, DIRTY, crc, page_cost};
+use super::block_map::{BlockWord, DIRTY, allocate, crc, page, page_cost};
 use super::cached::{Cached, Presence};
 use super::lock::{Mode, changes};
+use super::mapping::SharedMapping;
 use super::open::OpenVersion;
 use super::punch::Bytes;
 use super::usage::{block_cost, subtract};
@@ -48,8 +55,8 @@ impl Cached {
         inner.assert_block(block, bytes);
         let write = || {
             inner.write(block, exempt, || {
-                let written = inner.data.write_all_at(bytes, block * BLOCK);
-                written
+                inner
+                    .put(block, bytes)
                     .and_then(|()| inner.compare_written(block, bytes))
                     .map_err(|error| inner.io_error(error))?;
                 Ok(bytes)
@@ -71,7 +78,8 @@ impl Cached {
 
     /// Fills a block by calling `transfer`, which writes all of its bytes into the file at the
     /// given offset. `buffer`, of the block's length, is free for its use, and holds the block
-    /// afterwards. `transfer` is not called if there is no room or the block is present.
+    /// afterwards. `transfer` is not called if there is no room or the block is present. `None`
+    /// for the last block, which has to be [filled](Self::fill).
     ///
     /// # Errors
     /// Those of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
@@ -85,15 +93,18 @@ impl Cached {
         buffer: &mut [u8],
         exempt: Exempt,
         transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
-    ) -> Result<Stored, StoreError> {
+    ) -> Option<Result<Stored, StoreError>> {
         let inner = &self.inner;
         inner.assert_block(block, buffer);
-        inner.write(block, exempt, || {
+        if block + 1 == inner.map.blocks() {
+            return None;
+        }
+        Some(inner.write(block, exempt, || {
             let at = block * BLOCK;
             transfer(&inner.data, at, buffer)?;
             inner.data.file().read_exact_at(buffer, at).map_err(|error| inner.io_error(error))?;
             Ok(buffer)
-        })
+        }))
     }
 }
 
@@ -107,9 +118,24 @@ impl OpenVersion {
         StoreError::Io { location: shown(&self.shown_data()).to_string(), source }
     }
 
+    /// Writes a block into the file, the last byte of the object without a change of the length.
+    pub(super) fn put(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = block * BLOCK;
+        match bytes.split_last() {
+            Some((last, others)) if block + 1 == self.map.blocks() => {
+                self.data.write_all_at(others, at)?;
+                put_byte(self.data.file(), at + others.len() as u64, *last).map_err(|error| {
+                    let is_full = error.raw_os_error() == Some(libc::EFAULT) && !self.is_cut();
+                    if is_full { io::ErrorKind::StorageFull.into() } else { error }
+                })
+            }
+            _ => self.data.write_all_at(bytes, at),
+        }
+    }
+
     /// Calls `put` to write a block into the file, and marks it present with the bytes that `put`
     /// read back.
-    fn write<'a>(
+    pub(super) fn write<'a>(
         &self,
         block: u64,
         exempt: Exempt,
@@ -118,8 +144,8 @@ impl OpenVersion {
         if self.presence(block) == Presence::Present {
             return Ok(Stored::Already);
         }
-        if let Some(length) = self.cut_length().map_err(|error| self.io_error(error))? {
-            self.restore_length(length / BLOCK).map_err(|error| self.io_error(error))?;
+        if self.is_cut() || !self.map.is_whole() {
+            return Ok(Stored::NoRoom);
         }
         let cost = block_cost(self.block_len(block));
         // The map may need a new page. Pages are never removed while the map is open.
@@ -169,31 +195,13 @@ impl OpenVersion {
         }
     }
 
-    /// The length of the file, if another program has cut it short.
-    fn cut_length(&self) -> io::Result<Option<u64>> {
-        let length = self.data.file().metadata()?.len();
-        Ok(Some(length).filter(|length| *length < self.identity.size()))
-    }
-
-    /// Drops the blocks from `first` on, and makes the file as long as before. A write behind the
-    /// cut would turn the blocks between into zeros instead.
-    fn restore_length(&self, first: u64) -> io::Result<()> {
-        tracing::warn!("{}: was cut short; dropping what it lacks", shown(&self.shown_data()));
-        self.drop_blocks(first..self.map.blocks());
-        self.data.file().set_len(self.identity.size())
-    }
-
-    /// Fails if the file was cut short during a write, which hides where. The last block of a file
-    /// hides also that.
+    /// Fails if one of the files was cut short: the bytes that were read back may be zeros.
     fn check_length(&self) -> Result<(), StoreError> {
-        let check = || {
-            if self.cut_length()?.is_none() {
-                return Ok(());
-            }
-            self.restore_length(0)?;
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "was cut short by another program"))
-        };
-        check().map_err(|error| self.io_error(error))
+        if self.is_cut() || !self.map.is_whole() {
+            let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "was cut short by another program");
+            return Err(self.io_error(cut));
+        }
+        Ok(())
     }
 
     /// Returns false if another writer was first.
@@ -242,4 +250,16 @@ impl OpenVersion {
         let run = Run { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).add(generation, run);
     }
+}
+
+/// Stores one byte of a file without a change of its length. A page behind the end fails, because
+/// the kernel is what writes to the mapping: this process would get a signal.
+fn put_byte(file: &File, at: u64, byte: u8) -> io::Result<()> {
+    let from = at / page() * page();
+    // The kernel could report a full disk only as a bad address.
+    allocate(file, from..at + 1)?;
+    let mapping = SharedMapping::of_range(file, from, to_usize(at + 1 - from))?;
+    let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::write(&write_end, &[byte])?;
+    mapping.read_byte(&read_end, to_usize(at - from))
 }

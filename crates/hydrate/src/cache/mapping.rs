@@ -2,7 +2,7 @@
 //! atomics. Used for block maps and for the usage counters.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -33,11 +33,21 @@ unsafe impl Sync for SharedMapping {}
 impl SharedMapping {
     /// Maps the first `len` bytes of `file`.
     pub(super) fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+        Self::of_range(file, 0, len)
+    }
+
+    /// Maps `len` bytes of `file` from `at`, a multiple of the page size.
+    pub(super) fn of_range(file: impl AsFd, at: u64, len: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.
-        let base = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)? };
+        let base = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, at)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
+    }
+
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// The value at `offset`, whose page exists.
@@ -45,6 +55,19 @@ impl SharedMapping {
         assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: within the mapping and aligned, as asserted; `T` consists of atomics.
         unsafe { self.base.byte_add(offset).cast::<T>().as_ref() }
+    }
+
+    /// Has the kernel read a byte from `source` to `offset`. A page that the file does not have is
+    /// an error here, and not a signal.
+    pub(super) fn read_byte(&self, source: impl AsFd, offset: usize) -> io::Result<()> {
+        assert!(offset < self.len);
+        let source = source.as_fd().as_raw_fd();
+        // SAFETY: within the mapping, as asserted. No reference to the byte exists.
+        match unsafe { libc::read(source, self.base.byte_add(offset).as_ptr().cast(), 1) } {
+            1 => Ok(()),
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -4,8 +4,11 @@
 //! prepares it: it makes the files, replaces corrupt ones, and raises the epoch if the last process
 //! did not close the version or the machine has restarted. Other processes wait until then. A
 //! process never removes files that another process has open; only users may, by hand.
+//!
+//! A map is about one data file, which is made for it and known by its inode. No process empties a
+//! data file, or makes it longer: a file of another length than the object has been cut short.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use firstbyte_location::Checksum;
 use firstbyte_store::{Opening, PrivateDirectory, Sink};
 
-use super::block_map::{BlockMap, DIRTY, DURABLE, Header, PINNED, Stamp, first_cost, write_new};
+use super::block_map::{BlockMap, DIRTY, DURABLE, Header, INTACT, PINNED, Stamp, first_cost, write_new};
 use super::clock::boot;
 use super::directory::{Identity, Paths};
 use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, Waiting, lock_open, opened, try_lock};
@@ -80,8 +83,12 @@ pub(super) fn open(
             continue;
         }
         let failed = || Error::cache(&shown, "cannot read a cached object");
-        let existing = read_existing(&shared.dir, &map, meta.len(), &paths.data).map_err(failed())?;
+        let existing = read_existing(&shared.dir, &map, &meta, &paths.data).map_err(failed())?;
         let (header, data) = match (existing, missing) {
+            // Another file has the name of its data now.
+            (Some((header, data)), _) if opener == Opener::Later && !header.is_about(&data) => {
+                return Err(invalid(&shown, "its data was replaced, and it is in use"));
+            }
             (Some(existing), _) => existing,
             (None, IfMissing::Skip) => return Ok(None),
             (None, IfMissing::Create(identity)) if opener == Opener::First => match room.take() {
@@ -122,8 +129,29 @@ fn invalid(shown: &Path, what: &'static str) -> Error {
 /// The files of a version, both intact.
 struct Files {
     map: Arc<LockFile>,
-    data: File,
+    data: DataFile,
     header: Header,
+}
+
+/// The data file of a version.
+struct DataFile {
+    file: File,
+    inode: u64,
+}
+
+impl DataFile {
+    /// The file, if it has `size` bytes.
+    fn of_size(file: File, size: u64) -> io::Result<Option<Self>> {
+        let found = file.metadata()?;
+        Ok((found.len() == size).then(|| Self { inode: found.ino(), file }))
+    }
+}
+
+impl Header {
+    /// Whether the map is about this file.
+    fn is_about(&self, data: &DataFile) -> bool {
+        self.live.data.load(Ordering::Relaxed) == data.inode
+    }
 }
 
 fn prepare(
@@ -151,7 +179,7 @@ fn prepare(
     Ok(OpenVersion {
         shared: Arc::clone(shared),
         map,
-        data: Sink::new(data),
+        data: Sink::new(data.file),
         locks: VersionLocks::new(file),
         paths,
         identity,
@@ -162,26 +190,27 @@ fn prepare(
     })
 }
 
-/// Header and data file, if both files are intact. `len` is the length of the map.
+/// Header and data file, if both files have their lengths.
 fn read_existing(
     directory: &PrivateDirectory,
     map: &File,
-    len: u64,
+    meta: &Metadata,
     data: &Path,
-) -> io::Result<Option<(Header, File)>> {
-    let Some(header) = Header::read(map)?.filter(|header| header.map_len() == len) else { return Ok(None) };
+) -> io::Result<Option<(Header, DataFile)>> {
+    let header = Header::read(map)?.filter(|header| header.map_len() == meta.len());
+    let Some(header) = header else { return Ok(None) };
     let file = match directory.file(data, Opening::Write) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok((file.metadata()?.len() == header.size).then_some((header, file)))
+    Ok(DataFile::of_size(file, header.size)?.map(|data| (header, data)))
 }
 
 /// Room for the files of a new version. The caller holds no lock.
 fn reserve<'a>(shared: &'a Arc<Shared>, paths: &Paths, identity: &Identity) -> Result<Reservation<'a>> {
     let failed = Error::cache(&shared.dir.shown(&paths.map), "cannot make room for a cached object");
-    let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0);
+    let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0, 0);
     let cost = header.map(|header| first_cost(header.len(), identity.size().div_ceil(BLOCK)));
     let room = match cost {
         None => Err(io::ErrorKind::InvalidFilename),
@@ -198,16 +227,15 @@ fn create(
     map: &File,
     identity: &Identity,
     room: Reservation<'_>,
-) -> Result<(Header, File)> {
-    let text = identity.to_text();
-    let make = || -> io::Result<(Header, File)> {
-        let header = Header::to_bytes(identity.size(), &text, boot(), room.bytes());
-        let header = header.ok_or(io::ErrorKind::InvalidFilename)?;
+) -> Result<(Header, DataFile)> {
+    let (text, size) = (identity.to_text(), identity.size());
+    let make = || -> io::Result<(Header, DataFile)> {
         firstbyte_store::empty(map)?;
-        let data = shared.dir.file(&paths.data, Opening::Create)?;
-        firstbyte_store::empty(&data)?;
-        data.set_len(identity.size())?;
-        write_new(map, identity.size(), &text, &header)?;
+        let data = new_data(&shared.dir, &paths.data)?;
+        data.set_len(size)?;
+        let data = DataFile::of_size(data, size)?.ok_or(io::ErrorKind::InvalidData)?;
+        let header = Header::to_bytes(size, &text, boot(), room.bytes(), data.inode);
+        write_new(map, size, &text, &header.ok_or(io::ErrorKind::InvalidFilename)?)?;
         Ok((Header::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))
     };
     match make() {
@@ -224,17 +252,35 @@ fn create(
     }
 }
 
+/// A new data file. One that has its name belongs to a map that is gone, and processes may still
+/// read it.
+fn new_data(directory: &PrivateDirectory, name: &Path) -> io::Result<File> {
+    match directory.file(name, Opening::CreateNew) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            directory.remove(name)?;
+            directory.file(name, Opening::CreateNew)
+        }
+        made => made,
+    }
+}
+
 /// Repairs a version that no other process has open.
-fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &File) {
+fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
     let live = map.live();
-    let flags = live.flags.load(Ordering::Relaxed);
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
-    if flags & DIRTY == 0 && same_boot {
+    // A copy of a cache has other inodes, and an earlier build noted none.
+    let was_intact = live.generation.fetch_or(INTACT, Ordering::Relaxed) & INTACT != 0;
+    let same_data = live.data.swap(data.inode, Ordering::Relaxed) == data.inode && was_intact;
+    if !same_data {
+        live.flags.fetch_and(!DURABLE, Ordering::Relaxed);
+    }
+    let flags = live.flags.load(Ordering::Relaxed);
+    if flags & DIRTY == 0 && same_boot && same_data {
         return;
     }
     live.epoch.fetch_add(1, Ordering::Relaxed);
     live.flags.fetch_and(!DIRTY, Ordering::Relaxed);
-    let (before, now) = (live.charged.load(Ordering::Relaxed), on_disk(map_file) + on_disk(data));
+    let (before, now) = (live.charged.load(Ordering::Relaxed), on_disk(map_file) + on_disk(&data.file));
     if !same_boot {
         // The usage counters include this number: see `evict::charged`.
         live.charged.store(now, Ordering::Relaxed);

@@ -58,8 +58,9 @@ fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
     let received = cached.receive(index, &mut found, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).map_err(|source| StoreError::Io { location: String::new(), source })
     });
-    assert!(received.as_ref().ok() != Some(&Stored::Kept) || found == bytes);
-    received.unwrap_or_else(|_| cached.fill(index, &bytes, Exempt::Pinned))
+    let received = received.and_then(std::result::Result::ok);
+    assert!(received != Some(Stored::Kept) || found == bytes);
+    received.unwrap_or_else(|| cached.fill(index, &bytes, Exempt::Pinned))
 }
 
 fn fill_all(cached: &Cached, seed: u64) {

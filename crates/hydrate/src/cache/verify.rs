@@ -21,7 +21,7 @@ use firstbyte_location::{Algorithm, Checksum, Hasher, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
 use firstbyte_store::{Opening, PrivateDirectory};
 
-use super::block_map::{BlockWord, DURABLE, crc};
+use super::block_map::{BlockWord, DURABLE, INTACT, crc};
 use super::cached::Cached;
 use super::directory::Paths;
 use super::lock::{Mode, WHOLE, Waiting};
@@ -104,7 +104,8 @@ impl Cached {
         }
         let complete = &inner.map.live().complete;
         complete.store(inner.stamp.as_number(), Ordering::SeqCst);
-        if !inner.is_generation(generation) {
+        // Blocks that this process wrote were not read again, and may have been cut off since.
+        if inner.is_cut() || !inner.is_generation(generation) {
             complete.store(0, Ordering::SeqCst);
             return Ok(Verified::Missing);
         }
@@ -122,7 +123,7 @@ impl Cached {
         }
         let backing = Backing(self.clone());
         // Checked again: it may have been evicted before the lock was taken.
-        self.is_complete().then_some(backing)
+        (self.is_complete() && !self.inner.is_cut()).then_some(backing)
     }
 }
 
@@ -281,10 +282,13 @@ impl OpenVersion {
             let generation = self.generation();
             let Some(word) = self.map.word(block) else { return Check::Missing };
             let before = BlockWord(word.load(Ordering::Acquire));
-            if !before.is_present() {
+            if !before.is_present() || generation & INTACT == 0 {
                 return Check::Missing;
             }
             let read = self.data.file().read_exact_at(bytes, block * BLOCK);
+            if self.is_cut() {
+                return Check::Missing;
+            }
             if let Err(error) = read {
                 self.warn_unreadable(&error);
                 return Check::Wrong;

@@ -386,9 +386,11 @@ impl<'a> Receiver<'a> {
             fetch.table.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut progress);
                 let received = moved.and_then(|moved| check_length(fetch, moved, bytes));
-                // The next attempt continues after them.
+                // The next attempt continues after them, unless the file was cut short: zeros
+                // may be in their place.
                 let arrived = &mut scratch[..to_usize(done.get())];
-                kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok();
+                let is_uncut = || sink.file().metadata().is_ok_and(|found| found.len() == fetch.table.size());
+                kept = received.is_err() && sink.file().read_exact_at(arrived, at).is_ok() && is_uncut();
                 received
             });
         self.partial = kept.then_some((block, to_usize(done.get())));

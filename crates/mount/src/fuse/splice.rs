@@ -6,9 +6,10 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use firstbyte_hydrate::PinnedBlocks;
 use firstbyte_location::{ByteRange, to_usize};
 use fuser::{ReplyData, RequestId};
 use rustix::io::Errno;
@@ -52,12 +53,12 @@ impl Splicing {
 
     /// Answers request `id` with the range that `lend` returns, and returns its length. If nothing
     /// was sent, the reply is returned.
-    pub(super) fn read<F: AsFd>(
+    pub(super) fn read(
         &self,
         id: RequestId,
         reply: ReplyData,
         size: u32,
-        lend: impl FnOnce() -> Option<(F, ByteRange)>,
+        lend: impl FnOnce() -> Option<(PinnedBlocks, ByteRange)>,
     ) -> Result<u64, ReplyData> {
         let Some(device) = self.device.get().filter(|_| size >= LEAST) else { return Err(reply) };
         let Some(pipe) = OWN.take().or_else(|| Pipe::new().ok()) else { return Err(reply) };
@@ -65,7 +66,7 @@ impl Splicing {
             OWN.set(Some(pipe));
             return Err(reply);
         };
-        if let Err(error) = pipe.answer(device, id, file, range) {
+        if let Err(error) = pipe.answer(device, id, &file, range) {
             // The pipe is dropped with its content.
             tracing::debug!("a reply is copied: {error}");
             return Err(reply);
@@ -86,7 +87,13 @@ impl Pipe {
     }
 
     /// Answers request `id` with `range` of `file`, on `device`.
-    fn answer(&self, device: &OwnedFd, id: RequestId, file: impl AsFd, range: ByteRange) -> io::Result<()> {
+    fn answer(
+        &self,
+        device: &OwnedFd,
+        id: RequestId,
+        file: &PinnedBlocks,
+        range: ByteRange,
+    ) -> io::Result<()> {
         let whole = HEADER + to_usize(range.len());
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
@@ -95,9 +102,13 @@ impl Pipe {
         let (mut at, none) = (range.start, SpliceFlags::empty());
         while at < range.end {
             let left = to_usize(range.end - at);
-            if splice(&file, Some(&mut at), &self.write, None, left, SpliceFlags::NONBLOCK)? == 0 {
+            if splice(file, Some(&mut at), &self.write, None, left, SpliceFlags::NONBLOCK)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+        }
+        // Cut short by another program: these may be zeros.
+        if !file.is_whole() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match splice(&self.read, None, device, None, whole, none) {
             // The process that asked has gone.

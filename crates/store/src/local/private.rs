@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::directory_of;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -211,6 +211,20 @@ impl PrivateDirectory {
             return Ok(());
         }
         Ok(rustix::fs::fchmod(readable(&self.directory)?, Mode::from_raw_mode(wanted))?)
+    }
+
+    /// Locks the directory against other processes that do, until the guard is dropped. `None` if
+    /// one has the lock.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn try_lock(&self) -> io::Result<Option<OwnedFd>> {
+        let lock = readable(&self.directory)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(lock)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The path of a name, for messages.

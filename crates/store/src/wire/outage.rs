@@ -46,12 +46,47 @@ struct Outage {
     /// The time at which the next probe may be sent.
     probe_at: Instant,
     probing: bool,
+    /// The time at which the first of the probes began that were all cancelled, and at which the
+    /// last of them was. They share one deadline: a caller cancels a silent request and sends it
+    /// again.
+    cancelled: Option<(Instant, Instant)>,
+}
+
+impl Outage {
+    fn new(now: Instant) -> Self {
+        Self { silences: 1, probe_at: now + PROBE_AFTER, probing: false, cancelled: None }
+    }
+
+    /// Begins a probe. Returns the time since the first of those that share its deadline began;
+    /// `None` if none may be sent.
+    fn begin_probe(&mut self, deadline: Duration, now: Instant) -> Option<Duration> {
+        if self.probing || now < self.probe_at {
+            return None;
+        }
+        let recent = self.cancelled.filter(|(_, last)| now.saturating_duration_since(*last) < PROBE_AFTER);
+        let (began, last) = recent.unwrap_or((now, now));
+        let past = now.saturating_duration_since(began);
+        if past >= deadline && !past.is_zero() {
+            self.unanswered(last);
+            return None;
+        }
+        self.cancelled = Some((began, now));
+        self.probing = true;
+        Some(past)
+    }
+
+    /// A whole deadline has passed without a response to a probe.
+    fn unanswered(&mut self, now: Instant) {
+        *self = Self { silences: self.silences + 1, ..Self::new(now) };
+    }
 }
 
 /// A request that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     at: Instant,
+    /// The time after which an endpoint that has sent nothing is not waited for any more.
+    deadline: Duration,
     /// The time to wait for the head of the response.
     pub(super) wait: Duration,
     probe: bool,
@@ -102,14 +137,13 @@ impl Endpoint {
     /// its outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, Refused> {
         let mut state = self.lock();
-        let mut probe = false;
+        let mut probe = None;
         if let Some(outage) = &mut state.outage {
-            if outage.probing || now < outage.probe_at {
+            probe = outage.begin_probe(deadline, now);
+            if probe.is_none() {
                 let retry_in = if outage.probing { PROBE_AFTER } else { outage.probe_at - now };
                 return Err(Refused { retry_in, silences: outage.silences });
             }
-            outage.probing = true;
-            probe = true;
         }
         let unwatched = state.waiting == 0
             && state.watched_until.is_none_or(|until| now.saturating_duration_since(until) > PROBE_AFTER);
@@ -119,10 +153,10 @@ impl Endpoint {
         }
         let (since, _) = *state.silent.get_or_insert((now, moved));
         state.waiting += 1;
-        // A probe always gets the whole deadline. Earlier silence does not shorten it.
-        let past = if probe { Duration::ZERO } else { now.saturating_duration_since(since) };
+        // Probes get a whole deadline. Earlier silence does not shorten it.
+        let past = probe.unwrap_or_else(|| now.saturating_duration_since(since));
         let wait = deadline.saturating_sub(past).max(LEAST_WAIT.min(deadline));
-        Ok(Admitted { at: now, wait, probe })
+        Ok(Admitted { at: now, deadline, wait, probe: probe.is_some() })
     }
 
     /// True if the endpoint has responded since this request was sent, which then gets a whole
@@ -135,7 +169,12 @@ impl Endpoint {
     /// Records the outcome of a request.
     pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
         let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
+        let moved = self.moved();
         let mut state = self.lock();
+        // A caller that cancels each request before its wait ends learns no less from it.
+        let overdue = state.silent.is_some_and(|(since, before)| {
+            before == moved && now.saturating_duration_since(since) >= admitted.deadline
+        });
         state.waiting = state.waiting.saturating_sub(1);
         state.watched_until = Some(now);
         match (outcome, &mut state.outage) {
@@ -143,18 +182,15 @@ impl Endpoint {
                 state.silent = None;
                 state.outage = None;
             }
-            (Outcome::Silent, Some(outage)) => {
-                if admitted.probe {
-                    outage.silences += 1;
-                    outage.probing = false;
-                }
-                // Counted from this failure: callers that waited for this request fail at once.
-                outage.probe_at = now + PROBE_AFTER;
+            // Counted from this failure: callers that waited for this request fail at once.
+            (Outcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
+            (Outcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
+            (Outcome::Abandoned, Some(outage)) if admitted.probe => {
+                outage.probing = false;
+                outage.cancelled = outage.cancelled.map(|(began, _)| (began, now));
             }
-            (Outcome::Silent, None) if silent => {
-                state.outage = Some(Outage { silences: 1, probe_at: now + PROBE_AFTER, probing: false });
-            }
-            (Outcome::Abandoned, Some(outage)) if admitted.probe => outage.probing = false,
+            (Outcome::Silent, None) if silent => state.outage = Some(Outage::new(now)),
+            (Outcome::Abandoned, None) if overdue => state.outage = Some(Outage::new(now)),
             _ => {}
         }
     }
@@ -229,6 +265,43 @@ mod tests {
         let probe = endpoint.admit(DEADLINE, later).unwrap();
         endpoint.end(&probe, Outcome::Abandoned, later);
         assert!(endpoint.admit(DEADLINE, later).is_ok());
+    }
+
+    #[test]
+    fn probes_that_are_cancelled_share_one_deadline() {
+        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let first = endpoint.admit(DEADLINE, now).unwrap();
+        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        let mut at = now + DEADLINE + PROBE_AFTER;
+        for left in [DEADLINE, 2 * SECOND, SECOND] {
+            let probe = endpoint.admit(DEADLINE, at).unwrap();
+            assert_eq!(probe.wait, left);
+            at += SECOND;
+            endpoint.end(&probe, Outcome::Abandoned, at);
+        }
+        assert_eq!(endpoint.admit(DEADLINE, at).unwrap_err().silences, 2);
+        assert_eq!(endpoint.admit(DEADLINE, at + PROBE_AFTER).unwrap().wait, DEADLINE);
+    }
+
+    #[test]
+    fn a_probe_long_after_one_that_was_cancelled_gets_a_whole_deadline() {
+        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        let first = endpoint.admit(DEADLINE, now).unwrap();
+        endpoint.end(&first, Outcome::Silent, now + DEADLINE);
+        let at = now + DEADLINE + PROBE_AFTER;
+        let probe = endpoint.admit(DEADLINE, at).unwrap();
+        endpoint.end(&probe, Outcome::Abandoned, at);
+        assert_eq!(endpoint.admit(DEADLINE, at + 60 * SECOND).unwrap().wait, DEADLINE);
+    }
+
+    #[test]
+    fn requests_that_are_all_cancelled_for_their_silence_make_an_outage_after_a_deadline() {
+        let (endpoint, now) = (Endpoint::default(), Instant::now());
+        for at in [0, 1, 2] {
+            let admitted = endpoint.admit(DEADLINE, now + at * SECOND).unwrap();
+            endpoint.end(&admitted, Outcome::Abandoned, now + (at + 1) * SECOND);
+        }
+        assert!(endpoint.admit(DEADLINE, now + DEADLINE).is_err());
     }
 
     #[test]

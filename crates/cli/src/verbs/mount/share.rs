@@ -70,7 +70,7 @@ impl ShareArgs {
         let options = Options { gateways: Gateways::default(), via: via.clone(), ..options };
         let store = globals.store_of(options)?;
         let (memory, deadline) = (settings.memory, settings.deadline);
-        let client = Client::over(store, Settings { memory: memory / 2, ..settings })?;
+        let client = Client::reading(store, Settings { memory: memory / 2, ..settings })?;
         let source = Source::Gateway(GatewayConfig {
             location,
             hydrator: client.hydrator().clone(),

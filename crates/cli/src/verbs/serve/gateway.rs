@@ -67,7 +67,7 @@ impl GatewayArgs {
         let (memory, deadline) = (whole.memory, whole.deadline);
         // Half for fetches, a quarter for clients that wait; the rest is the server's own.
         let settings = Settings { memory: memory / 2, ..whole };
-        let hydrator = Client::over(store.clone(), settings)?.hydrator().clone();
+        let hydrator = Client::reading(store.clone(), settings)?.hydrator().clone();
         let manifest = self.names.as_deref().map(Manifest::open).transpose()?;
         let list = || match &manifest {
             Some(manifest) => planned_below(manifest, location),

@@ -155,18 +155,160 @@ fn counters_that_were_cut_short_are_counted_again() {
     assert_eq!(present(&seeded(&other, 1, 3 * BLOCK), 1), [0, 1, 2]);
 }
 
+/// Cuts the one file with this suffix short, as another program does.
+fn cut(dir: &Path, suffix: &str, length: u64) {
+    let found = end_with(dir, suffix);
+    File::options().write(true).open(&found[0]).unwrap().set_len(length).unwrap();
+}
+
 #[test]
-fn blocks_that_are_cut_off_an_open_file_are_absent_and_not_zeros() {
+fn a_file_that_was_cut_short_is_not_used_until_it_is_closed_and_then_made_anew() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 5 * BLOCK);
     (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
-    let data = end_with(dir.path(), ".data");
-    File::options().write(true).open(&data[0]).unwrap().set_len(BLOCK + 7).unwrap();
-    assert_eq!(fill(&cached, 1, 4), Stored::Kept);
-    assert_eq!(present(&cached, 1), [0, 4]);
-    (1..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    cut(dir.path(), ".data", BLOCK + 7);
+    assert_eq!(fill(&cached, 1, 4), Stored::NoRoom);
+    assert_eq!(present(&cached, 1), Vec::<u64>::new());
+    assert!(!cached.is_present(0) && cached.backing().is_none());
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    let error = cache.version(&location("s3://b/1"), &strong(5 * BLOCK, "a"), None).unwrap_err();
+    assert!(error.to_string().contains("it is corrupt, and in use"), "{error}");
+    drop(cached);
+    let cached = seeded(&cache, 1, 5 * BLOCK);
+    fill_all(&cached, 1);
     assert_eq!(present(&cached, 1), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_write_behind_a_cut_shows_no_reader_zeros() {
+    let dir = scratch();
+    let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
+    let (cached, reader) = (seeded(&cache, 1, 6 * BLOCK), seeded(&other, 1, 6 * BLOCK));
+    (0..3).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+    let mut buffer = block(&cached, 1, 4);
+    let bytes = buffer.clone();
+    let received = cached.receive(4, &mut buffer, Exempt::Pinned, |sink, at, _| {
+        cut(dir.path(), ".data", 7);
+        sink.write_all_at(&bytes, at).unwrap();
+        // The writer has not noticed yet.
+        assert_eq!(present(&reader, 1), Vec::<u64>::new());
+        Ok(())
+    });
+    assert!(received.unwrap().is_err());
+    assert_eq!(present(&cached, 1), Vec::<u64>::new());
+}
+
+#[test]
+fn the_last_block_does_not_hide_a_cut() {
+    for cut_at in [0, 7, 3 * BLOCK, 4 * BLOCK + 5000] {
+        let dir = scratch();
+        let cache = open_at(dir.path());
+        let cached = seeded(&cache, 1, 4 * BLOCK + 9000);
+        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+        let bytes = block(&cached, 1, 4);
+        let written = cached.inner.write(4, Exempt::Pinned, || {
+            cut(dir.path(), ".data", cut_at);
+            let put = cached.inner.put(4, &bytes);
+            put.map_err(|source| StoreError::Io { location: String::new(), source })?;
+            Ok(&bytes)
+        });
+        assert!(written.is_err());
+        assert_eq!(present(&cached, 1), Vec::<u64>::new(), "cut at {cut_at}");
+    }
+    let dir = scratch();
+    let cached = seeded(&open_at(dir.path()), 1, 5 * BLOCK);
+    let mut buffer = block(&cached, 1, 4);
+    let received = cached.receive(4, &mut buffer, Exempt::Pinned, |_, _, _| unreachable!());
+    assert!(received.is_none(), "bytes from a socket would make the file long again");
+}
+
+#[test]
+fn a_block_that_is_on_its_way_during_a_cut_is_refused_whatever_others_write() {
+    let dir = scratch();
+    let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
+    let (cached, writer) = (seeded(&cache, 1, 6 * BLOCK), seeded(&other, 1, 6 * BLOCK));
+    let mut buffer = block(&cached, 1, 2);
+    let bytes = buffer.clone();
+    let received = cached.receive(2, &mut buffer, Exempt::Pinned, |sink, at, _| {
+        sink.write_all_at(&bytes, at).unwrap();
+        cut(dir.path(), ".data", at + 100);
+        // Another process notices the cut, or writes behind it.
+        for block in [5, 3] {
+            fill(&writer, 1, block);
+        }
+        Ok(())
+    });
+    assert!(received.unwrap().is_err());
+    assert_eq!(present(&cached, 1), Vec::<u64>::new());
+    assert_eq!(present(&writer, 1), Vec::<u64>::new());
+}
+
+#[test]
+fn a_map_that_was_cut_short_is_not_used_even_where_its_page_remains() {
+    for length in [33, 41, 47, 60, 140] {
+        let dir = scratch();
+        let cache = open_at(dir.path());
+        let cached = seeded(&cache, 1, 5 * BLOCK);
+        (0..4).for_each(|block| assert_eq!(fill(&cached, 1, block), Stored::Kept));
+        let before = cached.inner.generation();
+        cut(dir.path(), ".map", length);
+        assert_eq!(fill(&cached, 1, 4), Stored::NoRoom, "cut at {length}");
+        assert_eq!(present(&cached, 1), Vec::<u64>::new(), "cut at {length}");
+        assert_eq!(cached.inner.is_generation(before), length > 48, "cut at {length}");
+    }
+}
+
+#[test]
+fn a_new_version_leaves_the_data_of_one_whose_map_is_gone() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 3 * BLOCK);
+    fill_all(&cached, 1);
+    // As by hand, or when a cache is emptied: the map goes first.
+    fs::remove_file(&end_with(dir.path(), ".map")[0]).unwrap();
+    let anew = seeded(&cache, 1, 3 * BLOCK);
+    assert_eq!(present(&anew, 1), Vec::<u64>::new());
+    assert_eq!(present(&cached, 1), [0, 1, 2], "its own file");
+    fill_all(&anew, 1);
+    assert_eq!(present(&anew, 1), [0, 1, 2]);
+}
+
+#[test]
+fn data_that_was_put_in_the_place_of_a_maps_own_is_not_trusted() {
+    let dir = scratch();
+    let size = 64 * BLOCK;
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, size);
+    fill_all(&cached, 1);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    let replace = || {
+        let data = end_with(dir.path(), ".data");
+        let new = data[0].with_extension("new");
+        File::create(&new).unwrap().set_len(size).unwrap();
+        fs::rename(new, &data[0]).unwrap();
+    };
+    replace();
+    let error = cache.version(&location("s3://b/1"), &strong(size, "a"), None).unwrap_err();
+    assert!(error.to_string().contains("its data was replaced"), "{error}");
+    assert_eq!(present(&cached, 1).len(), 64);
+    drop(cached);
+    let cached = seeded(&cache, 1, size);
+    assert!(!cached.is_complete());
+    assert_eq!(present(&cached, 1), Vec::<u64>::new());
+}
+
+#[test]
+fn a_process_that_comes_late_to_an_upgrade_removes_nothing() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 3 * BLOCK);
+    fill_all(&cached, 1);
+    directory::upgrade(&cache.shared.dir).unwrap();
+    assert_eq!(end_with(dir.path(), ".map").len(), 1);
+    let _lock = cache.shared.dir.try_lock().unwrap().unwrap();
+    let error = directory::upgrade(&cache.shared.dir).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "another process empties it");
 }
 
 #[test]

@@ -79,6 +79,8 @@ fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
     assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
     drop((cached, cache));
+    // Cut short, and there is no room to write it again.
+    fs::write(dir.join("format"), "firstbyte ca").unwrap();
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
     assert!(is_right(&cached, 1, 0));
