@@ -43,7 +43,7 @@ fn world(store: &QuirkStore) -> World {
 
 /// Runs a line below a limit. Panics, signals and endless waits are refused.
 #[track_caller]
-fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) {
+fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) -> Option<Ran> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };
     if let Some(user) = user {
@@ -56,18 +56,19 @@ fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Opti
     };
     // SAFETY: the closure makes system calls alone.
     unsafe { command.pre_exec(limit) };
-    ends_cleanly(command, &format!("{line}, {limits:?}"));
+    ends_cleanly(command, &format!("{line}, {limits:?}"))
 }
 
 /// Runs a program that ends by itself, with a result or a line.
 #[track_caller]
-fn ends_cleanly(mut command: Command, what: &str) {
+fn ends_cleanly(mut command: Command, what: &str) -> Option<Ran> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut child) = command.spawn() else { return };
+    let mut child = command.spawn().ok()?;
     until("the run ends", || child.try_wait().unwrap().is_some());
     let ran = Ran::from(child.wait_with_output().unwrap());
     let is_clean = matches!(ran.code, Some(0 | 1 | 3)) && !ran.stderr.contains("panicked");
     assert!(is_clean, "{what}: {ran:?}");
+    Some(ran)
 }
 
 /// A control group that limits processes, of either version of the interface. Removed when dropped.
@@ -143,6 +144,36 @@ fn few_processes_mean_fewer_threads_or_one_line() {
             let line = line.replace("$N", &number.to_string()).replace("$URL", files.url());
             run(&world, &line, limits, Some(user));
         }
+    }
+}
+
+/// Lines that ask for far more requests than the system lets a process have.
+const WIDE_LINES: [&str; 3] = [
+    "--concurrency 10000 cp s3://bucket/long out/long-$N",
+    "--concurrency 10000 cp -r s3://bucket/ out/all-$N",
+    "--concurrency 10000 cp big s3://bucket/up-$N",
+];
+
+#[test]
+fn as_many_requests_run_as_there_are_descriptors_for() {
+    let store = QuirkStore::start(&[]);
+    store.insert("long", &bytes(2, 24 << 20));
+    let world = world(&store);
+    for (number, limits) in
+        [&[(Resource::Nofile, 64)], &[(Resource::Nofile, 40)], &[(Resource::As, 400 << 20)]]
+            .into_iter()
+            .enumerate()
+    {
+        for line in WIDE_LINES {
+            let ran = run(&world, &line.replace("$N", &number.to_string()), limits, None);
+            assert_eq!(
+                ran.map(|ran| (ran.code, ran.stderr)),
+                Some((Some(0), String::new())),
+                "{line}, {limits:?}"
+            );
+        }
+        let copied = std::fs::read(world.path(&format!("out/long-{number}"))).unwrap();
+        assert!(copied == bytes(2, 24 << 20), "other bytes");
     }
 }
 

@@ -21,10 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
-use firstbyte_pacing::{
-    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
-};
-use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY};
+use firstbyte_pacing::{Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, Work, request_share};
+use firstbyte_store::{KEEP_IDLE, STACK, Store, THREAD_MEMORY, most_requests};
 
 use crate::block_table::{Fetch, FetchId, Priority, Requests};
 use crate::counters::Counters;
@@ -54,8 +52,8 @@ impl FetchQueue {
     /// least. Reads take at most `deadline`. Starts no thread.
     pub(crate) fn new(store: Store, memory: u64, deadline: Duration, counters: Arc<Counters>) -> Self {
         let memory = memory.max((LEFT + 1) * LARGEST);
-        let most = to_usize(memory / THREAD_MEMORY).min(START + Controller::MOST);
-        let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
+        let most = to_usize(memory / THREAD_MEMORY).min(most_requests());
+        let queues = Queues { free_slots: (0..most).rev().collect(), ..Queues::new(memory) };
         Self {
             queues: Mutex::new(queues),
             work: Condvar::new(),
@@ -94,7 +92,7 @@ impl FetchQueue {
 
     /// Bytes that a background fetch should request if `rest` are left for it and others.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
-        request_share(rest, self.lock().concurrency, self.server())
+        request_share(rest, self.concurrency(), self.longest_request())
     }
 
     /// Whether one more background fetch could start, or the queue is short: queued fetches have
@@ -117,6 +115,16 @@ impl FetchQueue {
     /// The sizes of requests for readers, as measured.
     pub(crate) fn read_sizes(&self) -> ReadSizes {
         self.meters.tracker.read_sizes()
+    }
+
+    /// Bytes of the longest request, by the rate of a connection.
+    pub(crate) fn longest_request(&self) -> u64 {
+        self.meters.tracker.longest_request()
+    }
+
+    /// Requests at once, beside those on demand.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.lock().concurrency
     }
 
     /// Starts no thread from now on.
@@ -218,8 +226,7 @@ impl FetchQueue {
     /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let mut controller = Controller::new(Work::One, self.most.min(Controller::MOST));
-        let mut most_of_kind = Controller::MOST_OF_ONE;
+        let mut controller = Controller::new(Work::One, self.most);
         let mut queues = self.lock();
         // What is under way when the last file is closed still ends.
         while !(queues.closed && queues.is_idle()) {
@@ -228,11 +235,7 @@ impl FetchQueue {
             drop(queues);
             late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
             self.meters.tracker.cut_silent(seen.now);
-            // Its limit for small objects is kept for when they come again.
-            if let Some(work) = seen.waiting {
-                most_of_kind = if work == Work::Small { Controller::MOST } else { Controller::MOST_OF_ONE };
-            }
-            let concurrency = controller.tick(&seen).min(most_of_kind);
+            let concurrency = controller.tick(&seen);
             queues = self.lock();
             if concurrency != queues.concurrency {
                 queues.concurrency = concurrency;
@@ -256,6 +259,7 @@ impl FetchQueue {
             requests: requests.load(Ordering::Relaxed),
             slowdowns: slowdowns.load(Ordering::Relaxed),
             under_way: queues.running_ahead + queues.running_background,
+            moving: tracker.moving(),
             round_trip: tracker.round_trip().unwrap_or_default(),
             server: tracker.server(),
             silent: tracker.is_silent(now),

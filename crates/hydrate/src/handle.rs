@@ -334,7 +334,8 @@ impl Handle {
         let version = &self.file.version;
         let ahead: Option<Ahead> = {
             let mut read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            read_ahead.adapt(version.most_window(), version.engine.queue.server());
+            let queue = &version.engine.queue;
+            read_ahead.adapt(version.most_window(), queue.server(), queue.longest_request());
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {

@@ -30,6 +30,9 @@ const WIDE: u64 = LONGEST_REQUEST;
 /// The longest request ahead of a reader of a far server. In longer ones the window would be few
 /// requests, and the last of them would end alone, at the rate of one connection.
 const LONGEST_FAR: u64 = SHORTEST_REQUEST;
+/// The part of a long transfer's request that a reader of a far server asks for: a quarter of a
+/// second, since a window is to hold many.
+const FAR_REQUESTS: u64 = 4;
 /// The shortest request ahead of a reader, unless less is left.
 const SHORTEST: u64 = SEGMENT / 2;
 /// Reads in a row that continue no other, after which a reader counts as random.
@@ -61,6 +64,8 @@ pub(crate) struct ReadAhead {
     size: u64,
     most_window: u64,
     server: Proximity,
+    /// Bytes of the longest request, by the rate of one.
+    longest: u64,
     sequences: Vec<Sequence>,
     clock: u64,
     /// Reads since the last one that continued a sequence.
@@ -100,12 +105,20 @@ impl Sequence {
 impl ReadAhead {
     /// For a file of `size` bytes. Windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
-        Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0, unrelated: 0 }
+        Self {
+            size,
+            most_window,
+            server: Proximity::Far,
+            longest: LONGEST_FAR,
+            sequences: Vec::new(),
+            clock: 0,
+            unrelated: 0,
+        }
     }
 
-    /// Updates the widest window and the distance of the server.
-    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity) {
-        (self.most_window, self.server) = (most_window, server);
+    /// Updates the widest window, the distance of the server, and the length of a long request.
+    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity, longest: u64) {
+        (self.most_window, self.server, self.longest) = (most_window, server, longest);
     }
 
     /// Whether a read is one of many at random: nothing of what is next to it is expected to be
@@ -176,7 +189,12 @@ impl ReadAhead {
     fn extend(&mut self) -> Option<Ahead> {
         let sequence = self.sequences.last_mut()?;
         let is_wide = sequence.window >= WIDE;
-        let longest = if is_wide && self.server == Proximity::Near { LONGEST_REQUEST } else { LONGEST_FAR };
+        let longest = match self.server {
+            Proximity::Near if is_wide => LONGEST_REQUEST,
+            // Connections of a lower rate each bring a shorter part, and more of them run at once.
+            Proximity::Far => (self.longest / FAR_REQUESTS).clamp(SHORTEST, LONGEST_FAR),
+            _ => LONGEST_FAR,
+        };
         let segment = sequence.window / requests(self.server, is_wide);
         let segment = segment.clamp(SHORTEST, longest).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);

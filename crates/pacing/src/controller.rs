@@ -7,26 +7,36 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{ConcurrencyLimit, Proximity};
+use crate::{ConcurrencyLimit, FAR, Proximity};
 
-/// The shortest window: bytes of every connection arrive within it.
+/// The shortest window of a small change: bytes of every connection arrive within it.
 const WINDOW: Duration = Duration::from_millis(60);
+/// The same of a change by a factor, which shows sooner.
+const SHORT_WINDOW: Duration = Duration::from_millis(40);
 /// A finished request counts for this many bytes, so that work of small requests has a throughput
 /// too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Ticks, and round trips, after which a new number of requests shows its effect.
-const SETTLING: u32 = 2;
-/// Round trips that it is then measured for at least.
+/// Round trips that a small change is measured for at least.
 const ROUND_TRIPS: u32 = 3;
+/// Round trips in which a new connection comes to its rate: it doubles in each (RFC 6928).
+const SLOW_START: u32 = 6;
+/// From this time of an answer on the number of requests grows fourfold at a time instead of
+/// twofold: each step takes two of them, and a network of 200 Gbit/s is to be filled in ten.
+const LONG: Duration = Duration::from_millis(100);
 /// Requests at once before anything is measured: at the 40 MB/s that S3 gives a connection, these
 /// fill a network of 5 Gbit/s.
 pub const START: usize = 16;
 /// The same for the bytes of large objects from a near server, where a few requests keep both ends
-/// busy.
+/// busy, and for parts of uploads.
 pub const START_NEAR: usize = 4;
+/// The same of small objects from afar: they only wait, and waiting costs nothing. The default
+/// memory allows about 200.
+const START_SMALL: usize = 256;
 /// The same between local files, where one copy call a core is all there is to gain.
 const START_LOCAL: usize = 2;
+/// Parts of uploads at least: while one waits for its answer another fills the link.
+const LEAST_PARTS: usize = 2;
 
 /// The kind of work that waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +47,9 @@ pub enum Work {
     Large,
     /// Many objects whose round trips outweigh their bytes.
     Small,
+    /// Parts of uploads. One that is cut off is sent again whole, so they are to finish one after
+    /// the other instead of all at the end.
+    Parts,
     /// Files of this machine.
     Local,
 }
@@ -54,6 +67,8 @@ pub struct Observation {
     pub slowdowns: u64,
     /// Requests under way.
     pub under_way: usize,
+    /// The part of them whose bytes are on their way.
+    pub moving: usize,
     /// The typical time to the head of an answer; zero while unknown.
     pub round_trip: Duration,
     /// How far away the server is.
@@ -70,6 +85,10 @@ pub struct Controller {
     limit: ConcurrencyLimit,
     slowdowns: u64,
     window: Option<Window>,
+    /// The longest round trip so far: a new connection needs several.
+    longest_round_trip: Duration,
+    /// When the number last changed.
+    changed: Option<Instant>,
 }
 
 /// A span of time at one limit.
@@ -77,17 +96,15 @@ pub struct Controller {
 struct Window {
     since: Instant,
     moved: u64,
+    /// Seconds in which a request moved bytes, of all requests together, up to `seen`.
+    moving: f64,
+    seen: Instant,
     /// True while more requests are under way than a new limit allows, or the first at it have not
     /// been answered yet: such a span is not measured.
     settling: bool,
 }
 
 impl Controller {
-    /// Requests at once, at most, for one object: more have not been seen to help.
-    pub const MOST_OF_ONE: usize = 64;
-    /// The same for many objects. Small ones mostly wait for round trips, so more requests help;
-    /// the default memory allows about 200.
-    pub const MOST: usize = 256;
     /// The interval between observations. It is far shorter than a window, and the calls cost far
     /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
@@ -105,7 +122,7 @@ impl Controller {
     }
 
     fn with(limit: ConcurrencyLimit) -> Self {
-        Self { limit, slowdowns: 0, window: None }
+        Self { limit, slowdowns: 0, window: None, longest_round_trip: Duration::ZERO, changed: None }
     }
 
     /// The present number of requests at once.
@@ -123,8 +140,9 @@ impl Controller {
     /// Takes an observation; returns the number of requests at once from now on.
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
+        self.longest_round_trip = self.longest_round_trip.max(seen.round_trip);
         // Requests sent before the last change may still be refused.
-        let settling = self.window.is_some_and(|window| window.settling && !window.is_over(seen, before));
+        let settling = self.window.is_some_and(|window| window.settling && !self.is_over(&window, seen));
         let refused = seen.slowdowns > self.slowdowns && !settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
@@ -132,69 +150,104 @@ impl Controller {
             // At the end of the work throughput falls for want of it: nothing can be learnt.
             None => self.window = None,
             Some(work) => {
-                self.limit.start_at(seen.start(work));
+                self.limit.start_at(seen.start(work, self.longest_round_trip));
+                self.limit.set_least(seen.least(work));
                 if self.limit.now() == before {
-                    self.measure(seen);
+                    self.measure(seen, work);
                 }
             }
         }
         if self.limit.now() != before {
             tracing::trace!(before, now = self.limit.now(), "concurrency");
+            self.changed = Some(seen.now);
             self.window = Some(Window::new(seen, true));
         }
         self.limit.now()
     }
 
     /// Ends the window if it is long enough.
-    fn measure(&mut self, seen: &Observation) {
-        let window = *self.window.get_or_insert(Window::new(seen, true));
+    fn measure(&mut self, seen: &Observation, work: Work) {
+        let window = self.window.get_or_insert(Window::new(seen, true));
+        window.moving += seen.moving as f64 * seen.now.saturating_duration_since(window.seen).as_secs_f64();
+        window.seen = seen.now;
+        let window = *window;
         let (elapsed, moved) = (window.elapsed(seen), seen.moved() - window.moved);
-        if moved > 0 && window.is_over(seen, self.limit.now()) {
+        if self.limit.is_starting() && window.settling && (moved == 0 || seen.round_trip.is_zero()) {
+            // The first window begins with the first bytes.
+            self.window = Some(Window::new(seen, true));
+        } else if moved > 0 && self.is_over(&window, seen) {
             self.window = Some(Window::new(seen, false));
             if !window.settling {
-                self.limit.observe(moved as f64 / elapsed.as_secs_f64());
+                let seconds = elapsed.as_secs_f64();
+                // Of long bodies, how many move at a time changes with the waves in which requests
+                // end; the rate of one that moves does not.
+                let share =
+                    if work == Work::Small { 1.0 } else { window.moving / seconds / self.limit.now() as f64 };
+                let rate = moved as f64 / seconds / if share > 0.0 { share } else { 1.0 };
+                let slow_start = seen.round_trip * SLOW_START;
+                let is_early =
+                    self.changed.is_some_and(|at| seen.now.saturating_duration_since(at) < slow_start);
+                self.limit.observe(rate, if self.longest_round_trip < LONG { 2 } else { 4 }, is_early);
             }
         }
+    }
+
+    fn is_over(&self, window: &Window, seen: &Observation) -> bool {
+        let least = match (window.settling, self.limit.is_fine()) {
+            // The first bytes of new connections arrive after several round trips. A small change
+            // shows only when they have come to their rate.
+            (true, false) => self.longest_round_trip + Self::TICK * 2,
+            (true, true) => self.longest_round_trip.max(seen.round_trip * SLOW_START) + Self::TICK * 2,
+            (false, true) => WINDOW.max(seen.round_trip * ROUND_TRIPS),
+            (false, false) => SHORT_WINDOW.max(seen.round_trip),
+        };
+        window.elapsed(seen) >= least && !(window.settling && seen.under_way > self.limit.now())
     }
 }
 
 impl Window {
     fn new(seen: &Observation, settling: bool) -> Self {
-        Self { since: seen.now, moved: seen.moved(), settling }
+        Self { since: seen.now, moved: seen.moved(), moving: 0.0, seen: seen.now, settling }
     }
 
     fn elapsed(&self, seen: &Observation) -> Duration {
         seen.now.saturating_duration_since(self.since)
-    }
-
-    fn is_over(&self, seen: &Observation, limit: usize) -> bool {
-        if self.settling {
-            let least = Controller::TICK.max(seen.round_trip) * SETTLING;
-            seen.under_way <= limit && self.elapsed(seen) >= least
-        } else {
-            self.elapsed(seen) >= WINDOW.max(seen.round_trip * ROUND_TRIPS)
-        }
     }
 }
 
 impl Work {
     /// The number of requests to begin with while nothing is known of the server.
     fn start(self) -> usize {
-        if self == Self::Local { START_LOCAL } else { START }
+        match self {
+            Self::Local => START_LOCAL,
+            Self::Parts => START_NEAR,
+            Self::One | Self::Large | Self::Small => START,
+        }
     }
 }
 
 impl Observation {
-    /// The number of requests to begin with.
-    fn start(&self, work: Work) -> usize {
+    /// The number of requests to begin with. The longest round trip so far decides whether few are
+    /// enough: the first of a connection shows a distance that later ones hide.
+    fn start(&self, work: Work, longest: Duration) -> usize {
         match (work, self.server) {
-            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
-            // They only wait, and waiting costs nothing.
-            (Work::Small, Proximity::Far) => usize::MAX,
+            (Work::One | Work::Large, Proximity::Near) if longest < FAR => START_NEAR,
+            (Work::Small, Proximity::Far) => START_SMALL,
             // The first answer is late: a round trip is saved, and a quick answer or a refusal
             // takes it back.
-            (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
+            (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => START_SMALL,
             _ => work.start(),
+        }
+    }
+
+    /// The number of requests below which fewer gain nothing.
+    fn least(&self, work: Work) -> usize {
+        match (work, self.server) {
+            (Work::Parts, _) => LEAST_PARTS,
+            (Work::Local, _) => START_LOCAL,
+            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
+            (Work::Small, Proximity::Far) => START_SMALL,
+            _ => START,
         }
     }
 

@@ -71,6 +71,7 @@ impl Wait {
 pub struct HedgePolicy {
     heads: Samples,
     writes: Samples,
+    short_writes: Samples,
     requests: u64,
     cuts: u64,
 }
@@ -85,15 +86,20 @@ impl HedgePolicy {
     pub fn learn(&mut self, wait: Wait, took: Duration) {
         match wait {
             Wait::Head => self.heads.add(took),
-            Wait::Write | Wait::ShortWrite => self.writes.add(took),
+            Wait::Write => self.writes.add(took),
+            Wait::ShortWrite => {
+                self.writes.add(took);
+                self.short_writes.add(took);
+            }
             Wait::Body | Wait::ShortBody => {}
         }
     }
 
-    /// The typical time until a request shows an effect: the head of a read, the whole of a write.
+    /// The typical time until a request shows an effect: the head of a read, the whole of a short
+    /// write. Bytes of a long one are counted while they are sent.
     #[must_use]
     pub fn median(&self) -> Option<Duration> {
-        self.heads.median().max(self.writes.median())
+        self.heads.median().max(self.short_writes.median())
     }
 
     /// Takes a cut from the budget. False if it has no room: however slow all is, few requests are

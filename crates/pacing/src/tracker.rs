@@ -5,12 +5,12 @@
 //! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response gives
 //! the distance of the server.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::hedge::SHORTEST;
-use crate::{FAR, HedgePolicy, Proximity, ReadSizes, Wait};
+use crate::{FAR, HedgePolicy, Proximity, ReadSizes, Wait, longest_request};
 
 /// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
 const IDLE: u64 = u64::MAX;
@@ -30,6 +30,10 @@ pub trait Abort {
 pub struct RequestTracker<A> {
     slots: Vec<Slot<A>>,
     policy: Mutex<HedgePolicy>,
+    /// Requests that have begun and not ended.
+    in_flight: AtomicUsize,
+    /// The part of them whose bytes are on their way.
+    moving: AtomicUsize,
     /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
     /// sending them takes time.
     quickest: AtomicU64,
@@ -74,6 +78,8 @@ impl<A: Abort> RequestTracker<A> {
         Self {
             slots: (0..slots).map(slot).collect(),
             policy: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            moving: AtomicUsize::new(0),
             quickest: AtomicU64::new(IDLE),
             rate: AtomicU64::new(0),
             start: now,
@@ -94,8 +100,11 @@ impl<A: Abort> RequestTracker<A> {
         lock(&self.policy).sent();
         *lock(&slot.request) = Request { abort: Some(abort), wait, cuts, cut: false };
         slot.since.store(self.micros(now), Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         if wait == Wait::Head {
             self.first_read.get_or_init(|| now);
+        } else {
+            self.moving.fetch_add(1, Ordering::Relaxed);
         }
         InFlightRequest { tracker: self, slot, began: now }
     }
@@ -129,10 +138,27 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
     }
 
-    /// The typical time until a request shows an effect, once enough have ended.
+    /// The typical time until a request shows an effect; the least, before enough have ended.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
-        lock(&self.policy).median()
+        lock(&self.policy).median().or(self.quickest())
+    }
+
+    /// Requests that have begun and not ended. Pauses between attempts do not count.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The part of them whose bytes are on their way: bodies that arrive, and writes.
+    #[must_use]
+    pub fn moving(&self) -> usize {
+        self.moving.load(Ordering::Relaxed)
+    }
+
+    /// A request beside those in the slots was answered after this time.
+    pub fn answered(&self, took: Duration) {
+        self.learn(Wait::Head, took);
     }
 
     /// How far away the server is.
@@ -144,8 +170,18 @@ impl<A: Abort> RequestTracker<A> {
     /// The sizes of a read's requests.
     #[must_use]
     pub fn read_sizes(&self) -> ReadSizes {
-        let rate = self.rate.load(Ordering::Relaxed);
-        ReadSizes::of(self.quickest(), (rate > 0).then_some(rate))
+        ReadSizes::of(self.quickest(), self.rate())
+    }
+
+    /// Bytes of the longest request that is part of something longer.
+    #[must_use]
+    pub fn longest_request(&self) -> u64 {
+        longest_request(self.server(), self.quickest().unwrap_or_default(), self.rate())
+    }
+
+    /// Bytes a second that one connection brings.
+    fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// A body of `bytes` took so long after its head. Short ones tell nothing about the rate.
@@ -193,7 +229,10 @@ impl<A: Abort> InFlightRequest<'_, A> {
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
         self.tracker.learn(Wait::Head, took);
-        lock(&self.slot.request).wait = Wait::body(length);
+        let before = std::mem::replace(&mut lock(&self.slot.request).wait, Wait::body(length));
+        if before == Wait::Head {
+            self.tracker.moving.fetch_add(1, Ordering::Relaxed);
+        }
         self.bytes_arrived(now);
         took
     }
@@ -215,6 +254,10 @@ impl<A: Abort> InFlightRequest<'_, A> {
             let request = lock(&self.slot.request);
             (request.wait, request.cut)
         };
+        self.tracker.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if wait != Wait::Head {
+            self.tracker.moving.fetch_sub(1, Ordering::Relaxed);
+        }
         // One lock at a time: the supervisor takes them in the other order.
         if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
             self.tracker.learn(wait, now.saturating_duration_since(self.began));
@@ -319,6 +362,22 @@ mod tests {
         read.head_arrived(1, start + FAR * 3);
         assert!(!tracker.is_silent(start + FAR * 4));
         assert!(!write.end(true, start + FAR * 4));
+    }
+
+    #[test]
+    fn requests_whose_bytes_are_on_their_way_are_counted() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(3, start);
+        let begin = |slot, wait| tracker.begin(slot, wait, Flag::default(), 0, start);
+        let (read, write, opened) = (begin(0, Wait::Head), begin(1, Wait::Write), begin(2, Wait::Body));
+        assert_eq!((tracker.in_flight(), tracker.moving()), (3, 2));
+        read.head_arrived(9, start + MS);
+        assert_eq!(tracker.moving(), 3);
+        for request in [read, write, opened] {
+            request.end(false, start + MS);
+        }
+        begin(0, Wait::Head).end(false, start + MS);
+        assert_eq!((tracker.in_flight(), tracker.moving()), (0, 0));
     }
 
     #[test]

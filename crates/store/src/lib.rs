@@ -53,7 +53,7 @@ pub use firstbyte_pacing::Throttle;
 pub use gateways::SEGMENT;
 pub use header_text::header_value;
 pub(crate) use limits::RECORD;
-pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
+pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY, most_requests};
 pub use local::{
     Beneath, Durability, Found, LocalFile, Opening, Over, Privacy, PrivateDirectory, Sharing, empty,
     is_refused, local_path, location_below, open_regular, refused_calls,

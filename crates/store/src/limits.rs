@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use firstbyte_location::to_usize;
+use rustix::process::{Resource, getrlimit};
+
 /// Time between two checks in waits without a socket.
 pub const LOOK: Duration = Duration::from_millis(20);
 /// The wait for an event that is expected at any moment: the release of a lock that a killed
@@ -29,3 +32,15 @@ pub const MEMORY: u64 = 32 << 20;
 /// Names on a page of an S3 listing, and in one request that deletes objects. Queues of names hold
 /// about as many.
 pub const PAGE: usize = 1_000;
+/// Descriptors of a request at most: a socket, a pipe, and a partial file with its directory and
+/// journal.
+const DESCRIPTORS_EACH: u64 = 6;
+/// Descriptors beside those of requests: standard streams, libraries, listings.
+const OTHER_DESCRIPTORS: u64 = 24;
+
+/// Requests at once that this process has descriptors for; at least one.
+#[must_use]
+pub fn most_requests() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    to_usize(descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_EACH).max(1)
+}

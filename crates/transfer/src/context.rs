@@ -111,6 +111,8 @@ pub(crate) struct Context<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
+    /// Bytes that the store had sent before the run.
+    sent_before: u64,
     pub(crate) started: Instant,
     /// Files that a run over named objects has written: two sources can have one destination,
     /// whatever its names look like.
@@ -136,6 +138,7 @@ impl<'a> Context<'a> {
             subject,
             meters: Meters::default(),
             tracker: RequestTracker::new(workers, Instant::now()),
+            sent_before: scope.store.counters().sent,
             started: Instant::now(),
             written: Mutex::default(),
             ended: OnceLock::new(),
@@ -245,6 +248,12 @@ impl<'a> Context<'a> {
             (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
+    }
+
+    /// Bytes that have moved, those of writes under way included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let sent = self.store.counters().sent.saturating_sub(self.sent_before);
+        count(&self.meters.moved).max(sent)
     }
 
     /// Counts bytes that an earlier run has moved.

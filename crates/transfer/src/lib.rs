@@ -51,6 +51,7 @@ mod verify;
 pub use check::{Check, Content};
 pub use engine::Engine;
 pub use error::{Error, Failure, Result};
+pub use firstbyte_pacing::Proximity;
 pub use firstbyte_store::Over;
 pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Shard, Tree, is_unfinished};
 pub use plan::Plan;

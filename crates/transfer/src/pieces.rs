@@ -15,13 +15,9 @@ use crate::request::{Opened, Requester};
 pub(crate) trait Pieces: Send + Sync {
     /// Moves a piece, to the end or an error.
     fn move_piece(&self, requester: &mut Requester<'_>, piece: Piece) -> Result<()>;
-    /// The number of neighbours that one request can move.
-    fn most_together(&self) -> u32 {
+    /// The number of neighbours that one request of `longest` bytes moves.
+    fn most_together(&self, _longest: u64) -> u32 {
         1
-    }
-    /// Whether its pieces are parts of an upload. Each is sent again whole when it is cut off.
-    fn is_upload(&self) -> bool {
-        false
     }
     /// Called once every piece has been moved: verifies the object and puts it in place.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;

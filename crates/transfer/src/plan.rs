@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use firstbyte_location::ByteRange;
-use firstbyte_pacing::LONGEST_REQUEST;
+use firstbyte_pacing::{LONGEST_REQUEST, Proximity};
 
 /// The bytes that the first request asks for before the length is known, and the length of a chunk.
 /// Objects up to this length come in one request. Of larger ones several chunks are requested at a
@@ -18,7 +18,9 @@ use firstbyte_pacing::LONGEST_REQUEST;
 pub(crate) const OPENING: u64 = 2 << 20;
 /// Chunks of a download before they grow, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
-/// Part of an upload; each part is one request.
+/// Part of an upload to a near server; each part is one request, and costs processor time. A far
+/// server gets parts of [`LEAST_PART`]: a connection of 4 MB/s needs more than a second for one,
+/// and at the end of an upload all others wait for it.
 const PART: u64 = 8 << 20;
 /// Objects from this length on are large: their bytes take the time, not their requests. A request
 /// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up to this
@@ -65,8 +67,14 @@ impl Plan {
 
     /// Parts for writing `size` bytes as a multipart upload.
     #[must_use]
-    pub fn upload(size: u64) -> Self {
-        Self { size, chunk: size.div_ceil(MOST_PARTS).next_multiple_of(PART).max(PART) }
+    pub fn upload(size: u64, server: Proximity) -> Self {
+        let part = if server == Proximity::Far { LEAST_PART } else { PART };
+        Self { size, chunk: size.div_ceil(MOST_PARTS).next_multiple_of(part).max(part) }
+    }
+
+    /// Whether S3 takes its chunks as the parts of an upload.
+    pub(crate) fn is_upload(&self) -> bool {
+        self.chunk >= LEAST_PART && self.size.div_ceil(self.chunk) <= MOST_PARTS
     }
 
     /// Parts of `chunk` bytes each, except the last.
@@ -126,7 +134,7 @@ mod tests {
         fn chunks_cover_every_byte_once_and_in_order(size in 0_u64..(1 << 44), upload: bool) {
             // A large size only with few chunks: each is visited.
             let size = if upload { size } else { size % (1 << 36) };
-            let plan = if upload { Plan::upload(size) } else { Plan::download(size) };
+            let plan = if upload { Plan::upload(size, Proximity::Near) } else { Plan::download(size) };
             let mut at = 0;
             for index in plan.pieces() {
                 let range = plan.range(index);
@@ -140,7 +148,8 @@ mod tests {
 
         #[test]
         fn parts_are_as_s3_wants_them(size in 1_u64..(5 << 40)) {
-            let plan = Plan::upload(size);
+            let plan = Plan::upload(size, if size % 2 == 0 { Proximity::Near } else { Proximity::Far });
+            prop_assert!(plan.is_upload());
             prop_assert!(u64::from(plan.count()) <= MOST_PARTS);
             prop_assert!(plan.count() == 1 || plan.range(0).len() >= 5 << 20);
             prop_assert!(plan.count() < 3 || plan.range(0).len() == plan.range(plan.count() - 2).len());

@@ -7,16 +7,15 @@ use std::ops::Deref;
 
 use firstbyte_fetch::{Ended, Event, Failure, Interest, Slot, Tries};
 use firstbyte_location::Location;
-use firstbyte_pacing::Wait;
+use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Outages, Sending, Sink, Stat};
 
 use crate::context::{Context, add, count, micros};
 use crate::error::{Error, Result};
 use crate::job::Batch;
 
-/// Size of a worker's buffer if many objects move: most are smaller, and many workers share the
-/// memory.
-const BUFFER_OF_MANY: usize = 32 << 10;
+/// Size of a worker's buffer if many objects move, or one by many workers: they share the memory.
+pub(crate) const SMALL_BUFFER: usize = 32 << 10;
 
 /// Sends the requests of one worker, one at a time.
 pub(crate) struct Requester<'a> {
@@ -34,11 +33,11 @@ pub(crate) struct Attempt<'a, 't> {
 /// An answer whose body is still to be read, and the handle that ends it.
 pub(crate) type Opened = (Body, Cancel);
 
-/// Size of each worker's buffer, bytes.
+/// Size of the buffer of one of the first [`START`] workers, bytes. The others have a small one.
 pub(crate) fn buffer_size(batch: Batch) -> usize {
     match batch {
         Batch::One => BUFFER,
-        Batch::Many | Batch::Tree => BUFFER_OF_MANY,
+        Batch::Many | Batch::Tree => SMALL_BUFFER,
     }
 }
 
@@ -189,7 +188,8 @@ impl<'a> Requester<'a> {
         let context = self.context;
         if self.buffer.is_empty() {
             // Zeroed by the kernel: its pages cost nothing until they are touched.
-            self.buffer = vec![0; buffer_size(context.subject.batch)];
+            let is_first = self.slot < START;
+            self.buffer = vec![0; if is_first { buffer_size(context.subject.batch) } else { SMALL_BUFFER }];
         }
         let slot = Slot { tracker: &context.tracker, index: self.slot };
         let result = slot.request(context, opened, |tracked| {

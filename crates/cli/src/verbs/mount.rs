@@ -18,7 +18,6 @@ use firstbyte_hydrate::Settings;
 use firstbyte_location::{Kind, Location, shown, units};
 use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, Stored};
 use firstbyte_store::{Outages, Store};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::account::AccountArgs;
@@ -198,7 +197,6 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     if args.read_deadline.is_zero() {
         return Err(Error::usage("--read-deadline 0: a read takes some time").advise("give more than 0s"));
     }
-    allow_many_descriptors();
     faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
@@ -331,14 +329,6 @@ pub fn close_inherited() {
         // SAFETY: as above. The descriptor of the listing is closed already.
         unsafe { libc::close(descriptor) };
     }
-}
-
-/// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant
-/// for programs that wait by `select`.
-fn allow_many_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // If it cannot be raised, fewer files can be open at once; opening one more fails.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// A receipt for people.

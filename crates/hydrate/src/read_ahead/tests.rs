@@ -79,7 +79,7 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
 fn a_near_server_gets_fewer_requests_for_a_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
-        read_ahead.adapt(WINDOW, server);
+        read_ahead.adapt(WINDOW, server, u64::MAX);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
     };
@@ -90,7 +90,7 @@ fn a_near_server_gets_fewer_requests_for_a_window() {
 fn a_far_server_gets_more_and_shorter_requests_for_a_narrow_window() {
     let segment = |server| {
         let mut read_ahead = ReadAhead::new(1 << 40, 16 * MIB);
-        read_ahead.adapt(16 * MIB, server);
+        read_ahead.adapt(16 * MIB, server, u64::MAX);
         go_on(&mut read_ahead, 0, WINDOW, MIB);
         read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
     };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::ByteRange;
-use firstbyte_pacing::{Controller, Proximity, START, START_NEAR};
+use firstbyte_pacing::{Proximity, START, START_NEAR};
 
 use super::SharedVersion;
 use crate::block::{BLOCK, blocks_of};
@@ -90,12 +90,13 @@ impl SharedVersion {
     }
 
     /// Groups under way at once. A server nearby is kept busy by few; before its distance is known,
-    /// not many short requests are queued for it.
+    /// not many short requests are queued for it. From afar more than may run are queued, so that
+    /// their number can grow.
     fn most_groups(&self) -> usize {
         match self.engine.queue.server() {
             Proximity::Near => 2 * START_NEAR,
             Proximity::Unknown => START,
-            Proximity::Far => Controller::MOST_OF_ONE,
+            Proximity::Far => (2 * self.engine.queue.concurrency()).max(4 * START),
         }
     }
 

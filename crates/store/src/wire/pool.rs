@@ -16,8 +16,8 @@ pub(super) struct Key {
     pub(super) buffer: Option<u64>,
 }
 
-/// Idle connections kept per key: the largest concurrency of a transfer.
-const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
+/// Idle connections kept per key: those of a transfer between two of its requests.
+const MOST_IDLE: usize = 1024;
 
 /// Last in, first out: the connection used last has the largest congestion window.
 #[derive(Default)]

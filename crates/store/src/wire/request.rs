@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, to_usize};
-use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
+use firstbyte_pacing::Throttle;
 
 use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::UsableProxy;
-use super::{Client, Connection, Origin};
+use super::{Client, Connection, Counters, Origin};
 use crate::requests::RequestKind;
-use crate::{Cancel, Error, Payload, RECORD, Result};
+use crate::{BUFFER, Cancel, Error, Payload, RECORD, Result};
 
 /// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,27 +108,28 @@ impl Request<'_> {
         client: &Client,
         endpoint: &Endpoint,
     ) -> std::result::Result<(), SendError> {
+        let counters = &client.counters;
         let mut bytes = self.head(proxy, client.options.via.value().as_deref()).into_bytes();
         match self.payload {
-            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload)?,
+            Payload::Bytes(payload) => self.write_bytes(connection, bytes, payload, counters)?,
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
-                self.write_file(connection, file, range, endpoint)?;
+                self.write_file(connection, file, range, endpoint, counters)?;
             }
             Payload::Source(file, range, _) => {
                 let mut tail = vec![0; RECORD.min(to_usize(range.len()))];
                 let cut = range.end - tail.len() as u64;
                 if cut > range.start {
                     connection.write_all(&std::mem::take(&mut bytes))?;
-                    self.write_file(connection, file, ByteRange::new(range.start, cut), endpoint)?;
+                    let most = ByteRange::new(range.start, cut);
+                    self.write_file(connection, file, most, endpoint, counters)?;
                 }
                 file.read_exact_at(&mut tail, cut)
                     .and_then(|()| self.payload.check_unchanged())
                     .map_err(SendError::Payload)?;
-                self.write_bytes(connection, bytes, &tail)?;
+                self.write_bytes(connection, bytes, &tail, counters)?;
             }
         }
-        client.counters.sent.fetch_add(self.payload.length(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -138,18 +139,21 @@ impl Request<'_> {
         connection: &mut Connection,
         mut head: Vec<u8>,
         payload: &[u8],
+        counters: &Counters,
     ) -> std::result::Result<(), SendError> {
         if self.throttle.is_unlimited() && payload.len() <= RECORD {
             head.extend_from_slice(payload);
-            return Ok(connection.write_all(&head)?);
+            connection.write_all(&head)?;
+        } else {
+            connection.write_all(&head)?;
+            let mut rest = payload;
+            while !rest.is_empty() {
+                let allowed = to_usize(self.wait_for(rest.len() as u64)?);
+                connection.write_all(&rest[..allowed])?;
+                rest = &rest[allowed..];
+            }
         }
-        connection.write_all(&head)?;
-        let mut rest = payload;
-        while !rest.is_empty() {
-            let allowed = to_usize(self.wait_for(rest.len() as u64)?);
-            connection.write_all(&rest[..allowed])?;
-            rest = &rest[allowed..];
-        }
+        counters.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -159,11 +163,14 @@ impl Request<'_> {
         file: &File,
         range: ByteRange,
         endpoint: &Endpoint,
+        counters: &Counters,
     ) -> std::result::Result<(), SendError> {
-        // Completing a step shows that the server is alive.
+        // Each step is counted as it is sent, so that the number of requests can follow from the
+        // rate. Completing one shows that the server is alive.
         connection.write_file(file, range, &|most| {
-            let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
+            let allowed = self.wait_for(most.min(BUFFER as u64))?;
             endpoint.take(allowed);
+            counters.sent.fetch_add(allowed, Ordering::Relaxed);
             Ok(allowed)
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -12,12 +13,15 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::{Failed, Origin};
-use crate::{Cancel, Error, KEEP_IDLE, LOOK, Options};
+use crate::{BUFFER, Cancel, Error, KEEP_IDLE, LOOK, Options};
 
 /// Time without a byte, after which a probe asks whether the host is there, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(6);
 /// Probes without an answer after which the connection is lost: half a minute in total.
 const KEEPALIVES: u32 = 4;
+/// Bytes that a socket takes beyond those that its connection sends, so that the counted bytes
+/// follow the network: two writes of a payload.
+const NOT_SENT: libc::c_int = 2 * BUFFER as libc::c_int;
 
 /// Addresses, and when they were resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -155,5 +159,18 @@ fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(&socket, KEEPALIVES)?;
+    limit_not_sent(&socket);
     Ok(socket)
+}
+
+/// Keeps the kernel from taking much more than it sends, so that what it takes is progress. Some
+/// kernels lack the option.
+fn limit_not_sent(socket: &TcpStream) {
+    let value = NOT_SENT;
+    let (value, length) = (&raw const value, size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the descriptor is open, and the option takes an integer of this length.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value.cast(), length)
+    };
+    tracing::trace!(set, "TCP_NOTSENT_LOWAT");
 }

@@ -2,12 +2,12 @@
 //! work. The maximum follows from memory, the number of objects, the route and the rate limit.
 
 use firstbyte_pacing::{Controller, Work};
-use firstbyte_store::THREAD_MEMORY;
+use firstbyte_store::{THREAD_MEMORY, most_requests};
 
 use crate::context::{Scope, Subject};
 use crate::job::{Batch, Route};
 use crate::plan::LEAST_PART;
-use crate::request::buffer_size;
+use crate::request::{SMALL_BUFFER, buffer_size};
 use crate::settings::Concurrency;
 
 /// The limits of one run.
@@ -36,21 +36,20 @@ impl Limits {
             (_, Batch::One) => Work::One,
             (_, Batch::Many | Batch::Tree) => Work::Small,
         };
-        let most = if batch == Batch::One { Controller::MOST_OF_ONE } else { Controller::MOST };
         let part = if route == Route::Relay { LEAST_PART } else { 0 };
-        let fit = scope.settings.workers_of(THREAD_MEMORY + buffer_size(batch) as u64 + part);
+        let first = (buffer_size(batch) - SMALL_BUFFER) as u64;
+        let fit = scope.settings.workers_of(THREAD_MEMORY + SMALL_BUFFER as u64 + part, first);
         let connections = scope.throttles.reading.connections();
-        let enough = connections.unwrap_or(most);
-        let workers = fit.min(most).min(enough);
-        let controller = match scope.settings.concurrency {
-            Concurrency::Fixed(limit) => Controller::fixed(limit.min(workers)),
-            Concurrency::Auto => Controller::new(work, workers),
+        let most = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
+        let (workers, controller) = match scope.settings.concurrency {
+            Concurrency::Fixed(limit) => (limit.min(most), Controller::fixed(limit.min(most))),
+            Concurrency::Auto => (most, Controller::new(work, most)),
         };
         tracing::debug!(?route, ?batch, requests = controller.concurrency(), at_most = workers, "run");
         Self {
             controller,
             workers,
-            by_memory: workers < most && enough >= most,
+            by_memory: workers == fit,
             // Under a rate limit no request asks for much more than may come in a second.
             together: connections.map(|_| 1),
         }

@@ -13,7 +13,6 @@ mod workers;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{Location, shown};
-use firstbyte_pacing::PartLimit;
 use firstbyte_store::{Durability, Error as StoreError, PAGE};
 
 use crate::bottleneck::Baseline;
@@ -23,7 +22,6 @@ use crate::job::Batch;
 use crate::job::{Job, Jobs};
 use crate::report::Done;
 use crate::report::{Observer, Summary};
-use crate::settings::Concurrency;
 use crate::stream;
 
 use limits::Limits;
@@ -66,14 +64,10 @@ impl<'a> Scheduler<'a> {
         subject: Subject<'a>,
         limits: Limits,
     ) -> Self {
-        let parts = match scope.settings.concurrency {
-            Concurrency::Auto => PartLimit::measuring(),
-            Concurrency::Fixed(_) => PartLimit::none(),
-        };
         Self {
             context: Context::new(scope, observer, subject, limits.workers),
             denied: OnceLock::new(),
-            queue: Mutex::new(Queue::feeding(limits.together, parts)),
+            queue: Mutex::new(Queue::feeding(limits.together)),
             limits,
             work: Condvar::new(),
             raised: Condvar::new(),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
+use firstbyte_pacing::SHORTEST_REQUEST;
 
 use crate::error::Error;
 use crate::job::Job;
@@ -31,8 +31,6 @@ pub(super) struct Queue {
     pub(super) limit: usize,
     /// Neighbouring pieces claimed together at most.
     pub(super) together: Option<u32>,
-    /// The limit on parts of uploads in flight.
-    pub(super) parts: PartLimit,
     pub(super) summary: Summary,
     /// A directory that the batch has written to: names the file system it is on. A file may be a
     /// link that leads nowhere.
@@ -66,8 +64,8 @@ pub(super) struct Claimed {
 
 impl Queue {
     /// An empty queue that jobs will be added to.
-    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
-        Self { feeding: true, together, parts, ..Self::default() }
+    pub(super) fn feeding(together: Option<u32>) -> Self {
+        Self { feeding: true, together, ..Self::default() }
     }
 
     /// Adds a job at the end.
@@ -84,29 +82,20 @@ impl Queue {
     /// The next task. Pieces of started objects come before another object, and the oldest object
     /// first. From a `near` server it is the object with the fewest workers, since workers that
     /// write one file wait for each other, and no request is shorter than need be, since each costs
-    /// that server as much as some megabytes.
-    pub(super) fn claim(&mut self, near: bool) -> Option<Task> {
+    /// that server as much as some megabytes. No request has more than `longest` bytes.
+    pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<Task> {
         let least = if near { NEAR_PIECES } else { 0 };
         let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
-        let full = self.parts_in_flight() >= self.parts.most();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
-            if full && open.object.is_upload() {
-                return None;
-            }
-            let piece = open.pending.claim(most.min(open.object.most_together()))?;
+            let piece = open.pending.claim(most.min(open.object.most_together(longest)))?;
             open.running += 1;
             return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), piece }));
         }
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
         Some(Task::Start(Box::new(job)))
-    }
-
-    /// Parts of uploads in flight.
-    pub(super) fn parts_in_flight(&self) -> usize {
-        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
     }
 
     /// Pieces a worker may claim at once: half of its share of all that is left, so that all
@@ -119,6 +108,13 @@ impl Queue {
     /// Pieces of started objects that no worker has claimed.
     fn pieces(&self) -> usize {
         self.open.iter().map(|open| open.pending.len()).sum()
+    }
+
+    /// Whether the next object goes to a store.
+    pub(super) fn is_upload(&self) -> bool {
+        let waiting = self.open.iter().filter(|open| !open.pending.is_empty()).map(|open| &open.job);
+        let next = waiting.chain(&self.jobs).next();
+        next.is_some_and(|job| job.destination.as_local().is_none())
     }
 
     /// Whether the waiting objects are large on average, as far as is known.
@@ -169,7 +165,7 @@ mod tests {
         fn move_piece(&self, _: &mut Requester<'_>, _: Piece) -> Result<()> {
             Ok(())
         }
-        fn most_together(&self) -> u32 {
+        fn most_together(&self, _: u64) -> u32 {
             4
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
@@ -200,7 +196,7 @@ mod tests {
 
     /// The pieces claimed until only objects not started are left, each with its object.
     fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
-        std::iter::from_fn(|| match queue.claim(near)? {
+        std::iter::from_fn(|| match queue.claim(near, u64::MAX)? {
             Task::Move(Claimed { id, piece: Piece::Chunks(chunks), .. }) => Some((id, chunks)),
             Task::Move(_) | Task::Start(_) => None,
         })
@@ -234,9 +230,9 @@ mod tests {
         let mut queue = started([(0..4).collect()], 2);
         queue.add(job(Some(16 * OPENING)));
         assert!(
-            matches!(queue.claim(false), Some(Task::Move(Claimed { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
+            matches!(queue.claim(false, u64::MAX), Some(Task::Move(Claimed { piece: Piece::Chunks(chunks), .. })) if chunks == (0..4))
         );
-        assert!(matches!(queue.claim(false), Some(Task::Start(_))) && queue.half_share() == 0);
+        assert!(matches!(queue.claim(false, u64::MAX), Some(Task::Start(_))) && queue.half_share() == 0);
     }
 
     #[test]
@@ -244,7 +240,7 @@ mod tests {
         let two = || started((0..2).map(|_| (0..4).collect()), 1);
         assert_eq!(claimed(two(), false), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
         let mut queue = started((0..2).map(|_| (0..4).collect()), 2);
-        let mut next = || match queue.claim(true) {
+        let mut next = || match queue.claim(true, u64::MAX) {
             Some(Task::Move(taken)) => taken.id,
             _ => panic!("no task"),
         };
@@ -268,7 +264,7 @@ mod tests {
         let mut queue = Queue::default();
         (0..2).for_each(|_| queue.add(job(Some(u64::MAX))));
         assert!(queue.is_large());
-        while queue.claim(false).is_some() {}
+        while queue.claim(false, u64::MAX).is_some() {}
         assert_eq!(queue.half_share(), 0);
     }
 }

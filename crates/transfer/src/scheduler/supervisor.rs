@@ -73,16 +73,18 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let on_network = context.subject.route == Route::Network;
     let work = match (context.subject.route, context.subject.batch) {
         (Route::Local, _) => Work::Local,
+        (_, Batch::Many | Batch::Tree) if !queue.is_large() => Work::Small,
+        _ if queue.is_upload() => Work::Parts,
         (_, Batch::One) => Work::One,
-        (_, Batch::Many | Batch::Tree) if queue.is_large() => Work::Large,
-        (_, Batch::Many | Batch::Tree) => Work::Small,
+        (_, Batch::Many | Batch::Tree) => Work::Large,
     };
     Observation {
         now,
-        bytes: count(&meters.moved),
+        bytes: context.bytes(),
         requests: count(&meters.steps),
         slowdowns: count(&meters.slowdowns),
-        under_way: queue.busy,
+        under_way: if on_network { tracker.in_flight() } else { queue.busy },
+        moving: tracker.moving(),
         round_trip: tracker.round_trip().unwrap_or_default(),
         server: if on_network { tracker.server() } else { Proximity::Unknown },
         silent: on_network && tracker.is_silent(now),

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Kind, Location};
 use firstbyte_store::{Error as StoreError, Payload, Pinned, Stat, StatedLength, Store, open_regular};
@@ -60,23 +61,24 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
         let verified = verified(&written).max(user);
         return Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }));
     }
-    let plan = Plan::upload(size);
     let directory = context.settings.state_dir.as_deref();
     let service = context.store.service_of(&job.destination);
     let digest = context.store.digest_of_writes(&options);
     let journal = directory
         .and_then(|directory| UploadJournal::open(directory, &job.source, &job.destination, &service));
-    let resumed = journal
-        .as_ref()
-        .and_then(|journal| journal.resume(context.store, &job.destination, &stat, &plan, &digest));
-    let (upload, sent) = match resumed {
+    let resumed =
+        journal.as_ref().and_then(|journal| journal.resume(context.store, &job.destination, &stat, &digest));
+    let (upload, plan, sent) = match resumed {
         Some(resumed) => resumed,
         None => {
+            let asked = Instant::now();
             let upload = context.store.begin_upload(&job.destination, &options)?;
+            context.tracker.answered(asked.elapsed());
+            let plan = Plan::upload(size, context.tracker.server());
             if let Some(journal) = &journal {
                 journal.write(&upload, &stat, &plan, &digest)?;
             }
-            (upload, Vec::new())
+            (upload, plan, Vec::new())
         }
     };
     tracing::debug!(
@@ -140,10 +142,6 @@ impl Pieces for FileUpload {
                 .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
                 .inspect_err(|_| self.parts.fail())
         })
-    }
-
-    fn is_upload(&self) -> bool {
-        true
     }
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {

@@ -65,22 +65,22 @@ impl UploadJournal {
         }
     }
 
-    /// The upload to resume and the parts it has.
+    /// The upload to resume, its plan, and the parts it has.
     pub(super) fn resume(
         &self,
         store: &Store,
         destination: &Location,
         stat: &Stat,
-        plan: &Plan,
         options: &str,
-    ) -> Option<(Upload, Vec<Part>)> {
+    ) -> Option<(Upload, Plan, Vec<Part>)> {
         let mut text = String::new();
         (&self.file).rewind().ok()?;
         (&self.file).read_to_string(&mut text).ok()?;
         let record: Record = serde_json::from_str(&text).ok()?;
         let upload = Upload { location: destination.clone(), id: record.upload_id };
+        let plan = Plan::even(stat.size()?, record.part_size);
         if record.source_version != stat.version.to_string()
-            || record.part_size != plan.chunk()
+            || !plan.is_upload()
             || record.options != options
             || record.destination != destination.to_string()
         {
@@ -93,7 +93,7 @@ impl UploadJournal {
         // Fails if the store no longer knows the upload.
         let mut parts = store.list_parts(&upload).ok()?;
         parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
-        Some((upload, parts))
+        Some((upload, plan, parts))
     }
 
     /// Records a new upload.
