@@ -19,7 +19,7 @@ const GROWS: f64 = 1.1;
 /// Share of a small raise that throughput has to follow for the raise to stay.
 const HELPS: f64 = 0.5;
 /// Fewer requests that keep this share of the throughput are enough: windows differ as much.
-const KEEPS: f64 = 0.95;
+const KEEPS: f64 = 0.96;
 /// Requests by those that are needed by a measurement, which is never exact.
 const MARGIN: f64 = 1.15;
 /// A good limit is probed by this part of it: by more than the margin, so that a probe down shows

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::{ConcurrencyLimit, FAR, Proximity};
 
 /// The shortest window of a small change: bytes of every connection arrive within it.
-const WINDOW: Duration = Duration::from_millis(60);
+const WINDOW: Duration = Duration::from_millis(150);
 /// The same of a change by a factor, which shows sooner.
 const SHORT_WINDOW: Duration = Duration::from_millis(40);
 /// A finished request counts for this many bytes, so that work of small requests has a throughput

@@ -10,6 +10,10 @@ use crate::plan::LEAST_PART;
 use crate::request::{SMALL_BUFFER, buffer_size};
 use crate::settings::Concurrency;
 
+/// Memory of a worker with long bodies beyond that with small objects, in bytes: a TLS session holds
+/// a record that has arrived in part.
+const LONG_BODY: u64 = 16 << 10;
+
 /// The limits of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
@@ -38,7 +42,8 @@ impl Limits {
         };
         let part = if route == Route::Relay { LEAST_PART } else { 0 };
         let first = (buffer_size(batch) - SMALL_BUFFER) as u64;
-        let fit = scope.settings.workers_of(THREAD_MEMORY + SMALL_BUFFER as u64 + part, first);
+        let long = if batch == Batch::One { LONG_BODY } else { 0 };
+        let fit = scope.settings.workers_of(THREAD_MEMORY + SMALL_BUFFER as u64 + part + long, first);
         let connections = scope.throttles.reading.connections();
         let most = fit.min(most_requests()).min(connections.unwrap_or(usize::MAX));
         let (workers, controller) = match scope.settings.concurrency {
