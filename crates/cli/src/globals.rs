@@ -37,8 +37,8 @@ pub struct Globals {
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Limit on memory [default: 32MiB, and 8MiB for each processor beyond two; at most an eighth of
-    /// the container's memory]
+    /// Limit on memory [default: 32MiB, and 8MiB for each processor beyond two; at most an eighth
+    /// of the container's memory]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring

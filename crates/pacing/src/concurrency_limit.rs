@@ -164,7 +164,8 @@ impl ConcurrencyLimit {
     }
 
     /// Lowers the limit, because the server asked for fewer requests: to what was good before, else
-    /// by a quarter, and from the start to half. `start` is where a start that assumed nothing would have been.
+    /// by a quarter, and from the start to half. `start` is where a start that assumed nothing
+    /// would have been.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {

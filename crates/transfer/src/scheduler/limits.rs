@@ -10,8 +10,8 @@ use crate::plan::LEAST_PART;
 use crate::request::{SMALL_BUFFER, buffer_size};
 use crate::settings::Concurrency;
 
-/// Memory of a worker with long bodies beyond that with small objects, in bytes: a TLS session holds
-/// a record that has arrived in part.
+/// Memory of a worker with long bodies beyond that with small objects, in bytes: a TLS session
+/// holds a record that has arrived in part.
 const LONG_BODY: u64 = 16 << 10;
 
 /// The limits of one run.
