@@ -85,7 +85,7 @@ def first_calls(reports: list[dict]) -> dict[tuple[str, str, float], dict[str, i
 
 
 def slow_trees(reports: list[dict]) -> Iterator[str]:
-    """Trees for whose names we take more than 0.35 of the time of `find`, by the guest's own clock."""
+    """Trees whose names take us more than 0.35 of the time of `find`, by the guest's own clock."""
     yield from wrong_listings(reports)
     seconds = {(row["version"], row["method"]): row["seconds"] for row in reports if row.get("access") == "first"}
     for (version, method), took in seconds.items():

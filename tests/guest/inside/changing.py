@@ -14,7 +14,7 @@ from measured import cost
 from report import report
 from world import AT, World
 
-# The other client makes and removes files, each a while after the one before, until the file is gone.
+# The other client makes and removes files, one after the other, until the file is gone.
 CHURN = """
 import os, sys
 root, flag, number = sys.argv[1], sys.argv[2], 0

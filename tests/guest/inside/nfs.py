@@ -74,8 +74,8 @@ class Mount:
         self.client.run("umount", self.at)
 
     def forget(self) -> None:
-        """Drops what the client has cached of names and content: it mounts anew. Another mount of the
-        same export with the same options would keep it."""
+        """Drops what the client has cached of names and content: it mounts anew. Another mount of
+        the same export with the same options would keep it."""
         self.end()
         self.client.run(*self.words)
 

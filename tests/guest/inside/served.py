@@ -95,8 +95,8 @@ def change(case: Case, how: str, name: str, size: int, seed: int) -> str:
 
 
 def tags(case: Case) -> dict:
-    """A file changes again and again: each entity tag stands for one content, and the newest content
-    is served at once."""
+    """A file changes again and again: each entity tag stands for one content, and the newest
+    content is served at once."""
     found: dict[str, object] = {}
     write(SRV / "site/file", 100_000, 0)
     contents: dict[str, set[str]] = {}

@@ -72,7 +72,7 @@ def refused_names(case: Case) -> dict:
 
 
 def times(case: Case) -> dict:
-    """Times of two seconds: a second sync copies nothing, and an edit of the same length is copied."""
+    """Times of two seconds: a second sync copies nothing, an edit of the same length is copied."""
     for number in range(20):
         path = case.source / f"file-{number}"
         path.write_bytes(b"%04d" % number)

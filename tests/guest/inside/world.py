@@ -21,7 +21,7 @@ EXPORTED = ("ext4", "xfs", "btrfs")
 
 
 def read_programs() -> None:
-    """Brings the programs that jobs measure into memory, so that none waits for the disk of the host."""
+    """Brings the programs of the jobs into memory, so that none waits for the disk of the host."""
     subprocess.run(f"find -H {' '.join(READ)} -maxdepth 2 -type f '(' -size -6M -o -path '/job/*' ')' -exec cat {{}} + > /dev/null", shell=True, check=False)
 
 

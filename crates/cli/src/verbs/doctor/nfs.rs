@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_that_matter_are_told() {
+    fn the_options_that_matter_are_reported() {
         let found = findings(&mounted(), None).pop().unwrap().found;
         assert_eq!(found, "nfs4 (vers=4.2, rsize=1048576, nconnect=4)");
     }
