@@ -96,7 +96,7 @@ def complete(root: Path) -> None:
     (root / "etc/exports").touch()
     (root / "etc/mtab").symlink_to("/proc/mounts")
     (root / "job").mkdir()
-    # Without these, each start of Python in the guest compiles what it imports. Another version ignores them.
+    # Without these, each start of Python in the guest compiles its imports.
     for library in (root / "usr/lib").glob("python3.*"):
         for folder in (library, *(library / name for name in COMPILED)):
             run(sys.executable, "-m", "compileall", "-q", "-l", "--invalidation-mode", "unchecked-hash", "-s", str(root), str(folder))

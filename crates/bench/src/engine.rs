@@ -3,9 +3,9 @@
 //!
 //! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
 //! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all contenders and is kept out of summaries; a case may leave it out. A contender that fails twice in a row
-//! is left out of the rest of its case. The engine makes no choice by measured times, so a
-//! continued measurement ends with the same set of runs.
+//! and code for all contenders and is kept out of summaries; a case may leave it out. A contender
+//! that fails twice in a row is left out of the rest of its case. The engine makes no choice by
+//! measured times, so a continued measurement ends with the same set of runs.
 
 mod function;
 mod one_run;

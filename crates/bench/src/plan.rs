@@ -87,7 +87,7 @@ pub struct Case {
     pub goals: Vec<Goal>,
     /// Rounds that are measured.
     pub rounds: u32,
-    /// True: a round that is not measured comes first. A copy behind a slow link has nothing to warm.
+    /// True: a round that is not measured comes first. A copy behind a slow link warms nothing.
     pub warm_up: bool,
     /// After so many seconds the case ends with its third round.
     pub seconds: f64,

@@ -52,7 +52,7 @@ impl Client {
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
-    /// A client that reads over a store that is open already: without the cache if its disk is full.
+    /// A client that reads over an open store, without the cache if the cache's disk is full.
     ///
     /// # Errors
     /// A cache directory that cannot be used.

@@ -1,5 +1,5 @@
-"""Reads a column of bytes from an Arrow stream, without a library: the structs of Arrow's C data and
-C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html).
+"""Reads a column of bytes from an Arrow stream, without a library: the structs of Arrow's C data
+and C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html).
 """
 
 import ctypes

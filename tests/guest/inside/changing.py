@@ -1,4 +1,4 @@
-"""Lists a directory on NFS while another client creates and deletes files in it, and looks how it is
+"""Lists a directory on NFS while another client creates and deletes its files, and looks how it is
 read: from one position after the other.
 
     changing NAMES VERSIONS

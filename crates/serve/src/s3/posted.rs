@@ -151,9 +151,9 @@ impl Fields {
         Self { text, names, delimiter, place, line: 0, seen: 0, file_name: String::new() }
     }
 
-    /// Puts the file's name into the fields where `${filename}` stands, as S3 does before it compares
-    /// the key with the policy. (scaleway.com/en/docs/object-storage-post-object and Amazon's Ruby
-    /// SDK, rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
+    /// Puts the file's name into the fields where `${filename}` stands, as S3 does before it
+    /// compares the key with the policy. (scaleway.com/en/docs/object-storage-post-object and
+    /// Amazon's Ruby SDK, rubydoc.info, `Aws::S3::PresignedPost`; both read 2026-11-27.)
     fn insert_file_name(&mut self) {
         const VARIABLE: &[u8] = b"${filename}";
         let mut written = Vec::with_capacity(self.text.len());

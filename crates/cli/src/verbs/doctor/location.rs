@@ -1,5 +1,5 @@
-//! Checks one location: the first part of `probe`, one finding for each right, region and clock, and
-//! the mount of a directory on NFS.
+//! Checks one location: the first part of `probe`, one finding for each right, region and clock,
+//! and the mount of a directory on NFS.
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{Access, Right, Rights};
