@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use firstbyte::{Client, Copy, Depth, Error, Hydrate, Keep, Options};
 use firstbyte_hydrate::cache::{Pin, State};
 use firstbyte_store::ListOptions;
-use firstbyte_testkit::{Place, Subject, bytes, scratch, wait_limit};
+use firstbyte_testkit::{ACCESS_KEY, Place, SECRET_KEY, Subject, bytes, scratch, wait_limit};
 
 /// A few blocks and a rest.
 const LEN: usize = 700_001;
@@ -231,7 +231,7 @@ fn setters_say_how_a_client_works() {
     let options = Options::default()
         .endpoint_url(subject.url.clone().unwrap())
         .region("us-east-1")
-        .keys("key", "secret", None)
+        .keys(ACCESS_KEY, SECRET_KEY, None)
         .memory(16 << 20)
         .without_cache();
     let mut all = Vec::new();

@@ -240,11 +240,12 @@ impl Ran {
         self
     }
 
-    /// The receipt on standard output.
+    /// The receipt: on standard output, or first on standard error where that one has the content.
     #[track_caller]
     pub fn receipt(&self) -> Value {
         let text = String::from_utf8_lossy(&self.stdout);
-        let line = text.lines().last().unwrap_or_else(|| panic!("no receipt: {self:?}"));
+        let line = text.lines().last().or_else(|| self.stderr.lines().next());
+        let line = line.unwrap_or_else(|| panic!("no receipt: {self:?}"));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
