@@ -20,7 +20,7 @@ class PartialError(OSError):
     names each failure. `errors` has the first 1,000 as (location, OSError).
     """
 
-    receipt: Receipt
+    receipt: Receipt | dict[str, Any]
     errors: list[tuple[str, OSError]]
 
 

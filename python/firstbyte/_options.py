@@ -75,10 +75,10 @@ class HydrateOptions(ReadOptions, Terms, total=False):
 
 
 STORE = frozenset(Options.__annotations__)
-COPY = STORE | frozenset(CopyOptions.__annotations__)
+TERMS = frozenset(Terms.__annotations__)
+COPY = STORE | TERMS | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
-TERMS = frozenset(Terms.__annotations__)
 
 # What file systems for fsspec call options, and what these are called here.
 ALIASES = {

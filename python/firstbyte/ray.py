@@ -215,10 +215,8 @@ def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, opti
             file.write(manifest)
         try:
             if destination is None:
-                receipt = firstbyte.hydrate(manifest=path, shard=shard, **options)
-            else:
-                receipt = firstbyte.cp(None, destination, manifest=path, shard=shard, **options)
+                return json.dumps(firstbyte.hydrate(manifest=path, shard=shard, **options))
+            return json.dumps(firstbyte.cp(None, destination, manifest=path, shard=shard, **options))
         except firstbyte.PartialError as error:
             # Objects that failed are in the receipt: the same task again would not help them.
-            receipt = error.receipt
-        return json.dumps(receipt)
+            return json.dumps(error.receipt)

@@ -12,7 +12,7 @@ use crate::globals::Globals;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Core", &["cp", "sync", "mv", "rm", "ls", "mount", "hydrate"]),
     ("Look", &["cat", "stat", "tree", "du", "check"]),
-    ("Mounts and cache", &["unmount", "release", "status"]),
+    ("Mounts and cache", &["unmount", "release", "status", "profile"]),
     ("Serve and share", &["serve", "presign", "mb", "rb"]),
     ("Many files, many machines", &["plan", "receipts", "run", "layout"]),
     ("Measure and predict", &["bench", "probe", "advise", "link", "demo", "doctor", "completions"]),

@@ -1,8 +1,9 @@
 //! The budget of a run: every request is paid before it is sent.
 //!
 //! Invariant: what was paid never passes the limit. A range is paid whole with its request, and
-//! what its answer does not bring is refunded; other bodies are paid as they are read. The wire
-//! calls this, so no reader, writer or listing passes by it.
+//! what its answer does not bring is refunded; a body of known length is paid before its first byte
+//! is read, any other as it is read. The wire calls this, so no reader, writer or listing passes by
+//! it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -102,10 +103,19 @@ impl Purse {
         }
     }
 
-    /// Refunds what an answer of `length` bytes does not bring of what was paid.
-    pub(crate) fn refund(&self, payment: Payment, length: Option<u64>) {
-        if let (Some(spending), Payment::Ahead(paid), Some(length)) = (&self.spending, payment, length) {
-            *self.paid() -= paid.saturating_sub(length) as f64 * spending.prices.received;
+    /// Pays the body of an answer of `length` bytes, or refunds what it does not bring of what was
+    /// paid with the request.
+    pub(crate) fn pay_length(&self, payment: Payment, length: Option<u64>, place: &str) -> Result<Payment> {
+        let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
+        match payment {
+            Payment::Ahead(paid) => {
+                *self.paid() -= paid.saturating_sub(length) as f64 * spending.prices.received;
+                Ok(payment)
+            }
+            Payment::AsRead => {
+                self.pay(spending, length as f64 * spending.prices.received, place)?;
+                Ok(Payment::Ahead(length))
+            }
         }
     }
 
@@ -135,7 +145,7 @@ mod tests {
         // 1 and 500 bytes, of which 300 come.
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
-        purse.refund(payment, Some(300));
+        purse.pay_length(payment, Some(300), "p").unwrap();
         assert!((*purse.paid() - 4.0).abs() < 1e-9);
         pay(&purse, RequestKind::List, None).unwrap();
         let refused = pay(&purse, RequestKind::Put, None).unwrap_err();

@@ -381,7 +381,7 @@ mod tests {
         let line = |width| facts().line(width);
         let all = "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  1,200 of 34,000 files  4,540 files/s  19 s left";
         assert_eq!(line(200), all);
-        assert_eq!(line(70), "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  1,200 of 34,000 files  19 s left");
+        assert_eq!(line(72), "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  1,200 of 34,000 files  19 s left");
         assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
         assert_eq!(line(28), "25 %  19 s left");
         assert_eq!(line(5), "25 %");

@@ -170,6 +170,11 @@ impl Incoming {
         }
     }
 
+    /// Notes how the body is paid, once its length is known.
+    pub(super) fn set_payment(&mut self, payment: Payment) {
+        self.back.payment = payment;
+    }
+
     /// Counts `count` bytes read; 0 is the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.receive(count as u64);

@@ -365,8 +365,9 @@ impl Exchange<'_> {
         };
         connection.used = true;
         let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
-        let incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, payment));
-        client.purse.refund(payment, incoming.length());
+        let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, payment));
+        let paid = client.purse.pay_length(payment, incoming.length(), request.place)?;
+        incoming.set_payment(paid);
         Ok((head, incoming))
     }
 
