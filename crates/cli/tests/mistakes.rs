@@ -278,10 +278,14 @@ fn an_endpoint_that_cannot_be_reached_is_named_with_its_setting() {
     let option = dead();
     let named = |setting: &str| format!(", from {setting}: cannot connect");
     world.run(&[&["--endpoint-url", &option], &ls[..]].concat()).fails(1, &[&named("--endpoint-url")]);
-    world.write("config", format!(
+    world.write(
+        "config",
+        format!(
             "[profile lab]\naws_access_key_id = key\naws_secret_access_key = secret\nendpoint_url = {}\n",
             dead()
-        ).as_bytes());
+        )
+        .as_bytes(),
+    );
     let config = world.path("config");
     world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
     world.run(&[&["--profile", "lab"], &ls[..]].concat()).fails(1, &[&named("endpoint_url of the profile")]);

@@ -40,6 +40,8 @@ struct Inner {
     file: File,
     /// Ranges that a following read may extend.
     open: HashMap<Location, Noted>,
+    /// Ranges noted so far.
+    noted: u64,
     directories: HashSet<Location>,
     failed: bool,
 }
@@ -48,7 +50,10 @@ struct Inner {
 struct Noted {
     range: Range<u64>,
     version: Option<Version>,
+    /// Milliseconds since the record began.
     at: u64,
+    /// The place in the order of ranges, which milliseconds do not tell.
+    number: u64,
 }
 
 impl Recorder {
@@ -58,7 +63,7 @@ impl Recorder {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
         let (open, directories) = (HashMap::new(), HashSet::new());
-        let inner = Mutex::new(Inner { file, open, directories, failed: false });
+        let inner = Mutex::new(Inner { file, open, noted: 0, directories, failed: false });
         let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
         let head = StartLine::Root(root.clone());
         recorder.write(&mut recorder.inner.lock().unwrap_or_else(PoisonError::into_inner), &head);
@@ -87,12 +92,15 @@ impl Recorder {
         if inner.open.len() >= OPEN
             && !inner.open.contains_key(location)
             && let Some(oldest) =
-                inner.open.iter().min_by_key(|(_, noted)| noted.at).map(|(location, _)| location.clone())
+                inner.open.iter().min_by_key(|(_, noted)| noted.number).map(|(location, _)| location.clone())
             && let Some(noted) = inner.open.remove(&oldest)
         {
             self.write_range(&mut inner, oldest, noted);
         }
-        if let Some(before) = inner.open.insert(location.clone(), Noted { range, version: version(), at }) {
+        let number = inner.noted;
+        inner.noted += 1;
+        let noted = Noted { range, version: version(), at, number };
+        if let Some(before) = inner.open.insert(location.clone(), noted) {
             self.write_range(&mut inner, location.clone(), before);
         }
     }
@@ -106,7 +114,7 @@ impl Recorder {
     }
 
     fn write_range(&self, inner: &mut Inner, location: Location, noted: Noted) {
-        let Noted { range, version, at } = noted;
+        let Noted { range, version, at, .. } = noted;
         let range = ByteRange::new(range.start, range.end);
         self.write(inner, &StartLine::Read { location, version, range, at });
     }
@@ -125,7 +133,7 @@ impl Recorder {
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open: Vec<(Location, Noted)> = inner.open.drain().collect();
-        open.sort_by_key(|(_, noted)| noted.at);
+        open.sort_by_key(|(_, noted)| noted.number);
         for (location, noted) in open {
             self.write_range(&mut inner, location, noted);
         }

@@ -89,12 +89,16 @@ fn what_a_probe_reports_as_sent_is_what_the_server_got() {
     store
         .put(&place(&format!("{bucket}large")), firstbyte_store::Payload::Bytes(&large), &Default::default())
         .unwrap();
-    let before = link.counters().requests;
-    let report = probe(&store, &place(&bucket), &options(4.0, root.path())).unwrap();
-    assert_eq!(report.spent.requests.total(), link.counters().requests - before);
-    assert_eq!((report.spent.requests.put, report.spent.requests.delete), (0, 0));
-    assert_eq!(report.names.unwrap().names, 151.0);
-    assert!(report.rates.is_some() && report.small_files.is_some());
+    // On a busy machine a short probe does not get to the end.
+    let is_whole = [4.0, 16.0, 60.0].into_iter().any(|seconds| {
+        let before = link.counters().requests;
+        let report = probe(&store, &place(&bucket), &options(seconds, root.path())).unwrap();
+        assert_eq!(report.spent.requests.total(), link.counters().requests - before);
+        assert_eq!((report.spent.requests.put, report.spent.requests.delete), (0, 0));
+        assert_eq!(report.names.unwrap().names, 151.0);
+        report.rates.is_some() && report.small_files.is_some()
+    });
+    assert!(is_whole);
 
     // With --write it also writes, and leaves nothing.
     let written = Options { rights: Rights::ReadWrite, ..options(2.0, root.path()) };
