@@ -186,7 +186,9 @@ impl Fields {
                     }
                     Some(line) => {
                         name.push_str(&part_name(line));
-                        self.file_name = part_file_name(line).unwrap_or(std::mem::take(&mut self.file_name));
+                        if let Some(file_name) = part_file_name(line) {
+                            self.file_name = file_name;
+                        }
                     }
                     None => return Err(malformed()),
                 },
