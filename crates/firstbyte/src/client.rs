@@ -12,13 +12,16 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::options::Options;
 
+/// A start file, by its location.
+pub(crate) type KeptStart = (Location, Arc<StartFile>);
+
 /// Reaches locations. Clones share connections, cache and threads; a process needs one.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) hydrator: Hydrator,
     pub(crate) copies: firstbyte_transfer::Settings,
     /// The start file that was used last, by its location.
-    pub(crate) start: Arc<Mutex<Option<(Location, Arc<StartFile>)>>>,
+    pub(crate) start: Arc<Mutex<Option<KeptStart>>>,
 }
 
 impl Client {

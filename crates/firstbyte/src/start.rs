@@ -60,11 +60,13 @@ impl Client {
         let ranges = start.ranges_of(location, &version);
         if !ranges.is_empty() {
             let location = location.clone();
-            let wanted = move |range| {
-                Ok(Wanted { location: location.clone(), version: Some(version.clone()), range: Some(range) })
+            let wanted = move |range| Wanted {
+                location: location.clone(),
+                version: Some(version.clone()),
+                range: Some(range),
             };
             // It goes on without its job.
-            drop(self.hydrator().hydrate(Box::new(ranges.into_iter().map(wanted)), None)?);
+            drop(self.hydrator().hydrate(Box::new(ranges.into_iter().map(wanted).map(Ok)), None)?);
         }
         Ok(file)
     }

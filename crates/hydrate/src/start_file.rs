@@ -153,8 +153,14 @@ impl StartFile {
     /// The ranges, in order, pinned to their versions.
     #[must_use]
     pub fn wanted(self: &Arc<Self>) -> WantedList {
+        self.wanted_as(|wanted| wanted)
+    }
+
+    /// As [`wanted`](Self::wanted), each range as `change` returns it.
+    #[must_use]
+    pub fn wanted_as(self: &Arc<Self>, change: impl Fn(Wanted) -> Wanted + Send + 'static) -> WantedList {
         let file = Arc::clone(self);
-        Box::new((0..file.reads.len()).map(move |place| Ok(file.wanted_at(place))))
+        Box::new((0..file.reads.len()).map(move |place| change(file.wanted_at(place))).map(Ok))
     }
 
     /// The ranges of one object, in order, if it has the recorded version.

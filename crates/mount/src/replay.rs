@@ -68,11 +68,10 @@ fn list_directories(core: &FileSystem, start: &StartFile) {
 /// The ranges, at this mount's locations.
 fn wanted(core: &Arc<FileSystem>, start: &Arc<StartFile>) -> WantedList {
     let source = Arc::clone(&core.source);
-    Box::new(start.wanted().map(move |wanted| {
-        let mut wanted = wanted?;
+    start.wanted_as(move |mut wanted| {
         wanted.location = source.with_secrets(wanted.location);
-        Ok(wanted)
-    }))
+        wanted
+    })
 }
 
 /// Logs how the job ends.

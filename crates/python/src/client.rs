@@ -114,20 +114,8 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             }
             "anonymous" => all.store.signing = Signing::Chain,
             "access_key_id" => keys.access_key_id = Some(value.extract()?),
-            "budget" => terms.get_or_insert_default().budget = Some(value.extract::<Money>()?.0),
-            "transfer" => {
-                let way = Transfer::parse(&value.extract::<String>()?);
-                let way = way.map_err(|why| PyValueError::new_err(format!("transfer: {why}")))?;
-                terms.get_or_insert_default().bill.transfer = Some(way);
-            }
-            "bill_as" => {
-                let declared = Declared::parse(&value.extract::<String>()?);
-                let declared = declared.map_err(|why| PyValueError::new_err(format!("bill_as: {why}")))?;
-                terms.get_or_insert_default().bill.declared = Some(declared);
-            }
-            "model" => {
-                let model = account::model(&value.extract::<PathBuf>()?);
-                terms.get_or_insert_default().model = Some(model.map_err(|error| failure(py, &error, None))?);
+            "budget" | "transfer" | "bill_as" | "model" => {
+                write_term(terms.get_or_insert_default(), name.cast::<PyString>()?.to_str()?, &value)?;
             }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
@@ -144,6 +132,27 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
     Ok(Client { route: Arc::new(Route { given: given.unbind(), options: all, cached, terms, key }) })
+}
+
+/// Sets a term of a run: its budget, its bill, or the model that predicts it.
+fn write_term(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let refused = |why| PyValueError::new_err(format!("{name}: {why}"));
+    match name {
+        "budget" => terms.budget = Some(value.extract::<Money>()?.0),
+        "transfer" => {
+            let way = Transfer::parse(&value.extract::<String>()?);
+            terms.bill.transfer = Some(way.map_err(refused)?);
+        }
+        "bill_as" => {
+            let declared = Declared::parse(&value.extract::<String>()?);
+            terms.bill.declared = Some(declared.map_err(refused)?);
+        }
+        _ => {
+            let model = account::model(&value.extract::<PathBuf>()?);
+            terms.model = Some(model.map_err(|error| failure(value.py(), &error, None))?);
+        }
+    }
+    Ok(())
 }
 
 /// Sets an option of what is written: as the options of `firstbyte cp`.

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_bound_leaves_out_what_does_not_fit_and_older_versions_go() {
         let one = file("v", &[("x", 0, 4), ("y", 0, 2)]);
-        let merged = merge(&[one.clone()], 5 * BLOCK).unwrap();
+        let merged = merge(std::slice::from_ref(&one), 5 * BLOCK).unwrap();
         assert_eq!(blocks(&merged), [("x".to_owned(), 0, 4)]);
         assert_eq!(merged.left_out, 2 * BLOCK);
         let newer = merge(&[one, file("w", &[("x", 7, 8)])], u64::MAX).unwrap();

@@ -173,8 +173,7 @@ impl Exporter {
             None => store.insert(self.store().map_err(|error| error.to_string())?),
         };
         let ids = self.ids.get_or_init(|| {
-            let trace =
-                self.settings.parent.as_ref().map_or_else(|| random::<16>(), |(trace, _)| trace.clone());
+            let trace = self.settings.parent.as_ref().map_or_else(random::<16>, |(trace, _)| trace.clone());
             (trace, random::<8>())
         });
         let spans = batch.iter().map(|span| self.place(span, ids)).collect();

@@ -105,7 +105,6 @@ fn names(manifest: Manifest) -> NameSource {
 }
 
 /// The objects of a manifest below `location`, in their planned versions.
-#[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList> {
     let at_manifest = |error: io::Error| Failure {
         location: Location::Local("the manifest".into()),
