@@ -180,7 +180,7 @@ def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> Receipt:
     if not failures:
         return fields
     first = errors[0][1]
-    if failures == 1 and not fields["objects"] and "shard" not in fields:
+    if failures == 1 and not fields.get("objects") and "shard" not in fields:
         raise first
     line = f"{failures} failed, the first of them: {first.strerror or first}"
     error = PartialError(first.errno, line, first.filename)
