@@ -6,6 +6,7 @@ import json
 import os
 import random
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -139,7 +140,8 @@ def test_each_node_of_a_job_has_a_gateway_and_reads_through_all(tmp_path):
     (data / "small").write_bytes(content[:1000])
     names = ["127.0.0.12", "127.0.0.13"]
     [port] = free_ports(1)
-    with serving(tmp_path / "served") as served, cluster(tmp_path / "cluster", 2, names) as own:
+    # Short: the daemons of a node have sockets there.
+    with tempfile.TemporaryDirectory() as stage, serving(tmp_path / "served") as served, cluster(Path(stage) / "own", 2, names) as own:
         cache = tmp_path / "cache"
         env = AWS | {"FIRSTBYTE": str(PROGRAM), "FIRSTBYTE_ENDPOINT_URL": served.url, "PORT": str(port)}
         env |= {"FIRSTBYTE_CACHE": str(cache), "TO": str(tmp_path)}
