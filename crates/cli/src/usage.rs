@@ -61,7 +61,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
     }
 }
 
-/// What other programs call a verb, and what it is called here.
+/// Our verbs, and the names that other programs give them.
 const OTHER_NAMES: [(&str, &[&str]); 13] = [
     ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
     ("sync", &["mirror", "rsync"]),

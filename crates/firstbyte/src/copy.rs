@@ -49,7 +49,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// What ended it. Failures of single objects of a tree are in the receipt.
+    /// The error that ended the run. Failures of single objects of a tree are in the receipt.
     pub fn cp(
         &self,
         source: impl AsRef<OsStr>,

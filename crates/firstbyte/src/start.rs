@@ -21,7 +21,7 @@ impl Client {
     /// Reads a start file, which `mount --record` wrote, from any location.
     ///
     /// # Errors
-    /// It cannot be read, or is no start file.
+    /// The file cannot be read, or is no start file.
     pub fn start_file(&self, location: &Location) -> Result<Arc<StartFile>> {
         let refused = |why: String| Error::Operand { operand: location.to_string(), why };
         let mut body = self.store().get(location, &Get::default())?;
@@ -65,7 +65,7 @@ impl Client {
                 version: Some(version.clone()),
                 range: Some(range),
             };
-            // It goes on without its job.
+            // The fetch continues when its job is dropped.
             drop(self.hydrator().hydrate(Box::new(ranges.into_iter().map(wanted).map(Ok)), None)?);
         }
         Ok(file)

@@ -50,7 +50,7 @@ struct StartRead {
     range: ByteRange,
 }
 
-/// What a start file brings.
+/// Totals of a start file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartTotals {
     /// Objects of which something was read.
@@ -132,7 +132,7 @@ impl StartFile {
         }
     }
 
-    /// What the file brings.
+    /// Objects, directories and bytes of the file.
     #[must_use]
     pub fn totals(&self) -> StartTotals {
         let size = |object: &StartObject| object.version.as_ref().and_then(|version| version.size);

@@ -2,6 +2,7 @@
 //! modelled contenders and by the command line, which reads the files.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,12 @@ impl Catalogue {
     /// Never: a test reads them all.
     #[must_use]
     pub fn current() -> Self {
+        /// Parsed once a process: that takes milliseconds.
+        static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
+        EMBEDDED.clone()
+    }
+
+    fn embedded() -> Self {
         let parts = PARTS.map(|text| parts(text).expect("embedded models are valid"));
         let rules = parts.iter().find_map(|part| part.rules.clone()).expect("embedded models have rules");
         let mut all = Self {

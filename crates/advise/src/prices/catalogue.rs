@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,12 @@ impl Catalogue {
     /// Never: a test reads each embedded file.
     #[must_use]
     pub fn current() -> Self {
+        /// Parsed once a process: that takes milliseconds.
+        static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
+        EMBEDDED.clone()
+    }
+
+    fn embedded() -> Self {
         let mut all = Self::default();
         for (name, text) in CURRENT {
             all.extend(Self::parse(name, text).expect("embedded prices are valid"));

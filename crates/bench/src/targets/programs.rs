@@ -21,7 +21,7 @@ pub(super) enum Objects<'a> {
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
-    /// It prints its seconds: those of the work, without the end of a mount.
+    /// Prints the seconds of the work, without the end of a mount.
     pub(super) is_timed: bool,
 }
 

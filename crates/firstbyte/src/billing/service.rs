@@ -52,10 +52,10 @@ impl Declared {
     /// # Errors
     /// The known names, in a sentence.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let services = Catalogue::current().services;
         if text == "none" {
             return Ok(Self::Nothing);
         }
+        let services = Catalogue::current().services;
         if services.iter().any(|model| model.name == text) {
             return Ok(Self::Service(text.to_owned()));
         }

@@ -108,7 +108,7 @@ impl Names {
     }
 }
 
-/// The name behind which a listing goes on after an entry.
+/// The name after which a listing continues behind an entry.
 fn behind(entry: &Entry) -> String {
     let name = String::from_utf8_lossy(&entry.name);
     match entry.kind {

@@ -40,7 +40,7 @@ pub(super) struct Exporter {
 struct Queue {
     spans: VecDeque<Span>,
     dropped: u64,
-    /// What is known about the run.
+    /// Attributes of the run so far.
     facts: Map<String, Value>,
     is_running: bool,
     /// The run is over: nothing is added any more.

@@ -1,6 +1,6 @@
 //! Reports how a directory on NFS is mounted: version, bytes of a read, connections, read-ahead.
 //!
-//! It reads the mount table and `/sys`, so a server that is gone cannot block it. Called by
+//! The mount table and `/sys` have all of it, so a server that is gone cannot block it. Called by
 //! `location`.
 
 use std::fs;
