@@ -6,8 +6,8 @@
 //! zeros of a hole.
 //!
 //! A reader also looks at the length of the file. Another program may cut it short, and a write
-//! behind the cut turns what was cut off into zeros. No write of this crate reaches the last byte by
-//! making the file longer (see `fill`), so a file that is as long as the object was never cut.
+//! behind the cut turns what was cut off into zeros. No write of this crate reaches the last byte
+//! by making the file longer (see `fill`), so a file that is as long as the object was never cut.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
