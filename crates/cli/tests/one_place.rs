@@ -5,6 +5,7 @@ use crate::support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use firstbyte_testkit::{Client, Reply, Scripted, Sshd, lacks_root, scratch};
 use support::servers::S3;
@@ -176,4 +177,68 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     assert_untouched(&world.path("data/tree"));
     assert_untouched(&world.path("copy"));
     assert_eq!(world.read("data/other"), b"other");
+}
+
+#[test]
+fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_the_destination() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    plant(&world.path("data/tree"));
+    world.write("data/other", b"other");
+    // An overlay of `data/tree`: what is written to it, or deleted, is so there.
+    let again = world.path("again");
+    for name in ["empty", "work", "again"] {
+        fs::create_dir_all(world.path(name)).unwrap();
+    }
+    let overlay = |upper: &str, at: &Path| {
+        let [lower, upper, work] =
+            ["empty", upper, "work"].map(|name| world.path(name).display().to_string());
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let ran = Command::new("mount").args(["-t", "overlay", "-o", &options, "overlay"]).arg(at).output();
+        let ran = ran.unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    let detach = |at: &Path| rustix::mount::unmount(at, rustix::mount::UnmountFlags::DETACH).unwrap();
+    overlay("data/tree", &again);
+    for words in [
+        ["sync", "--delete", "again", "data"],
+        ["sync", "--delete", "data", "again"],
+        ["sync", "--delete", "data/tree", "again/deep"],
+        ["mv", "-r", "data/", "again"],
+    ] {
+        world.run(&words).fails(1, &["are one place"]);
+        assert_untouched(&world.path("data/tree"));
+        assert_eq!(world.read("data/other"), b"other");
+    }
+    // Something is mounted below the destination, and shows the source.
+    detach(&again);
+    fs::create_dir_all(world.path("whole/mirror")).unwrap();
+    overlay("data/tree", &world.path("whole/mirror"));
+    world.run(&["sync", "--delete", "data/tree", "whole"]).fails(1, &["are one place"]);
+    detach(&world.path("whole/mirror"));
+    assert_untouched(&world.path("data/tree"));
+    // An overlay of another directory is synced.
+    overlay("data/tree", &again);
+    world.run(&["sync", "again", "copy"]).ok();
+    world.write("copy/more", b"more");
+    world.run(&["sync", "--delete", "again", "copy"]).ok();
+    detach(&again);
+    assert_untouched(&world.path("copy"));
+}
+
+#[test]
+fn a_sync_that_deletes_is_refused_where_the_destination_holds_the_bucket_of_the_source() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let tree = s3.root.join("bucket/tree");
+    plant(&tree);
+    for (from, to) in [("s3://bucket/tree", s3.root.join("bucket")), ("s3://bucket", s3.root.clone())] {
+        world.run(&["sync", "--delete", from, to.to_str().unwrap()]).fails(1, &["are one place"]);
+        assert_untouched(&tree);
+    }
+    world.write("copy/more", b"more");
+    world.run(&["sync", "--delete", "s3://bucket/tree", "copy"]).ok();
+    assert_untouched(&world.path("copy"));
 }

@@ -3,23 +3,20 @@
 //!
 //! One place can have two names: two hosts with one home, a link on a host, a server whose bucket
 //! is a local directory, two mounts of one file system. No identity can be compared between them.
-//! So a marker with random content is created in the one directory, and must not appear in the
-//! other. A pair for which that cannot be tried counts as one place. [`sources`](crate::sources)
-//! and [`sync`](crate::sync) call this.
+//! So a [`Marker`] is created in the one directory, and must not appear in the other. A pair for
+//! which that cannot be tried counts as one place. [`sources`](crate::sources) and
+//! [`sync`](crate::sync) call this.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{Kind, Location};
-use firstbyte_store::{Algorithm, Error as StoreError, Get, Hasher, PAGE, Payload, PutOptions, Store};
+use firstbyte_store::{Error as StoreError, PAGE, Store};
 
+use crate::contained;
 use crate::error::{Error, Result};
-
-/// The beginning of a marker's name. Copies leave such names out.
-pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
-
-/// Times that a marker is created which another run has removed.
-const TRIES: u32 = 5;
+use crate::job;
+use crate::marker::Marker;
 
 /// Characters of an object's name at the end of a marker's.
 const LONGEST_END: usize = 40;
@@ -145,107 +142,18 @@ fn prove(store: &Store, source: &Location, destination: &Location, reach: Reach)
     let places = match reach {
         Reach::Names => vec![source.clone()],
         Reach::Trees => [vec![source.clone()], above(source)].concat(),
-        Reach::Inside => above(source),
+        // What may be read above the keys of a source is not known.
+        Reach::Inside if job::has_directories(source) => above(source),
+        Reach::Inside => return contained::prove_apart(store, source, destination),
     };
     Marker::new(store, destination, source, "")?.shows_nowhere(&places, "")?;
     // A source in an object store may allow to read and delete alone.
     if reach == Reach::Trees && matches!(source, Location::Local(_) | Location::Sftp(_)) {
         Marker::new(store, source, destination, "")?.shows_nowhere(&above(destination), "")?;
     }
-    Ok(())
-}
-
-/// A file with random content, to be created in a directory and looked for elsewhere. Its name is
-/// made of the two places: what a killed run has left is taken over by the next one.
-struct Marker<'a> {
-    store: &'a Store,
-    directory: &'a Location,
-    name: String,
-    /// The end of its name.
-    end: String,
-    content: String,
-}
-
-impl<'a> Marker<'a> {
-    fn new(
-        store: &'a Store,
-        directory: &'a Location,
-        other: &Location,
-        end: impl Into<String>,
-    ) -> Result<Self> {
-        let mut random = [0; 16];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Error::io("random bytes")(error.into()))?;
-        let hash = Hasher::of(Algorithm::Sha256, format!("{directory}\0{other}").as_bytes()).to_hex();
-        // Servers hide the names of unfinished copies, and show this one.
-        let name = format!("{MARKER}{}", &hash[..32]);
-        let content =
-            format!("{:032x} a running firstbyte looks for this file\n", u128::from_ne_bytes(random));
-        Ok(Self { store, directory, name, end: end.into(), content })
-    }
-
-    /// Creates it, and looks for it in `places`, where its name ends in `end`. It is removed again.
-    fn shows_nowhere(&self, places: &[Location], end: &str) -> Result<()> {
-        let first = places.first().unwrap_or(self.directory);
-        let marker = self.directory.join(format!("{}{}", self.name, self.end).as_bytes());
-        // Ends with no run: a marker is removed also by one that was stopped.
-        let kept = self.store.unscoped();
-        for _ in 0..TRIES {
-            let put =
-                self.store.put(&marker, Payload::Bytes(self.content.as_bytes()), &PutOptions::default());
-            if let Err(error) = put {
-                // The store may have taken it all the same.
-                let _ = kept.delete(&marker);
-                return Err(self.unproven(first, error));
-            }
-            let looked = places.iter().try_for_each(|place| {
-                let elsewhere = place.join(format!("{}{end}", self.name).as_bytes());
-                match self.shows(&elsewhere).map_err(|error| self.unproven(place, error))? {
-                    true => {
-                        Err(Error::OnePlace { place: self.directory.to_string(), other: place.to_string() })
-                    }
-                    false => Ok(()),
-                }
-            });
-            // Where it was there until now, it would have been found.
-            let stayed = self.shows(&marker).map_err(|error| self.unproven(self.directory, error));
-            let removed = kept.delete(&marker).map_err(|error| self.unproven(first, error));
-            looked?;
-            let stayed = stayed?;
-            removed?;
-            if stayed {
-                return Ok(());
-            }
-        }
-        // Another run has the same two places, or the store does not show what it was given.
-        Err(self.unproven(first, StoreError::NotFound { location: marker.to_string(), trace: None }))
-    }
-
-    /// Whether a location has its content.
-    fn shows(&self, location: &Location) -> firstbyte_store::Result<bool> {
-        let mut body = match self.store.get(location, &Get::default()) {
-            Err(StoreError::NotFound { .. }) => return Ok(false),
-            body => body?,
-        };
-        let (mut found, mut length) = (vec![0; self.content.len() + 1], 0);
-        while length < found.len() {
-            match body.read(&mut found[length..])? {
-                0 => break,
-                read => length += read,
-            }
-        }
-        Ok(found[..length] == *self.content.as_bytes())
-    }
-
-    fn unproven(&self, place: &Location, error: StoreError) -> Error {
-        if let StoreError::Cancelled = error {
-            return error.into();
-        }
-        Error::Unproven {
-            place: self.directory.to_string(),
-            other: place.to_string(),
-            why: error.to_string(),
-        }
+    match reach {
+        Reach::Names => Ok(()),
+        Reach::Trees | Reach::Inside => contained::prove_apart(store, source, destination),
     }
 }
 

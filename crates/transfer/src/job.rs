@@ -10,8 +10,8 @@ use std::path::Path;
 use firstbyte_location::{Entry, Location, Version};
 use firstbyte_store::{Error as StoreError, Listing, Over};
 
-use crate::apart::MARKER;
 use crate::error::{Error, Failure, Result};
+use crate::marker::MARKER;
 use crate::settings::{Keep, Settings};
 
 /// One object to copy.
@@ -296,6 +296,11 @@ fn is_marker(last: &[u8]) -> bool {
 /// A name of a listing as a path.
 pub(crate) fn as_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
+}
+
+/// Whether there are directories at a location, which can be empty.
+pub(crate) fn has_directories(location: &Location) -> bool {
+    matches!(location, Location::Local(_) | Location::Sftp(_))
 }
 
 #[cfg(test)]

@@ -63,12 +63,37 @@ fn overlap(mounts: &[Mount], one: &Path, other: &Path) -> bool {
     })
 }
 
+/// The mounts of this process.
+fn table() -> Vec<Mount> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
+}
+
+/// Whether the table of mounts shows each overlap of two directories: of one file system, or of two
+/// on block devices of their own. FUSE, NFS and overlays show files of other file systems.
+pub(crate) fn show_overlaps(source: &Path, destination: &Path) -> bool {
+    let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return false };
+    let mounts = table();
+    let others = shown_by(&mounts, &to);
+    let has_block_device = |device: &str| !device.starts_with("0:");
+    shown_by(&mounts, &from).iter().all(|(device, _)| {
+        let mut others = others.iter().map(|(other, _)| other);
+        others.all(|other| device == other || (has_block_device(device) && has_block_device(other)))
+    })
+}
+
+/// The places where something is mounted below a directory.
+pub(crate) fn points_below(directory: &Path) -> Vec<PathBuf> {
+    let Ok(directory) = directory.canonicalize() else { return Vec::new() };
+    let points = table().into_iter().map(|mount| mount.point);
+    points.filter(|point| point.starts_with(&directory) && *point != directory).collect()
+}
+
 /// Fails if one of two directories lies in the other, or is the other, by a mount. What cannot be
 /// found out is no failure.
 pub(crate) fn prove_apart(source: &Path, destination: &Path) -> Result<()> {
     let (Ok(from), Ok(to)) = (source.canonicalize(), destination.canonicalize()) else { return Ok(()) };
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts: Vec<Mount> = table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect();
+    let mounts = table();
     if from != to && overlap(&mounts, &from, &to) {
         return Err(Error::OnePlace {
             place: shown(destination).to_string(),

@@ -24,7 +24,7 @@ use crate::context::{Scope, add};
 use crate::deferred::{Deferred, Records};
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Empty, Extras, Tree};
-use crate::job::{JobResult, Route, as_path};
+use crate::job::{JobResult, Route, as_path, has_directories};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::mounts;
 use crate::report::{Action, Observer};
@@ -107,7 +107,7 @@ fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras
 
 /// Whether a source has no objects. Directories do not count: a tree of files is searched for one.
 fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
-    if !tree::has_directories(&tree.source) {
+    if !has_directories(&tree.source) {
         return Ok(source.has_only_marker());
     }
     let options = ListOptions { recursive: true, ..ListOptions::default() };
@@ -347,7 +347,7 @@ impl Join<'_> {
         }
         if entry.kind == Kind::Directory {
             // A store has no directories, so it cannot show which of them are extra.
-            if tree::has_directories(&tree.source) && tree.effect == Effect::Apply {
+            if has_directories(&tree.source) && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
             }
             return;
@@ -384,7 +384,7 @@ impl Join<'_> {
     fn defer(&mut self, name: Vec<u8>) {
         // Before the source has left what is in a directory of this name, the file may be in its
         // way.
-        if tree::has_directories(&self.copy.tree.destination)
+        if has_directories(&self.copy.tree.destination)
             && !self.source.has_passed(&[&name[..], b"/"].concat())
         {
             return self.obstacles.push(name);
@@ -433,11 +433,11 @@ impl Join<'_> {
         true
     }
 
-    /// Fails if the source lies in the destination under another name: it would be deleted as an
-    /// extra. Keys of a store cannot lie in a directory, unless that is how the store keeps them.
+    /// Fails if the source lies in the destination under another name, or the reverse: it would be
+    /// deleted as an extra. A store may keep the source's keys in the destination's directories.
     fn prove_source_outside(&self) -> Result<()> {
         let Tree { source, destination, .. } = self.copy.tree;
-        if ![source, destination].into_iter().all(tree::has_directories) {
+        if !has_directories(destination) {
             return Ok(());
         }
         self.apart.prove(source, destination, Reach::Inside)

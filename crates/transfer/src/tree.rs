@@ -14,7 +14,7 @@ use crate::compare::{Ask, Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
 use crate::error::{Error, Failure, Result};
 use crate::job::{Effect, Job, Levels, Names, Tree};
-use crate::job::{JobResult, Route, as_path, is_unfinished, keeps_all};
+use crate::job::{JobResult, Route, as_path, has_directories, is_unfinished, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::report::{Action, Observer, Summary};
@@ -238,11 +238,6 @@ pub(crate) fn with_sort_name(mut entry: Entry) -> Entry {
         entry.name.push(b'/');
     }
     entry
-}
-
-/// Whether there are directories at a location, which can be empty.
-pub(crate) fn has_directories(location: &Location) -> bool {
-    matches!(location, Location::Local(_) | Location::Sftp(_))
 }
 
 /// Whether a location is a prefix of a store's keys, which exists only while a key begins with it.

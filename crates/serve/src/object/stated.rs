@@ -58,10 +58,12 @@ impl Stated {
         hash: Option<String>,
         trailers: Trailers,
     ) -> Result<Self, Refusal> {
-        let values = Algorithm::ALL.into_iter().flat_map(|algorithm| {
-            headers.get_all(header(algorithm)).iter().map(move |value| (algorithm, value.clone()))
-        });
-        let values: Vec<(Algorithm, HeaderValue)> = values.collect();
+        // One pass: most requests have no checksum.
+        let stated = |(name, value): (&HeaderName, &HeaderValue)| {
+            let algorithm = Algorithm::ALL.into_iter().find(|algorithm| header(*algorithm) == name.as_str());
+            algorithm.map(|algorithm| (algorithm, value.clone()))
+        };
+        let values: Vec<(Algorithm, HeaderValue)> = headers.iter().filter_map(stated).collect();
         if let Some((algorithm, _)) = values.iter().find(|(algorithm, value)| !is_value(*algorithm, value)) {
             return Err(Refusal::Malformed(header(*algorithm)));
         }

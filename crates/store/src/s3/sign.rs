@@ -54,7 +54,7 @@ pub(super) fn sign_request(
     at: SystemTime,
 ) -> Result<()> {
     if let Some((name, _)) =
-        request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.is_empty()))
+        request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.trim().is_empty()))
     {
         let why = "S3 accepts only visible ASCII in its value";
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
