@@ -246,35 +246,38 @@ fn failures_of_local_places_and_command_lines_have_a_kind() {
 
 #[test]
 fn each_request_is_one_event_with_its_attempt() {
-    let server = Scripted::start(|number, _| match number {
-        0 | 1 => Reply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
-        _ => Reply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
-    });
-    let mut world = World::new();
-    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
-    world.set("RUST_LOG", "firstbyte_store::request=debug");
-    let words = ["--log-format", "json", "--log-file", "log", "--no-sign-request", "cat", "s3://bucket/key"];
-    let ran = world.run(&words).ok();
-    assert_eq!((ran.stdout.as_slice(), ran.stderr.as_str()), (&b"content"[..], ""));
-    let log = String::from_utf8(world.read("log")).unwrap();
-    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(events.len(), server.heads().len(), "{log}");
-    let facts = |event: &Value| {
-        assert_eq!(event["message"], "request");
-        assert!(event["milliseconds"].as_f64().unwrap() > 0.0 && event["time"].is_string(), "{event}");
-        assert_eq!(
-            (&event["method"], &event["location"]),
-            (&"GET".into(), &"s3://bucket/key".into()),
-            "{event}"
-        );
-        (event["attempt"].as_u64(), event["status"].as_u64(), event["bytes"].as_u64())
-    };
-    let expected =
-        [(Some(1), Some(503), Some(0)), (Some(2), Some(503), Some(0)), (Some(3), Some(200), Some(7))];
-    let gets: Vec<&Value> = events.iter().filter(|event| event["method"] == "GET").collect();
-    let gets: Vec<_> = gets.into_iter().map(facts).collect();
-    assert_eq!(gets, expected, "{log}");
-    assert_eq!(events.last().unwrap()["request_id"], "DONE");
+    // A copy opens the object in one loop and reads its body in another.
+    for verb in [&["cat", "s3://bucket/key"][..], &["cp", "s3://bucket/key", "out"]] {
+        let server = Scripted::start(|number, _| match number {
+            0 | 1 => Reply::answer("503 Slow Down", &["x-amz-request-id: BUSY"], b""),
+            _ => Reply::answer("200 OK", &["x-amz-request-id: DONE", "etag: \"x\""], b"content"),
+        });
+        let mut world = World::new();
+        world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+        world.set("RUST_LOG", "firstbyte_store::request=debug");
+        let words = ["--log-format", "json", "--log-file", "log", "--no-sign-request"];
+        let ran = world.run(&[&words[..], verb].concat()).ok();
+        assert_eq!(ran.stderr, "");
+        let log = String::from_utf8(world.read("log")).unwrap();
+        let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(events.len(), server.heads().len(), "{log}");
+        let facts = |event: &Value| {
+            assert_eq!(event["message"], "request");
+            assert!(event["milliseconds"].as_f64().unwrap() > 0.0 && event["time"].is_string(), "{event}");
+            assert_eq!(
+                (&event["method"], &event["location"]),
+                (&"GET".into(), &"s3://bucket/key".into()),
+                "{event}"
+            );
+            (event["attempt"].as_u64(), event["status"].as_u64(), event["bytes"].as_u64())
+        };
+        let expected =
+            [(Some(1), Some(503), Some(0)), (Some(2), Some(503), Some(0)), (Some(3), Some(200), Some(7))];
+        let gets: Vec<&Value> = events.iter().filter(|event| event["method"] == "GET").collect();
+        let gets: Vec<_> = gets.into_iter().map(facts).collect();
+        assert_eq!(gets, expected, "{log}");
+        assert_eq!(events.last().unwrap()["request_id"], "DONE");
+    }
 }
 
 #[test]

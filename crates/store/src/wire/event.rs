@@ -1,10 +1,12 @@
 //! The log of requests: one event each, when its answer has been read or dropped, or when there is
 //! none. Edges print it as text or JSON, or pass it on as a span.
 //!
-//! The attempt that a request belongs to is the field of the span around it, which the request
-//! loops enter.
+//! The attempt that a request belongs to is the field of the span around its beginning, which the
+//! request loops enter. The body may be read in a later loop.
 
 use std::time::Instant;
+
+use tracing::Span;
 
 use super::{Head, Request};
 use crate::{Error, Trace};
@@ -28,6 +30,8 @@ pub(super) struct Answered {
     trace: Trace,
     /// Bytes of the body so far.
     received: u64,
+    /// The span of its attempt.
+    attempt: Span,
 }
 
 impl Answered {
@@ -42,6 +46,7 @@ impl Answered {
             began,
             trace: head.trace(),
             received: 0,
+            attempt: Span::current(),
         })
     }
 
@@ -55,6 +60,7 @@ impl Drop for Answered {
     fn drop(&mut self) {
         tracing::debug!(
             target: TARGET,
+            parent: &self.attempt,
             operation = self.operation.as_deref().map(display),
             method = self.method,
             location = self.location,
