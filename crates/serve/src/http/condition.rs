@@ -271,7 +271,7 @@ mod tests {
     fn a_write_may_be_bound_to_a_version_or_to_absence() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let now = Identity::from(&file.as_file().metadata().unwrap());
-        let tag = format!("\"{}\"", now.etag());
+        let tag = now.quoted_etag();
         let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
         assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
         assert_eq!(absent, Condition::absent());

@@ -4,6 +4,7 @@
 //! response to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits,
 //! because clients take such a tag for an MD5.
 
+use std::fmt::Write as _;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -67,8 +68,22 @@ impl Identity {
     /// The strong tag, without quotes.
     #[must_use]
     pub(crate) fn etag(&self) -> String {
+        self.tag_between("")
+    }
+
+    /// The strong tag in quotes, as a header has it.
+    #[must_use]
+    pub(crate) fn quoted_etag(&self) -> String {
+        self.tag_between("\"")
+    }
+
+    fn tag_between(&self, quote: &str) -> String {
         let Self { device, inode, size, modified, changed } = self;
-        format!("{device:x}-{inode:x}-{size:x}-{modified:x}-{:x}", changed.wrapping_sub(*modified) as u64)
+        let lead = changed.wrapping_sub(*modified) as u64;
+        // Enough for most tags: a list has one for each key.
+        let mut tag = String::with_capacity(64);
+        let _ = write!(tag, "{quote}{device:x}-{inode:x}-{size:x}-{modified:x}-{lead:x}{quote}");
+        tag
     }
 
     /// When the file last changed.

@@ -25,7 +25,7 @@ impl From<&Identity> for Described {
     fn from(identity: &Identity) -> Self {
         Self {
             size: identity.size,
-            etag: Some(format!("\"{}\"", identity.etag())),
+            etag: Some(identity.quoted_etag()),
             modified: Some(identity.last_modified()),
             ..Self::default()
         }

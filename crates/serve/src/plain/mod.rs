@@ -290,7 +290,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
         Err(unmet) => return Ok(refused(unmet)),
     };
     let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-    Ok(Response::new(status).with_header(ETAG, format!("\"{}\"", published.identity.etag())))
+    Ok(Response::new(status).with_header(ETAG, published.identity.quoted_etag()))
 }
 
 async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath) -> io::Result<Response> {

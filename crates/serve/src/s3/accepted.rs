@@ -53,11 +53,12 @@ fn replace(
     is_taken: fn(&str) -> bool,
     with: impl Fn(&str) -> Option<String>,
 ) {
-    if headers.get_all(name).iter().count() > 1 {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return };
+    if values.next().is_some() {
         headers.remove(name);
         return;
     }
-    let Some(value) = headers.get(name) else { return };
     let text = value.to_str().unwrap_or_default();
     if is_taken(text) {
         return;

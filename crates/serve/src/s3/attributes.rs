@@ -31,7 +31,7 @@ pub(crate) async fn get(
     let size = i64::try_from(found.described.size).ok();
     Ok(S3Response::new(GetObjectAttributesOutput {
         checksum,
-        e_tag: found.described.etag.as_deref().map(sent_tag).filter(|_| asks(ObjectAttributes::ETAG)),
+        e_tag: found.described.etag.clone().map(sent_tag).filter(|_| asks(ObjectAttributes::ETAG)),
         last_modified: found.described.modified.map(Timestamp::from),
         object_parts,
         object_size: size.filter(|_| asks(ObjectAttributes::OBJECT_SIZE)),

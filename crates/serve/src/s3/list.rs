@@ -74,7 +74,7 @@ impl Walk<'_> {
         while let Some(name) = names.next_name()? {
             // Keys are Unicode: others cannot be asked for, so they are not shown.
             let Ok(name) = std::str::from_utf8(name) else { continue };
-            let full = format!("{key}{name}");
+            let full = [key, name].concat();
             if !full.starts_with(&self.query.prefix) {
                 if full.as_str() > self.query.prefix.as_str() {
                     return Ok(Step::On);
@@ -84,7 +84,7 @@ impl Walk<'_> {
             if full.len() > LONGEST_KEY || (!is_open && !self.may_show(path, name)) {
                 continue;
             }
-            if self.entry(path, &mut directory, &full, name)? == Step::Full {
+            if self.entry(path, &mut directory, full, name)? == Step::Full {
                 return Ok(Step::Full);
             }
         }
@@ -109,10 +109,10 @@ impl Walk<'_> {
         &mut self,
         path: &EntryPath,
         directory: &mut Option<OwnedFd>,
-        full: &str,
+        full: String,
         name: &str,
     ) -> io::Result<Step> {
-        if let Some(prefix) = self.query.common_prefix(full) {
+        if let Some(prefix) = self.query.common_prefix(&full) {
             return Ok(self.page.put_prefix(prefix));
         }
         if let Some(name) = name.strip_suffix('/') {
@@ -121,7 +121,7 @@ impl Walk<'_> {
             }
             let below = path.join(name.as_ref());
             self.depth += 1;
-            let done = self.directory(&below, full);
+            let done = self.directory(&below, &full);
             self.depth -= 1;
             return match done {
                 Err(error) if is_left_out(&below, &error) => Ok(Step::On),
@@ -138,7 +138,7 @@ impl Walk<'_> {
             },
         };
         match identity_at(self.root, directory.as_fd(), path, name.as_ref()) {
-            Some(identity) => Ok(self.page.put_object(full.to_owned(), identity)),
+            Some(identity) => Ok(self.page.put_object(full, identity)),
             None => Ok(Step::On),
         }
     }

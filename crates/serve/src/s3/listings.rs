@@ -38,7 +38,7 @@ pub(crate) async fn second_version(
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let owner = (input.fetch_owner == Some(true)).then(private::owner);
-    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     Ok(S3Response::new(ListObjectsV2Output {
         name: Some(input.bucket),
         key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
@@ -76,7 +76,7 @@ pub(crate) async fn first_version(
     };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
-    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     let next_marker = match &page.next {
         Some(After::Key(text) | After::Prefix(text)) => Some(text.clone()),
         _ => None,
@@ -120,7 +120,7 @@ pub(crate) async fn versions(
     };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
-    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     let (next_key, next_version) = match &page.next {
         Some(After::Key(text)) => (Some(text.clone()), Some("null".to_owned())),
         Some(After::Prefix(text)) => (Some(text.clone()), None),

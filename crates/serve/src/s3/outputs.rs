@@ -1,5 +1,6 @@
 //! Converts files, checksums and listings to the types that s3s renders.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use firstbyte_location::Algorithm;
@@ -15,11 +16,14 @@ pub(crate) fn tag(text: impl Into<String>) -> ETag {
 }
 
 /// A tag as a header has it.
-pub(crate) fn sent_tag(text: &str) -> ETag {
-    match text.strip_prefix("W/") {
-        Some(weak) => ETag::Weak(weak.trim_matches('"').to_owned()),
-        None => ETag::Strong(text.trim_matches('"').to_owned()),
+pub(crate) fn sent_tag(mut text: String) -> ETag {
+    if let Some(weak) = text.strip_prefix("W/") {
+        return ETag::Weak(weak.trim_matches('"').to_owned());
     }
+    // In its own memory: a list has a tag for each key.
+    text.truncate(text.trim_end_matches('"').len());
+    text.drain(..text.len() - text.trim_start_matches('"').len());
+    ETag::Strong(text)
 }
 
 /// When a version was last modified.
@@ -43,20 +47,26 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// A text as a listing shows it: percent-encoded when the client asked so (`encoding-type=url`).
-pub(crate) fn shown(text: &str, encoded: bool) -> String {
+pub(crate) fn shown(text: String, encoded: bool) -> String {
     const KEPT: percent_encoding::AsciiSet =
         percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
-    if encoded { percent_encoding::utf8_percent_encode(text, &KEPT).to_string() } else { text.to_owned() }
+    if !encoded {
+        return text;
+    }
+    match Cow::from(percent_encoding::utf8_percent_encode(&text, &KEPT)) {
+        Cow::Owned(encoded) => encoded,
+        Cow::Borrowed(_) => text,
+    }
 }
 
 /// Rows of a listing, with their owner if the client wants it.
 pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Option<Owner>) -> Vec<Object> {
     let standard = || ObjectStorageClass::from_static(ObjectStorageClass::STANDARD);
     let object = |(key, described): (String, Described)| Object {
-        key: Some(shown(&key, encoded)),
+        key: Some(shown(key, encoded)),
         size: i64::try_from(described.size).ok(),
         last_modified: described.modified.map(Timestamp::from),
-        e_tag: described.etag.as_deref().map(sent_tag),
+        e_tag: described.etag.map(sent_tag),
         storage_class: Some(described.storage_class.map_or_else(standard, ObjectStorageClass::from)),
         owner: owner.clone(),
         ..Object::default()
@@ -66,7 +76,7 @@ pub(crate) fn objects(rows: Vec<(String, Described)>, encoded: bool, owner: Opti
 
 /// Common prefixes of a listing.
 pub(crate) fn prefixes(prefixes: Vec<String>, encoded: bool) -> Vec<CommonPrefix> {
-    prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(shown(&prefix, encoded)) }).collect()
+    prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(shown(prefix, encoded)) }).collect()
 }
 
 /// Puts checksum values into the fields of an output that has them.

@@ -95,14 +95,14 @@ pub(crate) struct PageBuilder<'a, V> {
     query: &'a Query,
     /// The page so far.
     pub(crate) page: Page<V>,
-    /// The last entry of the page so far.
-    last: After,
+    /// Whether the last entry of the page so far is a common prefix.
+    ends_in_prefix: bool,
 }
 
 impl<'a, V> PageBuilder<'a, V> {
     /// An empty page.
     pub(crate) fn new(query: &'a Query) -> Self {
-        Self { query, page: Page::default(), last: After::Start }
+        Self { query, page: Page::default(), ends_in_prefix: false }
     }
 
     /// Adds a common prefix, once.
@@ -115,7 +115,7 @@ impl<'a, V> PageBuilder<'a, V> {
         if self.is_full() {
             return Step::Full;
         }
-        self.last = After::Prefix(prefix.to_owned());
+        self.ends_in_prefix = true;
         self.page.prefixes.push(prefix.to_owned());
         Step::On
     }
@@ -125,7 +125,7 @@ impl<'a, V> PageBuilder<'a, V> {
         if self.is_full() {
             return Step::Full;
         }
-        self.last = After::Key(key.clone());
+        self.ends_in_prefix = false;
         self.page.objects.push((key, version));
         Step::On
     }
@@ -134,8 +134,17 @@ impl<'a, V> PageBuilder<'a, V> {
     fn is_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {
-            self.page.next = Some(self.last.clone());
+            self.page.next = Some(self.last());
         }
         is_full
+    }
+
+    /// The last entry of the page so far.
+    fn last(&self) -> After {
+        let last = match self.ends_in_prefix {
+            true => self.page.prefixes.last().cloned().map(After::Prefix),
+            false => self.page.objects.last().map(|(key, _)| After::Key(key.clone())),
+        };
+        last.unwrap_or_default()
     }
 }

@@ -28,8 +28,8 @@ use crate::s3::error::{custom, from_body};
 /// The header that says how a signature covers the body.
 const PAYLOAD_HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
-const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
-const TRAILER: &str = "x-amz-trailer";
+const DECODED_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
+const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 const TRAILER_SIGNATURE: &[u8] = b"x-amz-trailer-signature";
 
 /// The content of a request's body.
@@ -82,7 +82,7 @@ impl Payload {
         let names_chunks = take_chunked(headers);
         let is_empty = matches!(body, RequestBody::Empty);
         let (coding, hash) = coding(hash.as_deref(), names_chunks && !is_empty)?;
-        let decoded = take_one(headers, &HeaderName::from_static(DECODED_LENGTH))?;
+        let decoded = take_one(headers, &DECODED_LENGTH)?;
         let decoded = decoded.map(|text| length(&text)).transpose()?;
         let announced = announced_trailers(headers)?;
         let left = match coding {
@@ -302,10 +302,11 @@ fn take_one(headers: &mut HeaderMap, name: &HeaderName) -> S3Result<Option<Strin
     let (value, None) = (values.next(), values.next()) else {
         return Err(s3_error!(InvalidArgument, "there must be one {name}"));
     };
-    let text = value.map(|value| value.to_str().map(|text| text.trim().to_owned())).transpose();
-    let text = text.map_err(|_| s3_error!(InvalidArgument, "{name} must be ASCII"))?;
+    let Some(value) = value else { return Ok(None) };
+    let text = value.to_str().map_err(|_| s3_error!(InvalidArgument, "{name} must be ASCII"))?;
+    let text = text.trim().to_owned();
     headers.remove(name);
-    Ok(text)
+    Ok(Some(text))
 }
 
 /// Removes `aws-chunked` from `Content-Encoding`; whether it was there. The other codings are the
@@ -330,7 +331,7 @@ fn take_chunked(headers: &mut HeaderMap) -> bool {
 
 /// The names in `x-amz-trailer`: checksums alone can come behind a body.
 fn announced_trailers(headers: &mut HeaderMap) -> S3Result<Vec<HeaderName>> {
-    let Some(text) = take_one(headers, &HeaderName::from_static(TRAILER))? else { return Ok(Vec::new()) };
+    let Some(text) = take_one(headers, &TRAILER)? else { return Ok(Vec::new()) };
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let known = |name: &str| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok();

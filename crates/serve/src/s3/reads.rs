@@ -213,7 +213,7 @@ fn head_output(found: Opened, key: &str, range: Option<ByteRange>, asked: &Asked
         content_range: range
             .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, described.size)),
         content_type: Some(content_type),
-        e_tag: described.etag.as_deref().map(sent_tag),
+        e_tag: described.etag.clone().map(sent_tag),
         expires: metadata.expires.as_deref().and_then(expires),
         last_modified: described.modified.map(Timestamp::from),
         parts_count,

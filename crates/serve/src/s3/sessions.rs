@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::{constant_time, hmac};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use s3s::auth::S3Auth as _;
 use s3s::{S3Result, s3_error};
@@ -33,8 +33,8 @@ const DIRECTORY_BUCKET: &str = "--x-s3";
 /// The beginning of a session's key.
 const PREFIX: &str = "SESSION";
 /// The header with the token of a session.
-const TOKEN: &str = "x-amz-s3session-token";
-const MODE: &str = "x-amz-create-session-mode";
+const TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
+const MODE: HeaderName = HeaderName::from_static("x-amz-create-session-mode");
 /// As long as AWS's.
 const LIFE: Duration = Duration::from_secs(5 * 60);
 /// Bytes that are not encoded in the canonical form of a request.
@@ -196,9 +196,8 @@ impl Sessions {
 
 /// Whether a request begins a session.
 pub(super) fn is_asked_for(request: &Request) -> bool {
-    let is_bucket = request.path.trim_matches('/').split('/').count() == 1;
     request.method == Method::GET
-        && is_bucket
+        && !request.path.trim_matches('/').contains('/')
         && query_pairs(&request.query).any(|(name, _)| name == "session")
 }
 

@@ -224,9 +224,16 @@ fn check_copy(method: &Method, query: &str, headers: &HeaderMap) -> S3Result<()>
 
 /// The owner of buckets may be named in any request.
 fn check_owner(headers: &HeaderMap) -> S3Result<()> {
-    let names = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
-    let mut named = names.into_iter().flat_map(|name| headers.get_all(name));
-    if named.all(|owner| owner.as_bytes() == OWNER.as_bytes()) { Ok(()) } else { Err(refused(names[0])) }
+    static NAMES: [HeaderName; 2] = [
+        HeaderName::from_static("x-amz-expected-bucket-owner"),
+        HeaderName::from_static("x-amz-source-expected-bucket-owner"),
+    ];
+    let mut named = NAMES.iter().flat_map(|name| headers.get_all(name));
+    if named.all(|owner| owner.as_bytes() == OWNER.as_bytes()) {
+        Ok(())
+    } else {
+        Err(refused(NAMES[0].as_str()))
+    }
 }
 
 fn refused(name: &str) -> S3Error {

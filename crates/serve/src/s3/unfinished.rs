@@ -79,7 +79,7 @@ pub(crate) async fn list_uploads(
     uploads.truncate(most as usize);
     let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
     let encoded = is_url(input.encoding_type.as_ref());
-    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(text, encoded));
     let row = |(key, id, initiated): (String, String, Identity)| MultipartUpload {
         key: shown(Some(key)),
         upload_id: Some(id),
