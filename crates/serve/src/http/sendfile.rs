@@ -58,13 +58,13 @@ pub(crate) async fn send_file(
         send_range(transport, file, ByteRange::new(range.start, end.start), connections, throttle).await?;
         head.clear();
     }
-    let last = read_piece(file, end, connections).await?;
-    if last.len() as u64 != end.len() {
+    let held = head.len() as u64 + end.len();
+    read_piece(file, end, connections, &mut head).await?;
+    if head.len() as u64 != held {
         return Err(shrunk());
     }
     content.check_unchanged().inspect_err(|error| tracing::warn!(%error, "an answer broke off"))?;
     connections.metrics.copied_bytes.fetch_add(end.len(), Relaxed);
-    head.extend_from_slice(&last);
     send_throttled(transport, &head, stall, throttle).await
 }
 
@@ -151,7 +151,8 @@ async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
             }
             Transport::Tls(stream) => {
                 let part = ByteRange::at(part.start, part.len().min(TLS_PIECE));
-                let piece = read_piece(file, part, connections).await?;
+                let mut piece = Vec::new();
+                read_piece(file, part, connections, &mut piece).await?;
                 timeout(stall, stream.write_all(&piece)).await??;
                 connections.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
                 piece.len() as u64
@@ -225,17 +226,25 @@ fn read_ahead(file: BorrowedFd<'_>, part: ByteRange) -> io::Result<()> {
     Ok(())
 }
 
-/// The bytes of `part`: read here when cached, else on a blocking thread.
+/// Appends the bytes of `part` to `piece`: read here when cached, else once a blocking thread has
+/// waited for them.
 async fn read_piece<F: AsFd + Send + Sync + ?Sized + 'static>(
     file: &Arc<F>,
     part: ByteRange,
     connections: &Connections,
-) -> io::Result<Vec<u8>> {
-    warm(file, part, connections).await?;
-    let mut piece = vec![0; to_usize(part.len())];
-    let count = rustix::io::pread(file.as_fd(), &mut piece[..], part.start)?;
-    piece.truncate(count);
-    Ok(piece)
+    piece: &mut Vec<u8>,
+) -> io::Result<()> {
+    let start = piece.len();
+    let end = start + to_usize(part.len());
+    piece.resize(end, 0);
+    let mut room = [IoSliceMut::new(&mut piece[start..])];
+    let mut read = rustix::io::preadv2(file.as_fd(), &mut room, part.start, ReadWriteFlags::NOWAIT);
+    if read != Ok(end - start) {
+        warm(file, part, connections).await?;
+        read = rustix::io::pread(file.as_fd(), &mut piece[start..], part.start);
+    }
+    piece.truncate(start + read?);
+    Ok(())
 }
 
 /// Writes `bytes` whole within the stall time for each step, `more` to follow at once or not.
