@@ -7,7 +7,8 @@ use firstbyte_location::{Entry, Kind, ObjectLocation};
 use serde::Deserialize;
 
 use super::{Address, Call, Page, Query, Refusal, RestStore, encoded, protocol};
-use crate::wire::{Client, Method, Origin};
+use crate::origin::Origin;
+use crate::wire::{Client, Method};
 use crate::{Asked, Body, Cancel, Error, Get, Result, Stat, answer};
 
 /// A toy service.
