@@ -6,7 +6,7 @@ use firstbyte_location::{ByteRange, units};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Failure, Result};
+use crate::error::{Failure, Result};
 
 /// The fields of an event that every action has.
 #[derive(Debug, Default, Deserialize)]
