@@ -196,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::FailureKind;
+    use firstbyte_store::FailureKind;
 
     #[test]
     fn what_is_read_of_an_object_is_written_in_four_ways() {

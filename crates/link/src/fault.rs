@@ -89,7 +89,7 @@ fn answer_length(head: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chance, Hold};
+    use crate::config::{Chance, Hold};
     use std::time::Duration;
 
     fn always() -> Faults {

@@ -234,7 +234,7 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Stat};
+    use crate::object::Stat;
 
     fn body(place: &str) -> Result<Body> {
         Ok(Body::empty(place.to_owned(), Stat::directory(), 0))

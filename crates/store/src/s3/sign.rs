@@ -166,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Cancel;
+    use crate::cancel::Cancel;
     use crate::requests::RequestKind;
 
     fn signed(target: &str) -> Vec<(String, String)> {
