@@ -8,13 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use firstbyte::Client;
 use firstbyte::receipt::Receipt;
 use firstbyte_location::Location;
+use firstbyte_store::FailureKind;
 
 use crate::answer::{Answer, Stages};
 use crate::deadline::Deadline;
 use crate::environment::Environment;
+use crate::error::{Failure, Result};
 use crate::event::Common;
 use crate::run::Run;
-use crate::{Failure, FailureKind, Result, tmp};
+use crate::tmp;
 
 /// An invocation that is being answered.
 pub(crate) struct Call<'a> {

@@ -13,7 +13,8 @@ use firstbyte::{Client, Options};
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Result, tmp};
+use crate::error::Result;
+use crate::tmp;
 
 /// One execution environment: a process that answers one event after the other.
 pub struct Environment {

@@ -6,7 +6,7 @@ use firstbyte_location::{ByteRange, units};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Failure, Result};
+use crate::error::{Failure, Result};
 
 /// The fields of an event that every action has.
 #[derive(Debug, Default, Deserialize)]
@@ -196,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::FailureKind;
+    use firstbyte_store::FailureKind;
 
     #[test]
     fn what_is_read_of_an_object_is_written_in_four_ways() {

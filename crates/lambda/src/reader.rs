@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use firstbyte::{Client, LazyFile};
 use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Kind, Location, to_usize};
-use firstbyte_store::Error as StoreError;
+use firstbyte_store::{Error as StoreError, FailureKind};
 
 use crate::deadline::Deadline;
+use crate::error::{Failure, Result};
 use crate::meter::{Meter, Rate, Window};
 use crate::run::Run;
-use crate::{Failure, Result};
 
 /// The first step: one block, so that the first byte does not wait for others.
 const FIRST: u64 = 128 << 10;
@@ -108,7 +108,7 @@ pub fn read(
         let Some(read) = source.read_at(step, range.start + reading.bytes, &mut go_on)? else { break };
         if read == 0 {
             let why = format!("the object ends {} bytes before the range does", range.len() - reading.bytes);
-            return Err(Failure::new(crate::FailureKind::Changed, why));
+            return Err(Failure::new(FailureKind::Changed, why));
         }
         let arrived = &step[..read];
         meter.add(read as u64);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use firstbyte::Client;
 use firstbyte_location::Location;
-use firstbyte_store::{STACK, Store};
+use firstbyte_store::{FailureKind, STACK, Store};
 use firstbyte_transfer::{Concurrency, Engine, Failure as Failed, Observer, Settings, Stop};
 
 use crate::deadline::Deadline;
+use crate::error::{Failure, Result};
 use crate::frontier::Frontier;
 use crate::meter::{Meter, Window};
-use crate::{Failure, FailureKind, Result};
 
 /// The interval at which the deadline is looked at; a fraction of the smallest margin.
 const LOOK: Duration = Duration::from_millis(20);

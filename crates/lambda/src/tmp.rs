@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use firstbyte::size::human;
 use firstbyte_location::shown;
+use firstbyte_store::FailureKind;
 
-use crate::{Failure, FailureKind, Result};
+use crate::error::{Failure, Result};
 
 /// Bytes for the journal of a download: at most 32,768 records of 17 bytes.
 const JOURNAL: u64 = 1 << 20;

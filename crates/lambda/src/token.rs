@@ -7,9 +7,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
+use firstbyte_store::FailureKind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, FailureKind, Result};
+use crate::error::{Failure, Result};
 
 /// Incremented when the meaning of a field changes.
 const FORMAT: u32 = 1;

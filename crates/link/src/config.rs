@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use firstbyte_location::units;
 
+use crate::error::Error;
+use crate::rate::{Burst, Rate};
 use crate::replay::{Preset, Replay};
 use crate::wait::Wait;
-use crate::{Burst, Error, Rate};
 
 /// Longest duration of a link's settings.
 const LONGEST: Duration = Duration::from_secs(86_400);

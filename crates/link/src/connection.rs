@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::net::RecvFlags;
 
-use crate::LinkConfig;
+use crate::config::LinkConfig;
 use crate::counters::Counters;
 use crate::dice::Dice;
 use crate::end::End;

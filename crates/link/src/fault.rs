@@ -3,7 +3,7 @@
 //! Each request draws the same number of values. So a change of one fault's probability does not
 //! change which requests have other faults.
 
-use crate::Faults;
+use crate::config::Faults;
 use crate::dice::Dice;
 
 /// Bytes at the start of a response without corruption and duplication: longer than the heads that
@@ -89,7 +89,7 @@ fn answer_length(head: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chance, Hold};
+    use crate::config::{Chance, Hold};
     use std::time::Duration;
 
     fn always() -> Faults {

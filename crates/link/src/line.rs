@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 
+use crate::config::LinkConfig;
 use crate::end::End;
 use crate::pace::Pace;
-use crate::{LinkConfig, Rate};
+use crate::rate::Rate;
 
 /// Buffer of a line without a rate: 10 ms at 400 MB/s, more than loopback needs.
 const UNLIMITED_HOLD: u64 = 4 << 20;

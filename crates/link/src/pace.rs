@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Burst, Rate};
+use crate::rate::{Burst, Rate};
 
 /// The largest delay that is made up for: longer than scheduling delays on a loaded machine,
 /// shorter than the suspension of a laptop.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use firstbyte_location::units;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A rate in bytes per second; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use firstbyte_advise::model::{Each, Flow, Service};
 
+use crate::error::Error;
+use crate::rate::{Burst, Rate};
 use crate::wait::Wait;
-use crate::{Burst, Error, Rate};
 
 /// The numbers of a link.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
-use crate::LinkConfig;
+use crate::config::LinkConfig;
 use crate::connection::{Connection, Direction, Shared};
 use crate::counters::Counters;
 use crate::line::{Ending, Ready, Spare};

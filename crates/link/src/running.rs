@@ -7,9 +7,11 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::config::LinkConfig;
 use crate::counters::{CounterSnapshot, Counters};
+use crate::error::{Error, Result};
+use crate::rate::Burst;
 use crate::router::Router;
-use crate::{Burst, Error, LinkConfig, Result};
 
 /// The name of the thread: with it, tools show the CPU time of the link separately.
 const THREAD: &str = "link";

@@ -16,11 +16,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use crate::batch::Take;
+use crate::batch::{Batch, Take};
 use crate::open::again;
+use crate::options::Options;
+use crate::reader::Reader;
 use crate::spare::Spare;
 use crate::split::{self, Part};
-use crate::{Batch, Options, Reader, Tuning};
+use crate::tuning::Tuning;
 
 /// Batches of a part that wait to be taken: a whole part of usual names, so that a thread can
 /// continue with the next one.

@@ -14,8 +14,8 @@ use firstbyte_location::Kind;
 use rustix::fs::FileType;
 
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
-use crate::stat::kind_of;
-use crate::{Error, Stat};
+use crate::error::Error;
+use crate::stat::{Stat, kind_of};
 
 /// Entries of one or several directories.
 #[derive(Debug)]

@@ -8,8 +8,11 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 
-use crate::error::below;
-use crate::{Batch, Detail, Error, Reach, Stat, Symlinks};
+use crate::batch::Batch;
+use crate::error::{Error, below};
+use crate::options::{Detail, Symlinks};
+use crate::stat::Stat;
+use crate::tuning::Reach;
 
 /// The details to find out, and the directory of the entries.
 pub(crate) struct Details<'a, D> {

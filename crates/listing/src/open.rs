@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::Symlinks;
+use crate::options::Symlinks;
 
 /// Directories kept open at most, beside the two or so each worker is at. A process may have 1,024
 /// by default; this leaves the rest to the caller.

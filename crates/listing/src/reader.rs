@@ -6,10 +6,11 @@ use std::path::Path;
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
-use crate::batch::Take;
+use crate::batch::{Batch, Take};
 use crate::dirent::Raw;
+use crate::error::{Error, Result};
 use crate::open::open_at;
-use crate::{Batch, Error, Result, Symlinks};
+use crate::options::Symlinks;
 
 /// An open directory. Its entries are as the directory has them: a type may be unknown, a name gone
 /// by now.

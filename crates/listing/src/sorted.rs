@@ -18,12 +18,14 @@ use firstbyte_location::{Entry, Kind};
 use rustix::fs::{AtFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::batch::Take;
+use crate::batch::{Batch, Take};
 use crate::chain::{Chain, Identity};
 use crate::details::{Details, look};
-use crate::error::below;
+use crate::error::{Error, Result, below};
 use crate::open::Open;
-use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
+use crate::options::{Boundary, Detail, Options, Symlinks};
+use crate::stat::Stat;
+use crate::tuning::{Reach, Tuning};
 
 /// Bytes all names that wait may take: 10^6 usual ones fit in six readings, and a process that
 /// walks two such listings side by side in 32 MiB.

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::Batch;
+use crate::batch::Batch;
 
 /// Batches to be filled again, by any thread.
 #[derive(Debug)]

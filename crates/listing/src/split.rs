@@ -24,10 +24,10 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::Time;
 use crate::batch::Take;
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
 use crate::open::again;
+use crate::stat::Time;
 
 /// Entries in a part, about. Opening and seeking costs some 30 us, reading so many 3 ms.
 const PART: u64 = 16 << 10;

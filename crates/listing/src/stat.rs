@@ -12,7 +12,8 @@ use firstbyte_location::Kind;
 use rustix::fs::{AtFlags, FileType, Statx};
 use rustix::io::Errno;
 
-use crate::{Detail, Reach};
+use crate::options::Detail;
+use crate::tuning::Reach;
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::scan::Scan;
 use crate::spare::Spare;
-use crate::{Batch, Options, Result};
 
 /// Batches that wait for the caller: enough that threads need not wait for each other's turn.
 const WAITING: usize = 4;
@@ -33,7 +35,7 @@ pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
     let filler = Arc::clone(&spare);
     let work = move || drop(scan.run(|| send(sender.clone(), Arc::clone(&filler))));
     let started = std::thread::Builder::new().name("firstbyte-list".into()).spawn(work);
-    started.map_err(|source| crate::Error::Io { path: root.to_path_buf(), source })?;
+    started.map_err(|source| Error::Io { path: root.to_path_buf(), source })?;
     Ok(Stream { batches, spare })
 }
 

@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::Entry;
 
+use crate::batch::Batch;
+use crate::error::Result;
+use crate::options::{Options, Symlinks};
 use crate::sorted::{Sorted, describe};
-use crate::{Batch, Options, Result, Stream, Symlinks, stream};
+use crate::stream::{Stream, stream};
 
 /// In which order entries come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

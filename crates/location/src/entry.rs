@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::Version;
+use crate::version::Version;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,11 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
+use crate::name::DestinationName;
 use crate::secret::{behind_scheme, is_signed_query};
-use crate::{DestinationName, EndpointName, Service, SftpPath, shown};
+use crate::service::{EndpointName, Service};
+use crate::sftp::SftpPath;
+use crate::shown::shown;
 
 /// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use crate::Service;
+use crate::service::Service;
 
 /// Replaces a secret.
 const HIDDEN: &str = "***";

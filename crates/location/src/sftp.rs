@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 
 use percent_encoding::percent_decode;
 
-use crate::controls;
+use crate::shown::controls;
 
 /// A path on a host that is reached by SSH.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

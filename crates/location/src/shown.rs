@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::{redacted, redacted_operand};
+use crate::secret::{redacted, redacted_operand};
 
 /// True for control characters, and for those that change the direction of writing: with `U+202E`
 /// one name can look like another.

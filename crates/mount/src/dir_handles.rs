@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use firstbyte_location::{Kind, to_usize};
 
-use crate::Result;
 use crate::child::Child;
 use crate::directory::Listed;
+use crate::error::{Error, Result};
 use crate::inodes::Ino;
 use crate::readdir::{ANSWER, ReadDir};
 use crate::source::Source;
@@ -146,7 +146,7 @@ impl DirHandles {
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<OpenDirectory>> {
-        self.open().get(&number).cloned().ok_or(crate::Error::Unknown { number })
+        self.open().get(&number).cloned().ok_or(Error::Unknown { number })
     }
 
     /// The entry `name` of the directory at `path`, if an open listing of it returned the entry a

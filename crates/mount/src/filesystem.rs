@@ -15,6 +15,7 @@ use firstbyte_location::Kind;
 
 use crate::child::Child;
 use crate::directory::{Directories, Directory, Known, Listed};
+use crate::error::{Error, Result};
 use crate::inodes::{Attributes, Bounds, Fullness, Ino, Inodes, Node, parent};
 use crate::operations::Operations;
 use crate::options::{Modes, Options};
@@ -23,7 +24,6 @@ use crate::readdir::{ReadDir, Sources};
 use crate::reader::Reader;
 use crate::record::Recorder;
 use crate::source::Source;
-use crate::{Error, Result};
 
 /// Names taken from the listing that finds the root: just under the 1,000 of one S3 page, so that
 /// one page is enough.

@@ -26,11 +26,11 @@ use fuser::{
 
 use crate::blocking_pool::BlockingPool;
 use crate::dir_handles::{DirHandles, Named};
+use crate::error::{Error, Result};
 use crate::filesystem::{FileSystem, Freshness, Lookup};
 use crate::inodes::{Fullness, Ino};
 use crate::operations::{Operation, Outcome};
 use crate::xattr::Attribute;
-use crate::{Error, Result};
 use session::Forgetting;
 pub(crate) use session::Serving;
 

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::{Error, Result};
 use crate::inodes::Ino;
-use crate::{Error, Result};
 
 /// How the kernel reads an inode.
 pub(crate) enum Way<B> {

@@ -19,8 +19,8 @@ use firstbyte_location::{Kind, Version, to_usize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::child::{Child, Permissions, Pin};
+use crate::error::{Error, Result};
 use crate::source::join;
-use crate::{Error, Result};
 use paths::Paths;
 use record::{Kept, Record};
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
 use crate::operations::Operation;
-use crate::{Error, Result};
 
 /// The longest time for a client to send its request and to read the answer. A slow client must not
 /// keep others waiting.

@@ -15,11 +15,12 @@ use rustix::mount::UnmountFlags;
 use crate::blocking_pool::BlockingPool;
 use crate::child::Child;
 use crate::control::Listening;
+use crate::error::{Error, Result};
 use crate::filesystem::{FileSystem, PEEK};
 use crate::fuse::{Fuse, Passthrough, Serving};
-use crate::options::PassthroughUse;
+use crate::options::{Options, PassthroughUse};
 use crate::source::{Children, Source};
-use crate::{Error, Options, Result, metrics, mountpoint, replay};
+use crate::{metrics, mountpoint, replay};
 
 /// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are under way, and the engine
 /// fetches these ahead by itself. The kernel only has to ask for the next piece before the reader
@@ -144,7 +145,7 @@ impl Mount {
     /// # Errors
     /// The error of the unmount.
     pub fn stop(&self) -> Result<()> {
-        mountpoint::unmount(&self.directory, crate::Ending::Lazy).map(drop)
+        mountpoint::unmount(&self.directory, mountpoint::Ending::Lazy).map(drop)
     }
 
     /// Returns when it is unmounted, by any program, and nothing below it is open any more. The

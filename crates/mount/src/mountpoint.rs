@@ -17,9 +17,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::bounded::bounded;
+use crate::error::{Error, Result};
 use crate::mount_table::{MOUNT_TABLE, Mount, Mounts};
 use crate::options::{Access, Occupied};
-use crate::{Error, Result};
 
 /// The type of this program's mounts in the mount table.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";

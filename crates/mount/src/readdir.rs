@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::directory::{Directories, Directory, Known, Listed};
+use crate::error::{Error, Result};
 use crate::inodes::Inodes;
 use crate::prefetch::Prefetch;
 use crate::source::{Children, Source};
-use crate::{Error, Result};
 
 /// Names in one answer at most, and half of those kept: more than the kernel asks for at once in
 /// its usual 32 KiB.

@@ -17,7 +17,7 @@ use std::time::Instant;
 use firstbyte_hydrate::start_file::StartLine;
 use firstbyte_location::{ByteRange, Location, Version};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Bytes of a line at most: a request's length, so that the order of requests is that of reads.
 const LONGEST: u64 = 8 << 20;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use firstbyte_hydrate::{Error as HydrateError, Job, StartFile, WantedList};
 use firstbyte_store::STACK;
 
+use crate::error::{Error, Result};
 use crate::filesystem::{FileSystem, PEEK};
-use crate::{Error, Result};
 
 /// Directories listed at once: as many as an S3 client has connections for small requests.
 const LISTERS: usize = 16;

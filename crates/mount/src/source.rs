@@ -11,9 +11,9 @@ use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Versio
 use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
 use crate::child::{Child, Listed, Permissions};
+use crate::error::{Error, Result};
 use crate::name_conflicts::NameConflicts;
 use crate::options::{Modes, Stored};
-use crate::{Error, Result};
 
 /// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
 const REPORTED: usize = 100;

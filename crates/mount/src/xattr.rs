@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use firstbyte_hydrate::cache::{State, Status};
 use firstbyte_location::Kind;
 
-use crate::Result;
+use crate::error::Result;
 use crate::filesystem::FileSystem;
 use crate::inodes::{Ino, Node};
 

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{ConcurrencyLimit, Proximity};
+use crate::concurrency_limit::ConcurrencyLimit;
+use crate::proximity::Proximity;
 
 /// The shortest window: bytes of every connection arrive within it.
 const WINDOW: Duration = Duration::from_millis(60);

@@ -10,7 +10,8 @@
 use std::time::Duration;
 
 use crate::backoff::{self, DEADLINE};
-use crate::{ROUND_TRIP_BYTES, START};
+use crate::controller::START;
+use crate::request_size::ROUND_TRIP_BYTES;
 
 /// Samples kept: enough for a steady median, few enough to follow a change.
 const SAMPLES: usize = 64;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::START_NEAR;
+use crate::controller::START_NEAR;
 
 /// Parts at least: while one waits for its answer another fills the link.
 const LEAST: usize = 2;

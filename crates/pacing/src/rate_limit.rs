@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::SHORTEST_REQUEST;
+use crate::request_size::SHORTEST_REQUEST;
 
 /// How far the clock may lag behind, so that a transfer can catch up after a late wake-up or an
 /// idle time. A piece takes as long. So asking for pieces does not slow a transfer, and the rate is

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::Proximity;
+use crate::proximity::Proximity;
 
 /// Bytes of the longest request: at 1 Gbit/s it lasts 0.3 s. Longer ones gain nothing.
 pub const LONGEST_REQUEST: u64 = 32 << 20;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Grant, RateLimit};
+use crate::rate_limit::{Grant, RateLimit};
 
 /// Any number of limits, all of them kept. None is no limit, and costs nothing. Clones share them.
 #[derive(Clone, Debug, Default)]

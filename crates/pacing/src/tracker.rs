@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::hedge::SHORTEST;
-use crate::{FAR, HedgePolicy, Proximity, ReadSizes, Wait};
+use crate::hedge::{HedgePolicy, SHORTEST, Wait};
+use crate::proximity::{FAR, Proximity};
+use crate::request_size::ReadSizes;
 
 /// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
 const IDLE: u64 = u64::MAX;

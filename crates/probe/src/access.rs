@@ -7,9 +7,9 @@ use firstbyte_location::{ByteRange, Kind, Location};
 use firstbyte_store::{FailureKind, ListOptions, Payload, PutOptions, Store};
 use serde::Serialize;
 
+use crate::error::{Error, Result};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
-use crate::{Error, Result};
 
 /// Empty objects that are written to time a write.
 const WRITES: usize = 5;

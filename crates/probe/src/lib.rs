@@ -10,6 +10,7 @@
 
 mod access;
 mod disk;
+mod error;
 mod ledger;
 mod load;
 mod model;
@@ -25,10 +26,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::Location;
-use firstbyte_store::{FailureKind, Store};
+use firstbyte_store::Store;
 
 pub use access::{Access, Right, Rights, check as access};
 pub use disk::Disk;
+pub use error::{Error, Result};
 pub use ledger::{Budget, Spent};
 pub use model::Identity;
 pub use names::Names;
@@ -48,94 +50,6 @@ const DISK_PART: f64 = 0.03;
 
 /// Time beyond the budget in which the last requests end.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// An error of a probe.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] firstbyte_store::Error),
-    /// A local directory cannot be listed.
-    #[error(transparent)]
-    Listing(firstbyte_listing::Error),
-    /// A local file failed.
-    #[error("{location}: {source}")]
-    Io {
-        /// The file.
-        location: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// Names cannot be listed, so nothing to read is known.
-    #[error("{location}: nothing to measure, its names cannot be listed: {why}")]
-    NotListed {
-        /// The location.
-        location: String,
-        /// The reason.
-        why: String,
-        /// Kind of the error.
-        kind: FailureKind,
-    },
-    /// Content cannot be read.
-    #[error("{location}: nothing to measure, its content cannot be read: {why}")]
-    NotRead {
-        /// The location.
-        location: String,
-        /// The reason.
-        why: String,
-    },
-    /// There is no content.
-    #[error("{location}: nothing to measure, no object with content is there")]
-    Empty {
-        /// The location.
-        location: String,
-    },
-    /// The budget does not hold the first requests.
-    #[error("{location}: the budget ended before anything was measured")]
-    Budget {
-        /// The location.
-        location: String,
-    },
-}
-
-/// The result type of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
-
-impl Error {
-    fn io(location: &Location, source: std::io::Error) -> Self {
-        Self::Io { location: location.to_string(), source }
-    }
-
-    /// The kind of the failure, as receipts name it.
-    #[must_use]
-    pub fn kind(&self) -> FailureKind {
-        match self {
-            Self::Store(error) => error.kind(),
-            Self::Listing(_) => FailureKind::Io,
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::NotListed { kind, .. } => *kind,
-            Self::NotRead { .. } => FailureKind::Denied,
-            Self::Empty { .. } => FailureKind::NotFound,
-            Self::Budget { .. } => FailureKind::BadInput,
-        }
-    }
-
-    /// The remedy, as one clause.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            Self::NotListed { kind: FailureKind::NotFound | FailureKind::NoSuchBucket, .. } => {
-                Some("check the spelling")
-            }
-            Self::NotListed { .. } => Some("name one large object of it instead"),
-            Self::NotRead { .. } => Some("check the rights of this user or role"),
-            Self::Empty { .. } => Some("name a place with data, or let the probe write with --write"),
-            Self::Budget { .. } => Some("raise --budget or --time"),
-            _ => None,
-        }
-    }
-}
 
 /// Parameters of a probe.
 #[derive(Clone, Debug)]

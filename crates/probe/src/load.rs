@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use firstbyte_store::{FailureKind, Store};
 
+use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::place::{BUFFER, Piece, Sample, Samples};
 use crate::timeline::Timeline;
-use crate::{Error, Result};
 
 /// The pause between two looks at what a worker is to do.
 const LOOK: Duration = Duration::from_millis(2);

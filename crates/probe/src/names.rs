@@ -9,8 +9,8 @@ use firstbyte_location::Location;
 use firstbyte_store::{ListOptions, Store};
 use serde::Serialize;
 
+use crate::error::{Error, Result};
 use crate::ledger::Ledger;
-use crate::{Error, Result};
 
 /// Pages that are asked for.
 const PAGES: usize = 5;

@@ -12,7 +12,7 @@ use firstbyte_location::{ByteRange, Entry, Kind, Location};
 use firstbyte_store::{Body, Get, ListOptions, Store};
 use rustix::fs::{Advice, fadvise};
 
-use crate::Result;
+use crate::error::{Error, Result};
 
 /// Entries that are looked at: some pages of a bucket, or a large directory.
 const LOOKED_AT: usize = 4_096;
@@ -122,7 +122,7 @@ impl Sample {
     pub(crate) fn open_only(&self) -> Result<f64> {
         let path = self.location.as_local().unwrap_or(std::path::Path::new(""));
         let began = Instant::now();
-        let file = File::open(path).map_err(|source| crate::Error::io(&self.location, source))?;
+        let file = File::open(path).map_err(|source| Error::io(&self.location, source))?;
         drop(file);
         Ok(began.elapsed().as_secs_f64())
     }
@@ -131,7 +131,7 @@ impl Sample {
     pub(crate) fn first_block(&self) -> Result<f64> {
         let path = self.location.as_local().unwrap_or(std::path::Path::new(""));
         self.drop_cached(ByteRange::new(0, self.size));
-        let failed = |source| crate::Error::io(&self.location, source);
+        let failed = |source| Error::io(&self.location, source);
         let file = File::open(path).map_err(failed)?;
         let began = Instant::now();
         file.read_at(&mut [0; 4_096], 0).map_err(failed)?;

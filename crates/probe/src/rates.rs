@@ -9,7 +9,7 @@ use firstbyte_store::Store;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::Result;
+use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::load::{Stream, Streams};
 use crate::place::Samples;

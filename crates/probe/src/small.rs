@@ -7,7 +7,7 @@ use firstbyte_location::ByteRange;
 use firstbyte_store::Store;
 use serde::Serialize;
 
-use crate::Result;
+use crate::error::Result;
 use crate::ledger::Ledger;
 use crate::load::{Pattern, Repeated, repeat};
 use crate::place::{Sample, Samples};

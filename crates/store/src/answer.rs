@@ -7,12 +7,16 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use firstbyte_location::{ByteRange, Kind, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Kind, Version};
 
+use crate::body::Body;
 use crate::dates::{http_date, rfc3339};
-use crate::gateways::{FRAMES, framed_len};
+use crate::error::{Error, Result};
+use crate::gateways::frames::{FRAMES, framed_len};
+use crate::header_text;
+use crate::object::{Metadata, Stat};
+use crate::query::{Get, Integrity};
 use crate::wire::{Head, Incoming};
-use crate::{Algorithm, Body, Checksum, Error, Get, Integrity, Metadata, Result, Stat, header_text};
 
 /// Headers kept as metadata beside `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =

@@ -7,15 +7,16 @@ use firstbyte_location::{Entry, Location, ObjectLocation, Version};
 
 #[cfg(feature = "azure")]
 use crate::azure::Azure;
+use crate::body::Body;
+use crate::error::{Error, Result};
 #[cfg(feature = "google")]
 use crate::google::Google;
+use crate::object::Stat;
+use crate::query::{Get, ListOptions, ListedPage};
 #[cfg(any(feature = "azure", feature = "google"))]
 use crate::rest::RestStore;
 use crate::s3::S3;
-use crate::{
-    Body, Error, Get, ListOptions, ListedPage, Part, Payload, PutOptions, Result, Sending, Stat, Upload,
-    Written,
-};
+use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 
 /// The entries of a listing.
 pub(crate) type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;

@@ -12,11 +12,15 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 
-use crate::gateways::{Frames, Member};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::gateways::frames::Frames;
+use crate::gateways::member::Member;
+use crate::object::Stat;
 #[cfg(feature = "sftp")]
-use crate::sftp::Reading;
+use crate::sftp::reading::Reading;
+use crate::sink::Sink;
 use crate::wire::Incoming;
-use crate::{Cancel, Error, Result, Sink, Stat};
 
 use local::LocalSource;
 

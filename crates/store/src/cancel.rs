@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::{Error, LOOK, Result, STACK};
+use crate::error::{Error, Result};
+use crate::limits::{LOOK, STACK};
 
 /// A handle that requests register their sockets with. Cloned handles share one state.
 #[derive(Clone, Debug, Default)]

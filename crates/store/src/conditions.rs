@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::Version;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The buckets and hosts that are known to refuse their own tags.
 #[derive(Debug, Default)]

@@ -13,14 +13,19 @@ use firstbyte_pacing::Throttle;
 use percent_encoding::percent_decode_str;
 
 use self::redirect::Cookies;
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Asked, Error, Result};
 use crate::netrc::Netrc;
+use crate::object::Stat;
+use crate::options::Redirects;
+use crate::origin::Origin;
+use crate::query::{Get, ListOptions};
 use crate::retry::Retry;
 use crate::s3::retry_after;
-use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
-use crate::{
-    Asked, Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Redirects, Result, Stat, Written,
-    answer, conditions, header_text,
-};
+use crate::upload::{Payload, PutOptions, Written};
+use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::{answer, conditions, header_text};
 
 /// Redirects followed per request, the common default of HTTP libraries.
 const MOST_REDIRECTS: usize = 10;

@@ -33,7 +33,6 @@ mod azure;
 mod backend;
 mod body;
 mod cancel;
-mod clock;
 mod codes;
 mod conditions;
 mod dates;
@@ -51,6 +50,7 @@ mod netrc;
 mod object;
 mod options;
 mod order;
+mod origin;
 mod post;
 mod query;
 mod requests;
@@ -65,6 +65,7 @@ mod sink;
 mod sorted;
 mod spending;
 mod store;
+mod syscall_refusal;
 mod turns;
 mod upload;
 mod via;
@@ -73,7 +74,6 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub(crate) use error::unsupported;
 pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, io_advice};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;
@@ -81,11 +81,10 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub use gateways::SEGMENT;
 pub use header_text::header_value;
-pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{
     Beneath, Durability, Found, LocalFile, Opening, Over, Privacy, PrivateDirectory, Sharing, empty,
-    is_refused, local_path, location_below, open_regular, refused_calls,
+    local_path, location_below, open_regular, refused_calls,
 };
 pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
@@ -104,5 +103,6 @@ pub use signing::{Keys, Signing};
 pub use sink::Sink;
 pub use spending::{Prices, Spending};
 pub use store::{Listing, Store, require_key};
+pub use syscall_refusal::is_refused;
 pub use upload::{Part, Payload, Pinned, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
 pub use via::{Gateways, Via};

@@ -17,27 +17,26 @@ mod optional;
 mod partial;
 mod private;
 mod resolve;
-mod stat;
+pub(crate) mod stat;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::path::Path;
 
-pub(crate) use backend::{cannot_copy_in_kernel, delete, get, list, put};
+pub(crate) use backend::{delete, get, list, put};
 pub use beneath::{Beneath, Found};
 pub(crate) use name::{is_partial_name, partial_name};
 pub use name::{local_path, location_below};
-pub(crate) use optional::is_refusal;
-pub use optional::{is_refused, refused_calls};
+pub use optional::refused_calls;
 pub use partial::{Durability, LocalFile, Over, Privacy, empty};
 pub use private::{Opening, PrivateDirectory, Sharing};
 pub use stat::open_regular;
-pub(crate) use stat::{has_byte_at, stat, version};
+pub(crate) use stat::stat;
 
 use firstbyte_location::shown;
 
-use crate::Error;
+use crate::error::Error;
 
 /// An operating system error at `path`.
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use firstbyte_location::{Entry, Kind, Version};
-
-use crate::Checksum;
+use firstbyte_location::{Checksum, Entry, Kind, Version};
 
 /// Metadata that is copied with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use firstbyte_location::redacted_operand;
+use firstbyte_location::{Algorithm, Hasher, redacted_operand};
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
+use crate::error::{Error, Result};
 use crate::header_text::{CONTROL, header_value};
+use crate::origin::Origin;
 use crate::signing::Signing;
+use crate::spending::Spending;
 use crate::via::{Gateways, Via};
-use crate::wire::Origin;
-use crate::{Algorithm, Error, Hasher, Result, Spending};
 
 /// The redirects of web servers that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_location::{Entry, Escaped, Kind, Location, ObjectLocation, Service};
 
+use crate::error::{Error, Result};
 use crate::object::in_listing_order;
-use crate::{Error, Result};
 
 /// The end of the name of a directory bucket of S3 Express One Zone, which lists in no order
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).

@@ -3,9 +3,12 @@
 use firstbyte_location::HttpUrl;
 use firstbyte_pacing::Throttle;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 use crate::requests::RequestKind;
-use crate::wire::{Client, Method, Origin, Request};
-use crate::{Cancel, Error, Payload, Result};
+use crate::upload::Payload;
+use crate::wire::{Client, Method, Request};
 
 /// Longest answer that is read so that its connection can be reused.
 const LONGEST_ANSWER: usize = 64 << 10;

@@ -6,7 +6,7 @@ use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Entry, Kind, Version};
 use firstbyte_pacing::Throttle;
 
-use crate::Cancel;
+use crate::cancel::Cancel;
 use crate::object::listing_key;
 
 /// Parameters of a read.

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use firstbyte_pacing::backoff;
 use tracing::span::EnteredSpan;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::options::Outages;
 use crate::wire::Client;
-use crate::{Cancel, Error, Outages, Result};
 
 /// The attempts of one operation.
 pub(crate) struct Retry<'a> {

@@ -9,7 +9,7 @@
 mod listing;
 mod packet;
 mod pool;
-mod reading;
+pub(crate) mod reading;
 mod session;
 mod ssh;
 mod writing;
@@ -20,20 +20,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, SftpPath, Version};
 
+use crate::answer;
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::object::{Metadata, Stat};
+use crate::query::{Get, ListOptions, StatedLength, Unfinished};
 use crate::requests::RequestKind;
 use crate::retry::Retry;
+use crate::upload::{Payload, PutOptions, Written};
 use crate::wire::Client;
-use crate::{
-    Body, Cancel, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, StatedLength,
-    Unfinished, Written, answer,
-};
 
 use packet::{Attributes, Reply, Request, code, kind, open};
 use pool::{Load, Pool};
+use reading::Reading;
 use session::Exchange;
 use writing::Writing;
-
-pub(crate) use reading::Reading;
 
 /// Deletions that are in flight.
 const DELETIONS: usize = 64;

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Entry, Kind, to_usize};
 
+use crate::error::{Error, Result};
 use crate::object::listing_key;
-use crate::{Error, Result};
 
 /// Bytes of entries that are sorted in memory: some 20,000 of them.
 const ROOM: usize = 4 << 20;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::ByteRange;
 
-use crate::requests::RequestKind;
-use crate::{CounterSnapshot, Error, Result};
+use crate::error::{Error, Result};
+use crate::requests::{CounterSnapshot, RequestKind};
 
 /// Prices in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,27 +3,31 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firstbyte_listing::Order;
 use firstbyte_location::{EndpointName, Entry, HttpUrl, Kind, Location, ObjectLocation, Service, Version};
 
 #[cfg(feature = "azure")]
 use crate::azure::Azure;
 use crate::backend::{Entries, ObjectBackend};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result, unsupported};
 use crate::gateways::Ring;
 #[cfg(feature = "google")]
 use crate::google::Google;
 #[cfg(feature = "http")]
 use crate::http::Http;
+use crate::object::{ObjectVersion, Stat};
+use crate::options::Options;
 use crate::order::Ordered;
-use crate::s3::{self, NamedServices, S3};
+use crate::query::{ListOptions, ListedPage, Unfinished};
+use crate::requests::CounterSnapshot;
+use crate::s3::{self, Endpoint, NamedServices, Presign, Presigned, S3, ServiceAnswer, ServiceRequest};
 #[cfg(feature = "sftp")]
 use crate::sftp::Sftp;
 use crate::sorted::Sorted;
+use crate::upload::{Payload, PutOptions, Written};
 use crate::wire::Client;
-use crate::{
-    Cancel, CounterSnapshot, Endpoint, Error, ListOptions, ListedPage, ObjectVersion, Options, Order,
-    Payload, Presign, Presigned, PutOptions, Result, ServiceAnswer, ServiceRequest, Stat, Unfinished,
-    Written, local, post, unsupported,
-};
+use crate::{local, post};
 
 mod hosts;
 mod parts;

@@ -6,10 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use firstbyte_location::{ByteRange, Location, Version, to_usize};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Location, Version, to_usize};
 use firstbyte_pacing::Throttle;
 
-use crate::{Algorithm, BUFFER, Cancel, Checksum, Error, Hasher, Metadata, Result, local};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::BUFFER;
+use crate::local::stat;
+use crate::object::Metadata;
 
 /// The bytes to write.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +61,7 @@ impl Payload<'_> {
     pub(crate) fn check_unchanged(self) -> io::Result<()> {
         let Self::Source(file, range, pinned) = self else { return Ok(()) };
         let version = &pinned.version;
-        let found = local::version(&file.metadata()?);
+        let found = stat::version(&file.metadata()?);
         if !found.agrees_with(version) {
             let has_grown =
                 found.size > version.size && range == ByteRange::new(0, version.size.unwrap_or(0));
@@ -67,7 +71,7 @@ impl Payload<'_> {
                 _ => Err(io::Error::other("the file changed while it was sent")),
             };
         }
-        if version.size == Some(range.end) && local::has_byte_at(file, range.end) {
+        if version.size == Some(range.end) && stat::has_byte_at(file, range.end) {
             return Err(io::Error::other("the file is longer than it states"));
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::error::{Error, Result};
 use crate::header_text::header_value;
+use crate::origin::Origin;
 use crate::signing::Keys;
-use crate::wire::Origin;
-use crate::{Error, Result};
 
 /// The header `Via` (RFC 9110, 7.6.3) of all requests of a store: the gateways that they come from,
 /// so that each of them recognises a request that comes back to it. Clones share it, and it can

@@ -9,8 +9,10 @@ use std::thread;
 
 use firstbyte_location::{Entry, Kind};
 
+use crate::error::{Error, Result};
+use crate::limits::STACK;
 use crate::object::in_listing_order;
-use crate::{Directories, Error, ListOptions, Result, STACK};
+use crate::query::{Directories, ListOptions};
 
 /// Longest path entered, in bytes: the limit of Linux. A deeper tree is taken for an endless one,
 /// caused by a link to a parent directory.

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 
-use crate::scratch;
+use crate::data::scratch;
 
 /// The kinds of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{until, wait_limit};
+use crate::wait::{until, wait_limit};
 
 /// Ports of test servers, below those that Linux gives to connections.
 const PORTS: Range<u16> = 20_000..32_000;

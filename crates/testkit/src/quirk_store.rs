@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_store::{Algorithm, Hasher};
 
-use crate::{BUCKET, Quirk, Received, Reply, Scripted};
+use crate::quirk::Quirk;
+use crate::scripted::{Received, Reply, Scripted};
+use crate::servers::BUCKET;
 use request::Request;
 
 /// Deviation of a clock that is ahead or behind.

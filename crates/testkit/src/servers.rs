@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
-use crate::{Certificate, Process};
+use crate::certificate::Certificate;
+use crate::process::Process;
 
 /// The access key of every test server.
 pub const ACCESS_KEY: &str = "testkit";

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Process;
+use crate::process::Process;
 
 /// A running `sshd`. It serves the whole file system to this user by SFTP.
 #[derive(Debug)]

@@ -14,11 +14,16 @@ use firstbyte_store::{
 };
 use tempfile::TempDir;
 
-use crate::servers::minio_with;
-use crate::{
-    ACCESS_KEY, AZURE_KEY, BUCKET, Certificate, Client, Made, Process, Quirk, QuirkStore, SECRET_KEY, Sshd,
-    azure_connection, azurite, fake_gcs_server, nginx, scratch, set_credentials, versitygw,
+use crate::certificate::{Certificate, Made};
+use crate::data::scratch;
+use crate::process::Process;
+use crate::quirk::Quirk;
+use crate::quirk_store::QuirkStore;
+use crate::servers::{
+    ACCESS_KEY, AZURE_KEY, BUCKET, SECRET_KEY, azure_connection, azurite, fake_gcs_server, minio_with, nginx,
+    set_credentials, versitygw,
 };
+use crate::sshd::{Client, Sshd};
 
 /// The backends under test, each with a real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

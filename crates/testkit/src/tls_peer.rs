@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 
-use crate::Certificate;
+use crate::certificate::Certificate;
 
 /// How a body is delimited, and how its connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

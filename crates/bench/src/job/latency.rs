@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Metrics;
+use super::watch::Metrics;
 
 /// Operations below which a percentile near the end says no more than the greatest.
 const FEW: usize = 20;

@@ -4,7 +4,7 @@
 use std::io;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::job::{Error, Result};
+use super::error::{Error, Result};
 
 /// Debian's package of blastn and makeblastdb.
 pub(crate) const BLAST: &str = "ncbi-blast+";

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use firstbyte_location::units::parse_size;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::error::{Error, Result};
 use super::fio::Fio;
-use crate::job::{Error, Result};
 
 /// One job.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

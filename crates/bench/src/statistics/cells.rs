@@ -4,6 +4,7 @@
 use crate::result::{Basis, Outcome, Results, Run};
 use crate::table::{Axis, Of, Statistic, Table};
 
+use super::case::figure;
 use super::quantile::quantile;
 
 /// The content of a cell.
@@ -61,7 +62,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
 fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     if of == Of::Runs || run.jobs.is_empty() {
         // Shares of parallel jobs are figures of a run too.
-        return super::figure(run, metric).into_iter().collect();
+        return figure(run, metric).into_iter().collect();
     }
     let figure = |job: &crate::result::Job| match metric {
         "seconds" => Some(job.seconds),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::result::CacheState;
 use serde_json::{Value, json};
 
-use super::{Found, Request, Target};
+use super::Request;
+use super::probe::{Found, Target};
 use crate::functions::FunctionSize;
 use crate::plan::{Cache, Case, Contender, Count, Invoke};
 use crate::words::literal;

@@ -10,9 +10,10 @@ use firstbyte_advise::units::shown_bytes;
 use firstbyte_location::{Location, Service};
 use serde_json::{Value, json};
 
+use super::Request;
 use super::function::{self, Linked};
+use super::probe::{Found, Shape, Target};
 use super::programs::{self, Objects};
-use super::{Found, Request, Shape, Target};
 use crate::plan::{Billed, Cache, Case, Contender, Count, Place, Prints};
 use crate::slow_link::LINK;
 use crate::words::literal;

@@ -5,7 +5,8 @@
 //! passes bytes unchanged, so it does not work with TLS: the name in the certificate is not the
 //! proxy's.
 
-use super::{Request, Target};
+use super::Request;
+use super::probe::Target;
 use crate::plan::Service;
 use crate::slow_link::{LINK, proxy, slow_directory};
 use crate::words::literal;

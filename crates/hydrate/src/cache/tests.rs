@@ -11,7 +11,7 @@ use firstbyte_testkit::{bytes, bytes_at, scratch, until};
 use proptest::prelude::*;
 
 use super::*;
-use crate::BLOCK;
+use crate::block::BLOCK;
 
 mod basics;
 mod crowd;

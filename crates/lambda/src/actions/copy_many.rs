@@ -12,12 +12,14 @@ use firstbyte_location::{Entry, Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, location_below};
 use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
 
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::error::{Failure, Result};
 use crate::event::CopyMany;
 use crate::frontier::Frontier;
 use crate::run::{Progress, Run};
+use crate::tmp;
 use crate::token::Token;
-use crate::{Answer, Failure, Result, tmp};
 
 const VERB: &str = "copy-many";
 

@@ -6,12 +6,14 @@
 
 use firstbyte_location::{Kind as EntryKind, Location};
 
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::error::{Failure, Result};
 use crate::event::Download;
 use crate::frontier::Frontier;
 use crate::run::Progress;
+use crate::tmp;
 use crate::token::Token;
-use crate::{Answer, Failure, Result, tmp};
 
 const VERB: &str = "download";
 

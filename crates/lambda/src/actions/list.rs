@@ -3,10 +3,11 @@
 use firstbyte_location::{Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order};
 
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::error::{Failure, Result};
 use crate::event::List;
 use crate::token::Token;
-use crate::{Answer, Failure, Result};
 
 const VERB: &str = "list";
 

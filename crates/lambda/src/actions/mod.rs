@@ -8,9 +8,12 @@ mod open;
 
 use serde_json::Value;
 
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::deadline::Deadline;
+use crate::environment::Environment;
+use crate::error::{Failure, Result};
 use crate::event::{self, Action};
-use crate::{Answer, Deadline, Environment, Failure, Result};
 
 /// Does what an event asks for, and answers before the deadline.
 ///

@@ -7,12 +7,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, shown};
+use firstbyte_store::FailureKind;
 
 use super::open::{finished, record};
+use crate::answer::Answer;
 use crate::call::Call;
+use crate::error::{Failure, Result};
 use crate::event::Mounted;
 use crate::reader::{self, Source};
-use crate::{Answer, Failure, FailureKind, Result, mounts, tmp};
+use crate::{mounts, tmp};
 
 const VERB: &str = "mounted";
 

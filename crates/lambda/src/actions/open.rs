@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use firstbyte_location::{Algorithm, Checksum, Location};
 
+use crate::answer::Answer;
 use crate::call::Call;
-use crate::event::Open;
+use crate::error::{Failure, Result};
+use crate::event::{Open, Read};
 use crate::reader::{self, Reading};
 use crate::token::Token;
-use crate::{Answer, Failure, Read, Result};
 
 const VERB: &str = "open";
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::pace::{CATCH_UP, Pace};
-use crate::{Burst, Rate};
+use crate::rate::{Burst, Rate};
 
 /// The rates of a meter.
 #[derive(Clone, Copy, Debug, Default)]

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::shown;
 
-use crate::{Burst, Error, Rate, Result};
+use crate::error::{Error, Result};
+use crate::rate::{Burst, Rate};
 use counters::MountCounters;
 pub use counters::MountSnapshot;
 use fuse::{Client, Serving};

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Read-ahead of the kernel, in KiB. Its default of 128 KiB takes 1 ms at 100 MB/s. A single client
 /// would then wait for each of its requests and not reach the rate. NFS clients use larger values

@@ -19,9 +19,12 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
+use crate::batch::Batch;
 use crate::chain::{Chain, Identity};
+use crate::error::{Error, Result};
 use crate::open::Open;
-use crate::{Batch, Error, Options, Reach, Result, Tuning};
+use crate::options::Options;
+use crate::tuning::{Reach, Tuning};
 use cursor::{Cursor, Job};
 use pool::Pool;
 use thread_cwd::ThreadCwd;

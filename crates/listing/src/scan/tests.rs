@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_location::Kind;
 
 use super::*;
-use crate::{Depth, Detail};
+use crate::options::{Depth, Detail};
 
 #[test]
 fn every_name_of_a_wide_and_deep_tree_is_shown_once_whatever_the_threads_and_the_buffer() {

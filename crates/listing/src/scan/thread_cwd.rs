@@ -13,8 +13,8 @@ use rustix::fs::{CWD, OFlags};
 use rustix::process::fchdir;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::Symlinks;
 use crate::open::{Open, open_at};
+use crate::options::Symlinks;
 
 /// The working directory of the calling thread now, to which other threads return.
 pub(super) fn here() -> Option<OwnedFd> {

@@ -10,13 +10,14 @@ use rustix::io::Errno;
 use super::cursor::{Cursor, Found, Job};
 use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
-use crate::batch::Take;
+use crate::batch::{Batch, Take};
 use crate::chain::{Chain, Identity};
 use crate::details::{Details, look};
-use crate::error::below;
+use crate::error::{Error, below};
 use crate::open::Open;
+use crate::options::{Boundary, Symlinks};
 use crate::split::{self, Part};
-use crate::{Batch, Boundary, Error, Reach, Symlinks, Tuning};
+use crate::tuning::{Reach, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.

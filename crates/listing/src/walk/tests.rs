@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use firstbyte_location::Kind;
 
 use super::*;
-use crate::{Boundary, Depth, Detail};
+use crate::options::{Boundary, Depth, Detail};
 
 const TREE: Options = Options {
     depth: Depth::Recursive,

@@ -11,8 +11,8 @@ use std::thread;
 use super::address::Address;
 use super::jobs::Jobs;
 use super::protocol::{MountCounts, Request, Response};
+use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
-use crate::{Error, Result};
 
 /// Longest request, bytes: a path of 4,096, written as JSON.
 const LONGEST: u64 = 64 << 10;

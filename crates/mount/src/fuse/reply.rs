@@ -11,9 +11,9 @@ use fuser::{
 };
 
 use super::FOR_EVER;
-use crate::Error;
 use crate::child::Permissions;
 use crate::dir_handles::Named;
+use crate::error::Error;
 use crate::filesystem::{FileSystem, Lookup};
 use crate::inodes::{Attributes, Fullness, Ino, ROOT};
 

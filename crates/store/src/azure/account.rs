@@ -7,9 +7,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::tokens::Source;
+use crate::options::Options;
+use crate::origin::Origin;
 use crate::s3::variable;
-use crate::wire::Origin;
-use crate::{Options, Signing};
+use crate::signing::Signing;
 
 /// The account that Azure's emulators serve, and its key, which are the same everywhere.
 const EMULATED: &str = "devstoreaccount1";

@@ -3,11 +3,14 @@
 use firstbyte_location::{Entry, Kind, Service, etag};
 
 use super::xml::{self, Item, Named};
-use super::{Azure, path, protocol};
+use super::{Azure, path};
+use crate::cancel::Cancel;
+use crate::dates;
+use crate::error::Result;
+use crate::limits::PAGE;
 use crate::requests::RequestKind;
-use crate::rest::{Call, Page, Query, RestStore as _, directory_entry};
+use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
 use crate::wire::Method;
-use crate::{Cancel, PAGE, Result, dates};
 
 impl Azure {
     pub(super) fn list_page_of(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page> {

@@ -7,14 +7,16 @@ use std::hash::{BuildHasher, RandomState};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use firstbyte_location::{Location, ObjectLocation};
+use firstbyte_location::{Algorithm, Location, ObjectLocation};
 
-use super::{Azure, check_name, path, protocol, write, xml};
+use super::{Azure, check_name, path, write, xml};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
 use crate::requests::RequestKind;
-use crate::rest::{Call, RestStore as _};
+use crate::rest::{Call, RestStore as _, protocol};
 use crate::s3::xml::escape;
+use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 use crate::wire::Method;
-use crate::{Algorithm, Cancel, Error, Part, Payload, PutOptions, Result, Sending, Upload, Written};
 
 impl Azure {
     /// Chooses the name of an upload. No request: the service learns of it by its first block.

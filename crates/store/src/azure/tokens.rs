@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use firstbyte_location::{ObjectLocation, redacted};
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 use crate::rest::{Call, Token, ask_for_token, form};
 use crate::s3::variable;
-use crate::wire::{Client, Method, Origin};
-use crate::{Cancel, Error, Result};
+use crate::wire::{Client, Method};
 
 /// Where tokens are given for what a client proves.
 const AUTHORITY: &str = "https://login.microsoftonline.com";

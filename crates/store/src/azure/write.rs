@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use firstbyte_location::{ObjectLocation, Version};
+use firstbyte_location::{Algorithm, ObjectLocation, Version};
 
 use super::account::{Proof, with_signature};
-use super::{Azure, check_name, encoded_name, path, protocol};
-use crate::rest::{Call, RestStore as _, refuse_s3_options};
+use super::{Azure, check_name, encoded_name, path};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::object::Metadata;
+use crate::rest::{Call, RestStore as _, protocol, refuse_s3_options};
+use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::{Head, Method};
-use crate::{
-    Algorithm, Cancel, Error, Metadata, Payload, Precondition, PutOptions, Result, Written, answer,
-    header_text,
-};
+use crate::{answer, header_text};
 
 /// The pause before a copy that is under way is looked at again.
 const COPYING: Duration = Duration::from_millis(500);

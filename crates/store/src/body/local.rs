@@ -9,8 +9,11 @@ use firstbyte_pacing::SHORTEST_REQUEST;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::local::{cannot_copy_in_kernel, has_byte_at};
-use crate::{Cancel, Error, Result, Sink};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::local::stat::{self, has_byte_at};
+use crate::sink::Sink;
+use crate::syscall_refusal::cannot_copy_in_kernel;
 
 /// An open file and the range left to read.
 pub(super) struct LocalSource {
@@ -139,7 +142,7 @@ impl LocalSource {
         let Some(identity) = &expected.file else { return Ok(()) };
         let metadata =
             self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
-        let found = crate::local::version(&metadata);
+        let found = stat::version(&metadata);
         if found.file.as_ref() == Some(identity) && (expected.size.is_none() || found.size == expected.size) {
             return Ok(());
         }

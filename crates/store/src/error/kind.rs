@@ -4,9 +4,10 @@
 use std::fmt;
 use std::io;
 
+use firstbyte_location::is_full;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, is_bucket, is_full};
+use super::{Error, is_bucket};
 
 /// The kind of a failure. Names are part of the contract: see docs/errors.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]

@@ -10,9 +10,9 @@ use std::time::Instant;
 use firstbyte_location::{Algorithm, ByteRange, Hasher, to_usize};
 use firstbyte_pacing::SILENCE;
 
-use super::Member;
+use super::member::Member;
+use crate::error::{Error, Result};
 use crate::wire::Incoming;
-use crate::{Error, Result};
 
 /// The header of such a request and its response.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{HedgePolicy, Wait};
 
-use super::Member;
-use crate::{Body, Cancel, LOOK, Result, STACK};
+use super::member::Member;
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::{LOOK, STACK};
 
 /// One request in this many may be sent twice: a twentieth of more bytes from the origin is a share
 /// that four nodes with one link do not notice.
@@ -219,7 +222,7 @@ impl Race {
             outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
         // An answer of the first that came a moment too late was cancelled.
-        let first = first.and_then(|_| Err(crate::Error::Cancelled));
+        let first = first.and_then(|_| Err(Error::Cancelled));
         (first, outcome.body.take())
     }
 }
@@ -231,7 +234,7 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Stat};
+    use crate::object::Stat;
 
     fn body(place: &str) -> Result<Body> {
         Ok(Body::empty(place.to_owned(), Stat::directory(), 0))

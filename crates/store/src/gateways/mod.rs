@@ -8,9 +8,9 @@
 //! So nothing that a gateway does makes a read fail. Descriptions and listings always come from the
 //! origin. Called by [`Store::get`](crate::Store::get).
 
-mod frames;
+pub(crate) mod frames;
 mod hedge;
-mod member;
+pub(crate) mod member;
 mod owner;
 
 use std::sync::Arc;
@@ -18,11 +18,16 @@ use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Strength};
 
-pub(crate) use self::frames::{FRAMES, Frames, framed_len};
 use self::hedge::{Second, Watch};
-pub(crate) use self::member::Member;
+use self::member::Member;
 pub use self::owner::SEGMENT;
-use crate::{Body, Cancel, Error, Gateways, Get, Integrity, Keys, Options, Outages, Result, Signing};
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::options::{Options, Outages, Proxies};
+use crate::query::{Get, Integrity};
+use crate::signing::{Keys, Signing};
+use crate::via::Gateways;
 
 /// How long a gateway may send nothing. Longer than a cold read takes at its origin, and a fraction
 /// of a read's deadline.
@@ -132,7 +137,7 @@ fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
         request_payer: false,
         customer_key: None,
         gateways: Gateways::default(),
-        proxies: crate::Proxies::default(),
+        proxies: Proxies::default(),
         read_deadline: PATIENCE,
         connect_deadline: CONNECT,
         retries: 0,

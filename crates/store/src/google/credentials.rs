@@ -19,10 +19,14 @@ use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::origin::Origin;
 use crate::rest::{Call, Token, Tokens, ask_for_token, form};
 use crate::s3::variable;
-use crate::wire::{Client, Method, Origin};
-use crate::{Cancel, Error, Options, Result, Signing};
+use crate::signing::Signing;
+use crate::wire::{Client, Method};
 
 const GOOGLE: &str = "https://storage.googleapis.com";
 /// Where tokens are given for what a file proves.

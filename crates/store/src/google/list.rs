@@ -4,10 +4,13 @@ use firstbyte_location::{Entry, Kind, Service};
 use serde::Deserialize;
 
 use super::{Google, JSON, credentials, json_path};
+use crate::cancel::Cancel;
+use crate::dates;
+use crate::error::Result;
+use crate::limits::PAGE;
 use crate::requests::RequestKind;
 use crate::rest::{Call, Page, Query, RestStore as _, directory_entry, protocol};
 use crate::wire::Method;
-use crate::{Cancel, PAGE, Result, dates};
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -12,9 +12,15 @@ use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ObjectLocation, Version};
 
-use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, encoded, protocol};
+use crate::answer;
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Asked, Error, Result};
+use crate::object::Stat;
+use crate::query::Get;
+use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, encoded};
+use crate::signing::Signing;
 use crate::wire::{Client, Head, Method};
-use crate::{Asked, Body, Cancel, Error, Get, Result, Signing, Stat, answer, header_text};
 
 use credentials::Identity;
 

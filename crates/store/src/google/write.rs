@@ -6,17 +6,20 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use firstbyte_location::{ObjectLocation, Version};
+use firstbyte_location::{Algorithm, Checksum, ObjectLocation, Version};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Google, JSON, credentials, header_text, json_path, protocol, version};
-use crate::rest::{Call, RestStore as _, encoded, refuse_s3_options};
+use super::{Google, JSON, credentials, json_path, version};
+use crate::answer;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::header_text;
+use crate::object::Metadata;
+use crate::rest::{Call, RestStore as _, encoded, protocol, refuse_s3_options};
 use crate::retry::Retry;
+use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::Method;
-use crate::{
-    Algorithm, Cancel, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, Written, answer,
-};
 
 /// Most bytes that are copied to go with their description.
 const TOGETHER: u64 = 256 << 10;

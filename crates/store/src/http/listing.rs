@@ -13,10 +13,13 @@ use serde::Deserialize;
 
 use super::page::Page;
 use super::{Call, Http, place, protocol};
-use crate::error::LISTS_NOTHING;
+use crate::cancel::Cancel;
+use crate::error::{Error, LISTS_NOTHING, Result};
+use crate::limits::STACK;
+use crate::query::ListOptions;
 use crate::walk::{Tree, Walk};
 use crate::wire::Method;
-use crate::{Cancel, Error, ListOptions, Result, STACK, answer, dates};
+use crate::{answer, dates};
 
 /// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
 /// million entries.

@@ -10,7 +10,7 @@ use firstbyte_location::{Entry, HttpUrl, Kind};
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use percent_encoding::percent_decode_str;
 
-use crate::wire::Origin;
+use crate::origin::Origin;
 
 /// Beginnings of the titles of directory pages: of nginx, Apache and lighttpd; of Python.
 const TITLES: [&str; 2] = ["index of", "directory listing"];

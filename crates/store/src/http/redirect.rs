@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use firstbyte_location::HttpUrl;
 use url::Url;
 
-use crate::wire::{Head, Origin};
+use crate::origin::Origin;
+use crate::wire::Head;
 
 /// Cookies kept at most; the oldest go. RFC 6265, 6.1: at least 50 a host.
 const MOST_COOKIES: usize = 200;

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, Missing};
 use super::name;
-use super::optional::is_refusal;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::syscall_refusal::is_refusal;
 
 /// Bits that let who runs a file act as its owner or group.
 const SET_ID: u32 = 0o6000;

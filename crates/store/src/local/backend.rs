@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_listing as listing;
 use firstbyte_location::{ByteRange, Entry, Kind, shown, to_usize};
-use rustix::io::Errno;
 
+use super::partial::{Durability, LocalFile, Privacy, empty};
 use super::stat::{describe, describe_unmeasured, has_byte_at, missing, open_regular};
-use super::{LocalFile, Privacy, empty, io_error, is_refusal, name};
-use crate::{
-    BUFFER, Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Partials, Payload,
-    PutOptions, Result, StatedLength, Written,
-};
+use super::{io_error, name};
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::BUFFER;
+use crate::query::{Directories, Get, Links, ListOptions, Partials, StatedLength};
+use crate::syscall_refusal::cannot_copy_in_kernel;
+use crate::upload::{Payload, PutOptions, Written};
 
 /// Opens a file to read the requested range.
 pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
@@ -158,11 +161,6 @@ pub(super) fn fill_from_start(file: &File, payload: Payload<'_>) -> io::Result<(
             copy_range(source, range, file).and_then(|()| payload.check_unchanged())
         }
     }
-}
-
-/// Whether the kernel cannot copy between two files: of two file systems, or of one without this.
-pub(crate) fn cannot_copy_in_kernel(error: Errno) -> bool {
-    matches!(error, Errno::XDEV | Errno::BADF | Errno::TXTBSY) || is_refusal(error)
 }
 
 /// Copies within the kernel (by reference if the file system can share blocks), else through a

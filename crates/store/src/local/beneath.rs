@@ -20,9 +20,10 @@ use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::io_error;
-use super::optional::{Improvement, attempt, is_refusal};
+use super::optional::{Improvement, attempt};
 use super::resolve::{LOOKUP, open_beneath};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::syscall_refusal::is_refusal;
 
 /// Permission bits that a copy keeps. The others (set-user-ID, set-group-ID, sticky) grant rights
 /// of the owner, who is not copied.

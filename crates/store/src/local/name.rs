@@ -9,9 +9,9 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{DestinationName, Escaped, Location, NameFault, shown};
+use firstbyte_location::{Algorithm, DestinationName, Escaped, Hasher, Location, NameFault, shown};
 
-use crate::{Algorithm, Error, Hasher, Result};
+use crate::error::{Error, Result};
 
 /// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
 const NAME_MAX: usize = 255;

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+use crate::syscall_refusal::is_refusal;
+
 /// The gain of a call for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
@@ -45,20 +47,6 @@ static ANY: AtomicBool = AtomicBool::new(false);
 
 fn refused() -> MutexGuard<'static, BTreeMap<(Improvement, u64), Errno>> {
     REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether an error says that a call does not exist here, rather than that it failed.
-pub(crate) fn is_refusal(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY | Errno::NOLCK
-    )
-}
-
-/// As `is_refusal`, of an error of the standard library.
-#[must_use]
-pub fn is_refused(error: &std::io::Error) -> bool {
-    Errno::from_io_error(error).is_some_and(is_refusal)
 }
 
 /// Calls `call` on an open file, unless its file system has refused that before. Returns `None` if

@@ -17,9 +17,14 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, S
 use rustix::io::Errno;
 
 use super::beneath::{self, Beneath, KEPT, Missing};
-use super::optional::{self, Improvement, attempt, is_refusal};
+use super::optional::{self, Improvement, attempt};
+use super::stat::stat;
 use super::{io_error, name};
-use crate::{Error, Metadata, Precondition, Result, Sink};
+use crate::error::{Error, Result};
+use crate::object::Metadata;
+use crate::sink::Sink;
+use crate::syscall_refusal::is_refusal;
+use crate::upload::Precondition;
 
 /// The state on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,7 +310,7 @@ impl LocalFile {
             Precondition::None if self.place.over == Over::Nothing => return self.rename_to_free_name(),
             Precondition::None => RenameFlags::empty(),
             Precondition::Absent => RenameFlags::NOREPLACE,
-            Precondition::Matches(version) => match super::stat(&self.place.path) {
+            Precondition::Matches(version) => match stat(&self.place.path) {
                 Ok(stat) if stat.version.agrees_with(version) => RenameFlags::empty(),
                 Ok(_) | Err(Error::NotFound { .. }) => return Err(refused()),
                 Err(error) => return Err(error),

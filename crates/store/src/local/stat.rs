@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::beneath::KEPT;
 use super::io_error;
-use crate::{Error, Metadata, Result, Stat};
+use crate::error::{Error, Result};
+use crate::object::{Metadata, Stat};
 
 /// Describes the file or directory at `path`, following links. A file that states no length and has
 /// content has an unknown length.

@@ -3,10 +3,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
+use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Kind};
 
 use super::*;
-use crate::{Cancel, Get, ListOptions, Metadata, Order, Payload, Precondition, PutOptions};
+use crate::cancel::Cancel;
+use crate::object::Metadata;
+use crate::query::{Get, ListOptions};
+use crate::upload::{Payload, Precondition, PutOptions};
 
 fn temp() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

@@ -18,13 +18,19 @@ use firstbyte_location::{Entry, Kind, Location, ObjectLocation};
 use firstbyte_pacing::Throttle;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::STACK;
+use crate::object::Stat;
+use crate::options::Options;
+use crate::origin::Origin;
+use crate::query::{Get, ListOptions, ListedPage};
 use crate::requests::RequestKind;
 use crate::retry::Retry;
-use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
-use crate::{
-    Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Payload, Result, STACK, Stat, answer,
-    conditions,
-};
+use crate::upload::Payload;
+use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::{answer, conditions};
 
 pub(crate) use pages::{Page, Query, directory_entry};
 pub(crate) use refusal::Refusal;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use firstbyte_location::{Entry, Kind, ObjectLocation};
 
 use super::{RestStore, protocol};
+use crate::error::{Error, Result};
 use crate::object::in_listing_order;
 use crate::order::Disorder;
+use crate::query::{ListOptions, Marker};
 use crate::turns::{Brought, Turns};
-use crate::{Error, ListOptions, Marker, Result};
 
 /// The parameters shared by all pages of a listing.
 #[derive(Clone)]

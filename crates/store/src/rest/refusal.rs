@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
+use crate::error::{Asked, Error};
 use crate::s3::{retry_after, xml};
 use crate::wire::Head;
-use crate::{Asked, Error};
 
 /// An error response.
 pub(crate) struct Refusal {

@@ -7,8 +7,14 @@ use firstbyte_location::{Entry, Kind, ObjectLocation};
 use serde::Deserialize;
 
 use super::{Address, Call, Page, Query, Refusal, RestStore, encoded, protocol};
-use crate::wire::{Client, Method, Origin};
-use crate::{Asked, Body, Cancel, Error, Get, Result, Stat, answer};
+use crate::answer;
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Asked, Error, Result};
+use crate::object::Stat;
+use crate::origin::Origin;
+use crate::query::Get;
+use crate::wire::{Client, Method};
 
 /// A toy service.
 pub(crate) struct Toy {

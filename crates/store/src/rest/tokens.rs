@@ -7,9 +7,12 @@ use firstbyte_pacing::Throttle;
 use serde::Deserialize;
 
 use super::{Call, encoded};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 use crate::requests::RequestKind;
-use crate::wire::{Client, Method, Origin, Request};
-use crate::{Cancel, Error, Payload, Result};
+use crate::upload::Payload;
+use crate::wire::{Client, Method, Request};
 
 /// Tokens are renewed when less than this is left. Google's metadata server gives the old one until
 /// five minutes before its end.

@@ -2,8 +2,11 @@
 
 use firstbyte_location::ObjectLocation;
 
-use super::{Call, Operation, S3, endpoint, xml};
-use crate::{Cancel, Payload, Result};
+use super::operation::Operation;
+use super::{Call, S3, endpoint, xml};
+use crate::cancel::Cancel;
+use crate::error::Result;
+use crate::upload::Payload;
 
 impl S3 {
     /// `CreateBucket`, in the region of the options.

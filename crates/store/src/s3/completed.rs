@@ -6,9 +6,14 @@
 
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, ObjectLocation, Service};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, ObjectLocation, Service};
 
-use crate::{Algorithm, BUFFER, Checksum, Get, Hasher, Metadata, Part, Result, Stat, Written, dates};
+use crate::dates;
+use crate::error::Result;
+use crate::limits::BUFFER;
+use crate::object::{Metadata, Stat};
+use crate::query::Get;
+use crate::upload::{Part, Written};
 
 use super::{S3, protocol};
 

@@ -17,8 +17,12 @@ use super::key::AccessKey;
 use super::misuse::Misuse;
 use super::profile;
 use super::settings::ServiceSettings;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::LOOK;
+use crate::options::Options;
+use crate::signing::Signing;
 use crate::wire::Client;
-use crate::{Cancel, Error, LOOK, Options, Result, Signing};
 
 /// Credentials are renewed when less than this is left: longer than any request, shorter than the
 /// shortest AWS session (15 minutes).

@@ -3,8 +3,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use firstbyte_location::{Algorithm, Hasher};
 
-use crate::{Algorithm, CustomerKey, Hasher};
+use crate::options::CustomerKey;
 
 use super::operation::Operation;
 

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 
-use firstbyte_location::{Location, ObjectLocation};
+use firstbyte_location::{Algorithm, Hasher, Location, ObjectLocation};
 
+use crate::cancel::Cancel;
 use crate::codes::{self, Meaning};
+use crate::error::{Error, Result};
+use crate::limits::PAGE;
 use crate::order::is_directory_bucket;
-use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
+use crate::upload::Payload;
 
 use super::errors::denied;
 use super::operation::Operation;

@@ -9,8 +9,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::dialect::Addressing;
 use super::express;
 use super::settings::{ServiceSettings, Variants};
-use crate::wire::Origin;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 
 /// Characters to encode in keys: all but RFC 3986's unreserved ones, as S3's signatures require,
 /// and `/`.

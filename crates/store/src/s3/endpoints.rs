@@ -15,8 +15,11 @@ use serde::Deserialize;
 use super::S3;
 use super::dialect::{Addressing, ListVersion, is_region};
 use super::misuse::Misuse;
-use crate::wire::{Client, Origin};
-use crate::{Options, Result, Signing};
+use crate::error::Result;
+use crate::options::Options;
+use crate::origin::Origin;
+use crate::signing::Signing;
+use crate::wire::Client;
 
 /// The file, as the user writes it.
 #[derive(Debug, Default, Deserialize)]

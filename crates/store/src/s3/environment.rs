@@ -3,7 +3,7 @@
 use std::env;
 
 use super::key::AccessKey;
-use crate::Options;
+use crate::options::Options;
 
 /// The value of a variable that is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {

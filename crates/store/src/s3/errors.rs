@@ -6,10 +6,9 @@ use firstbyte_location::ObjectLocation;
 use serde::Deserialize;
 
 use crate::codes::{self, Meaning};
-use crate::error::means_another_region;
+use crate::error::{Asked, Error, Result, Trace, means_another_region};
 use crate::order::is_directory_bucket;
 use crate::wire::{Head, Incoming};
-use crate::{Asked, Error, Result, Trace};
 
 use super::dialect::is_region;
 use super::operation::Operation;

@@ -15,7 +15,9 @@ use serde::Deserialize;
 use super::key::AccessKey;
 use super::operation::Operation;
 use super::{Call, S3, protocol, xml};
-use crate::{Cancel, Result, dates};
+use crate::cancel::Cancel;
+use crate::dates;
+use crate::error::Result;
 
 /// Sessions are renewed when less than this is left: longer than the head of a request takes to
 /// arrive.

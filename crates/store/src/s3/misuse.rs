@@ -1,6 +1,6 @@
 //! Settings that cannot be used. `profile`, `settings` and `endpoints` report them.
 
-use crate::Error;
+use crate::error::Error;
 
 /// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,11 +48,13 @@ use std::time::SystemTime;
 use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
-use crate::error::FROM;
+use crate::cancel::Cancel;
+use crate::error::{Asked, Error, FROM, Result};
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
+use crate::signing::Signing;
+use crate::upload::Payload;
 use crate::wire::{Client, Head, Incoming, Request};
-use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
 use credentials::Identity;
 use customer_key::Reading;

@@ -6,14 +6,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location, ObjectLocation, Version};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Location, ObjectLocation, Version};
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
 use crate::retry::Retry;
 use crate::turns::{Brought, Turns};
-use crate::{
-    Algorithm, Cancel, Checksum, Error, Part, Payload, Precondition, PutOptions, Result, Sending,
-    StaleUpload, Upload, Written, answer, dates,
-};
+use crate::upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
+use crate::{answer, dates};
 
 use super::completed::LostAnswer;
 use super::names::{ENCODING, NameForm};

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use percent_encoding::percent_decode_str;
 
-use crate::Result;
+use crate::error::Result;
 
 /// Parameter for URL-encoded names, since keys may have characters that XML cannot.
 pub(super) const ENCODING: &str = "encoding-type";

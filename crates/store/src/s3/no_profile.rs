@@ -5,7 +5,8 @@ use std::convert::Infallible;
 
 use super::environment::{Setting, SettingSource, variable};
 use super::misuse::Misuse;
-use crate::{Options, Result};
+use crate::error::Result;
+use crate::options::Options;
 
 /// The configuration files: never read.
 pub(super) struct Profiles(Infallible);

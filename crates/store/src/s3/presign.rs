@@ -6,8 +6,9 @@ use firstbyte_location::ObjectLocation;
 
 use super::endpoint::{self, Address};
 use super::{S3, sign};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
 use crate::wire::Method;
-use crate::{Cancel, Error, Result};
 
 /// What a presigned URL allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

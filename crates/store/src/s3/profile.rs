@@ -15,7 +15,9 @@ use aws_types::os_shim_internal::{Env, Fs};
 use super::environment::{Setting, SettingSource, from_variables, variable};
 use super::misuse::Misuse;
 use super::runtime::{describe, runtime};
-use crate::{Options, Result, Signing};
+use crate::error::Result;
+use crate::options::Options;
+use crate::signing::Signing;
 
 /// S3 in names of variables and in a `[services]` section.
 const SERVICE: &str = "s3";

@@ -19,9 +19,12 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use firstbyte_pacing::Throttle;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 use crate::requests::RequestKind;
-use crate::wire::{Client, Head, Method, Origin, Request};
-use crate::{Cancel, Error, Payload, Result};
+use crate::upload::Payload;
+use crate::wire::{Client, Head, Method, Request};
 
 /// Longest answer of a provider's service: credentials and a token take a few KiB.
 const LONGEST_ANSWER: usize = 1 << 20;

@@ -2,12 +2,16 @@
 
 use firstbyte_location::{ByteRange, Kind, ObjectLocation, Service, Version};
 
-use crate::{Body, Cancel, Error, Get, Integrity, Result, Stat, answer, conditions};
+use crate::body::Body;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result, VERSION};
+use crate::object::Stat;
+use crate::query::{Get, Integrity};
+use crate::{answer, conditions};
 
 use super::operation::Operation;
 use super::{Call, S3};
-use crate::error::VERSION;
-use crate::gateways::FRAMES;
+use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
 
 impl S3 {

@@ -9,9 +9,12 @@ use firstbyte_location::redacted;
 use firstbyte_pacing::Throttle;
 
 use super::{S3, sign};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::origin::Origin;
 use crate::requests::RequestKind;
-use crate::wire::{Method, Origin, Request};
-use crate::{Cancel, Error, Payload, Result};
+use crate::upload::Payload;
+use crate::wire::{Method, Request};
 
 /// Longest answer accepted: what Lambda allows, and some more.
 const LONGEST_ANSWER: usize = 8 << 20;

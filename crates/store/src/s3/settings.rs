@@ -12,7 +12,7 @@ use super::endpoints::EndpointSettings;
 use super::environment::{Setting, SettingSource, variable};
 use super::misuse::Misuse;
 use super::profile::{self, Profiles};
-use crate::Options;
+use crate::options::Options;
 
 /// The block of S3 in a profile.
 const SERVICE: &str = "s3";

@@ -7,8 +7,11 @@ use std::time::{Duration, SystemTime};
 use super::endpoint;
 use super::key::AccessKey;
 use super::signature::{self, ALGORITHM, Canonical, Headers, PathEncoding, Scope, UNSIGNED_PAYLOAD};
-use crate::wire::{Method, Origin, Request};
-use crate::{Error, Payload, Result, header_value};
+use crate::error::{Error, Result};
+use crate::header_text::header_value;
+use crate::origin::Origin;
+use crate::upload::Payload;
+use crate::wire::{Method, Request};
 
 /// Name of S3 in signatures.
 const S3: &str = "s3";
@@ -163,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Cancel;
+    use crate::cancel::Cancel;
     use crate::requests::RequestKind;
 
     fn signed(target: &str) -> Vec<(String, String)> {

@@ -2,14 +2,15 @@
 //!
 //! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
 
-use firstbyte_location::{ObjectLocation, Version, etag};
+use firstbyte_location::{Algorithm, Checksum, ObjectLocation, Version, etag};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::error::{Error, Result};
+use crate::object::Metadata;
+use crate::options::ServerSideEncryption;
+use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::Head;
-use crate::{
-    Algorithm, Checksum, Error, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption,
-    Written, answer, header_text,
-};
+use crate::{answer, header_text};
 
 use super::operation::Operation;
 use super::xml::{self, Stored};

@@ -10,9 +10,11 @@ use super::packet::{Attributes, Named, Reply, Request, code, kind};
 use super::pool::Load;
 use super::session::Exchange;
 use super::{Sftp, on_the_wire};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
 use crate::local::is_partial_name;
+use crate::query::{Links, ListOptions, Partials};
 use crate::walk::{Tree, Walk};
-use crate::{Cancel, Error, Links, ListOptions, Partials, Result};
 
 /// Directories that are read at the same time.
 const AT_ONCE: usize = 8;

@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use firstbyte_location::SftpPath;
 
 use super::session::{Exchange, Lease, Session};
-use crate::{Cancel, Error, LOOK, Options, Result};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::LOOK;
+use crate::options::Options;
 
 /// Sessions with a host. Each is a login, and a process at both ends that encrypts. Servers refuse
 /// more than ten logins at a time by default.

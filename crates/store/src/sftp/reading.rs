@@ -9,7 +9,8 @@ use firstbyte_location::{ByteRange, Version, to_usize};
 use super::packet::{Reply, Request, code, kind};
 use super::session::Exchange;
 use super::version;
-use crate::{Error, Result, Sink};
+use crate::error::{Error, Result};
+use crate::sink::Sink;
 
 /// The source of a [`Body`](crate::Body): a range of an open file, which is closed on drop.
 pub(crate) struct Reading {

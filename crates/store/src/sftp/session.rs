@@ -20,7 +20,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::packet::{self, Extensions, Reply, Request, code, kind};
 use super::ssh::{Lost, Ssh};
-use crate::{Asked, Cancel, Error, LOOK, Options, Result, STACK};
+use crate::cancel::Cancel;
+use crate::error::{Asked, Error, Result};
+use crate::limits::{LOOK, STACK};
+use crate::options::Options;
 
 /// Bytes of reads and writes that may be in flight in a session. OpenSSH's channels take no more.
 const WINDOW: usize = 2 << 20;

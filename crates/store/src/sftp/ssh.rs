@@ -15,7 +15,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{BRIEFLY, CertificateFault, Error, LOOK, Options, Result};
+use crate::error::{CertificateFault, Error, Result};
+use crate::limits::{BRIEFLY, LOOK};
+use crate::options::Options;
 
 /// Size of the pipes to and from `ssh`, bytes: the most that Linux gives without privileges.
 const PIPE: usize = 1 << 20;

@@ -13,8 +13,10 @@ use firstbyte_location::{Kind, SftpPath, to_usize};
 use super::packet::{Attributes, Reply, Request, code, kind, open};
 use super::session::Exchange;
 use super::version;
+use crate::error::{Error, Result};
+use crate::limits::BRIEFLY;
 use crate::local::partial_name;
-use crate::{BRIEFLY, Error, Payload, Precondition, PutOptions, Result, Written};
+use crate::upload::{Payload, Precondition, PutOptions, Written};
 
 /// Permission bits that are kept.
 const KEPT: u32 = 0o777;

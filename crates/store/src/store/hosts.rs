@@ -11,11 +11,15 @@ use firstbyte_location::SftpPath;
 
 use super::Store;
 use crate::backend::Entries;
+use crate::body::Body;
+use crate::error::{Error, Result};
 #[cfg(feature = "http")]
 use crate::http::Http;
+use crate::object::Stat;
+use crate::query::{Get, ListOptions};
 #[cfg(feature = "sftp")]
 use crate::sftp::Sftp;
-use crate::{Body, Error, Get, ListOptions, Payload, PutOptions, Result, Stat, Written};
+use crate::upload::{Payload, PutOptions, Written};
 
 /// A place on a server without buckets.
 pub(super) enum Host<'a> {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use firstbyte_location::{ByteRange, Location, ObjectLocation, Service, Version};
+use firstbyte_location::{Algorithm, ByteRange, Hasher, Location, ObjectLocation, Service, Version};
 
 use super::{Store, WITHIN, object_in_s3, require_key};
 use crate::backend::PartsBackend;
-use crate::{
-    Algorithm, BRIEFLY, Cancel, Hasher, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
-    Written,
-};
+use crate::cancel::Cancel;
+use crate::error::Result;
+use crate::limits::BRIEFLY;
+use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
 /// What other services do not have.
 const PARTS: &str = "an upload in parts";

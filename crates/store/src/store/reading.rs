@@ -6,8 +6,11 @@ use std::sync::Arc;
 use firstbyte_location::{Location, Strength};
 
 use super::Store;
+use crate::body::Body;
+use crate::error::{Error, Result};
 use crate::gateways::Reader;
-use crate::{Body, Error, Get, Result, local};
+use crate::local;
+use crate::query::Get;
 
 impl Store {
     /// Requests bytes, and returns after the head of the response. One request, whose response also

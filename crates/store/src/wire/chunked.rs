@@ -7,7 +7,7 @@ use std::io;
 
 use firstbyte_location::to_usize;
 
-use super::Connection;
+use super::connection::Connection;
 
 /// Longest size line or trailer line accepted: sizes have 16 digits, extensions are rare and short.
 const LONGEST_LINE: usize = 4096;

@@ -10,9 +10,12 @@ use std::time::Duration;
 use firstbyte_location::{ByteRange, to_usize};
 
 use super::tls::{self, Session};
-use super::{Failed, Fault, Origin, trust};
-use crate::local::is_refusal;
-use crate::{BUFFER, Cancel, Error, RECORD};
+use super::{Failed, Fault, trust};
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::limits::{BUFFER, RECORD};
+use crate::origin::Origin;
+use crate::syscall_refusal::is_refusal;
 
 /// The reason for which a request was not sent completely.
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use tracing::Span;
 
-use super::{Head, Request};
-use crate::{Error, Trace};
+use super::request::Request;
+use super::response::Head;
+use crate::error::{Error, Trace};
 
 /// The target of these events.
 pub(super) const TARGET: &str = "firstbyte_store::request";

@@ -13,9 +13,13 @@ use super::event::Answered;
 use super::outage::Endpoint;
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
-use super::{Head, splice};
+use super::response::Head;
+use super::splice;
+use crate::cancel::Cancel;
+use crate::error::{Error, Result, Trace};
+use crate::limits::RECORD;
+use crate::sink::Sink;
 use crate::spending::{Payment, Purse};
-use crate::{Cancel, Error, RECORD, Result, Sink, Trace};
 
 /// The rule that determines the end of a body.
 enum Framing {

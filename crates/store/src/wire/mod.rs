@@ -10,10 +10,10 @@
 //! close idle connections at any time.
 
 mod chunked;
+mod clock;
 mod connection;
 mod event;
 mod incoming;
-mod origin;
 mod outage;
 mod pool;
 mod proxy;
@@ -31,19 +31,20 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 
-use crate::clock::Clocks;
+use crate::cancel::Cancel;
 use crate::conditions::OwnTags;
-use crate::error::WITHOUT_TLS;
+use crate::error::{Error, Result, Trace, WITHOUT_TLS};
+use crate::options::{Options, Proxies};
 use crate::order::Unsorted;
+use crate::origin::Origin;
 use crate::requests::RequestCounters;
 use crate::spending::{Payment, Purse};
-use crate::{Cancel, Error, Options, Result, Trace};
 
 pub(crate) use incoming::Incoming;
-pub(crate) use origin::Origin;
 pub(crate) use request::{Method, Request};
 pub(crate) use response::Head;
 
+use clock::Clocks;
 use connection::{Connection, SendError};
 use outage::{Admitted, Endpoint, Outcome};
 use pool::Pool;
@@ -143,7 +144,7 @@ impl Client {
         let options = Options {
             connect_deadline: deadline,
             read_deadline: deadline,
-            proxies: crate::Proxies::default(),
+            proxies: Proxies::default(),
             ..(*self.options).clone()
         };
         let routes = Arc::new(Routes::new(&options.proxies));

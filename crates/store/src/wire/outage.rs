@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::limits::BRIEFLY;
+
 /// Time from a failure to the next probe, and so to detecting that an endpoint is back. A silence
 /// ends when no request has been waiting for as long.
-const PROBE_AFTER: Duration = crate::BRIEFLY;
+const PROBE_AFTER: Duration = BRIEFLY;
 /// The least time that a request waits for its response: several round trips, enough for an
 /// endpoint that has just recovered.
 pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::{Connection, Origin};
-use crate::KEEP_IDLE;
+use super::connection::Connection;
+use crate::limits::KEEP_IDLE;
+use crate::origin::Origin;
 
 /// Connections with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -8,9 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::redacted_operand;
 use percent_encoding::percent_decode_str;
 
-use super::response::HeadError;
-use super::{Connection, Failed, Head, Origin, connection};
-use crate::{Cancel, Error, Proxies, Proxy, Result};
+use super::connection::Connection;
+use super::response::{Head, HeadError};
+use super::{Failed, connection};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::options::{Proxies, Proxy};
+use crate::origin::Origin;
 
 /// A proxy and its credentials.
 pub(super) struct UsableProxy {

@@ -10,12 +10,16 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
-use super::connection::SendError;
+use super::Client;
+use super::connection::{Connection, SendError};
 use super::outage::Endpoint;
 use super::proxy::UsableProxy;
-use super::{Client, Connection, Origin};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::RECORD;
+use crate::origin::Origin;
 use crate::requests::RequestKind;
-use crate::{Cancel, Error, Payload, RECORD, Result};
+use crate::upload::Payload;
 
 /// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::{Failed, Origin};
-use crate::{Cancel, Error, KEEP_IDLE, LOOK, Options};
+use super::Failed;
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::limits::{KEEP_IDLE, LOOK};
+use crate::options::Options;
+use crate::origin::Origin;
 
 /// Time without a byte, after which a probe asks whether the host is there, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(6);

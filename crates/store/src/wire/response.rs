@@ -3,9 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::Connection;
-use crate::error::{HOST_ID, REQUEST_IDS};
-use crate::{Error, Result, Trace};
+use super::connection::Connection;
+use crate::error::{Error, HOST_ID, REQUEST_IDS, Result, Trace};
 
 /// Longest head accepted: S3 allows 2 KiB of user metadata; other servers send several KiB of
 /// cookies.

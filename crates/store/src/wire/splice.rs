@@ -11,8 +11,9 @@ use firstbyte_location::to_usize;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::local::is_refusal;
-use crate::{BUFFER, Sink};
+use crate::limits::BUFFER;
+use crate::sink::Sink;
+use crate::syscall_refusal::is_refusal;
 
 /// Size of the pipe. 1 GiB from `serve`, which uses sendfile, takes 0.396 s with 256 KiB, 0.368 s
 /// with 512 KiB and 0.356 s with 1 MiB. The pipes of an unprivileged user may have 64 MiB in total

@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::{Origin, trust};
-use crate::{Error, Options, RECORD, Result};
+use super::trust;
+use crate::error::{Error, Result};
+use crate::limits::RECORD;
+use crate::options::Options;
+use crate::origin::Origin;
 
 /// The state of a TLS connection.
 pub(super) type Session = rustls::ClientConnection;

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::{CertificateFault, Error, Result};
+use crate::error::{CertificateFault, Error, Result};
 
 /// Adds the certificates of a PEM file to `roots`, and returns them.
 pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>> {

@@ -4,7 +4,8 @@ use std::thread;
 
 use firstbyte_store::{Error, Get, Payload, PutOptions};
 
-use crate::{Subject, Support, bytes};
+use crate::data::bytes;
+use crate::subject::{Subject, Support};
 
 /// The version of an object stays the same until a rewrite, even one of the same length.
 pub fn a_version_is_stable_until_the_content_changes(subject: &Subject) {

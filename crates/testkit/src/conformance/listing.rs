@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use firstbyte_location::{Entry, Kind};
 use firstbyte_store::{ListOptions, Order};
 
-use crate::{Subject, Support};
+use crate::subject::{Subject, Support};
 
 /// Names whose byte order differs from their order as paths.
 const NAMES: [&str; 10] =

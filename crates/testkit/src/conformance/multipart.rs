@@ -2,7 +2,8 @@
 
 use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 
-use crate::{Subject, Support, bytes};
+use crate::data::bytes;
+use crate::subject::{Subject, Support};
 
 /// The smallest size of an S3 part other than the last.
 const PART: usize = 5 << 20;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use firstbyte_location::Location;
 use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, location_below};
 
-use crate::{Subject, Support};
+use crate::subject::{Subject, Support};
 
 /// Legal names that are easily damaged by URL encoding, XML or shells.
 const ODD: [&str; 22] = [

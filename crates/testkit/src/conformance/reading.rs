@@ -3,8 +3,8 @@
 use firstbyte_location::{ByteRange, Kind};
 use firstbyte_store::{Error, Get};
 
-use crate::subject::is_denial;
-use crate::{Subject, bytes, scratch};
+use crate::data::{bytes, scratch};
+use crate::subject::{Subject, Support, is_denial};
 
 fn ranged(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
@@ -107,10 +107,10 @@ pub fn a_missing_object_is_reported_as_not_found(subject: &Subject) {
 /// Missing rights are reported in one line.
 pub fn missing_rights_are_reported_as_denied(subject: &Subject) {
     match subject.can.denies {
-        crate::Support::Yes => {
+        Support::Yes => {
             let error = subject.read_as_stranger().unwrap_err();
             assert!(is_denial(&error) && !error.to_string().contains('\n'), "{error}");
         }
-        crate::Support::No(reason) => assert_eq!(subject.read_as_stranger().expect(reason), b"secret"),
+        Support::No(reason) => assert_eq!(subject.read_as_stranger().expect(reason), b"secret"),
     }
 }

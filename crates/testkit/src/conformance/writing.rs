@@ -6,7 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use firstbyte_location::ByteRange;
 use firstbyte_store::{Error, Get, Metadata, Payload, Precondition, PutOptions};
 
-use crate::{Subject, Support, bytes, scratch, write_file};
+use crate::data::{bytes, scratch, write_file};
+use crate::subject::{Subject, Support};
 
 /// True if writing is supported; otherwise checks that it fails.
 fn can_write(subject: &Subject) -> bool {

@@ -9,7 +9,8 @@ use time::format_description::well_known::Rfc3339;
 
 use super::request::Request;
 use super::{Object, State, escape, xml_error};
-use crate::{Quirk, Reply};
+use crate::quirk::Quirk;
+use crate::scripted::Reply;
 
 /// Characters that AWS encodes in names: all but unreserved ones and `/`.
 const NAME: &AsciiSet =

@@ -7,7 +7,8 @@ use firstbyte_store::{Algorithm, Hasher};
 use super::request::Request;
 use super::writing::{CHECKSUM, INTERNAL_ERROR, checksum, stored_headers};
 use super::{Name, Object, State, elements, escape, xml_error};
-use crate::{Quirk, Reply};
+use crate::quirk::Quirk;
+use crate::scripted::Reply;
 
 /// An upload that is neither complete nor aborted.
 #[derive(Clone)]

@@ -8,7 +8,8 @@ use time::macros::format_description;
 
 use super::request::Request;
 use super::{Object, State, head_error, xml_error};
-use crate::{Quirk, Reply};
+use crate::quirk::Quirk;
+use crate::scripted::Reply;
 
 /// Bytes of a body that a server sends that ends every body early.
 const CUT: usize = 10_000;

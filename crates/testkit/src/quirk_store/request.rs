@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-use crate::{BUCKET, Received};
+use crate::scripted::Received;
+use crate::servers::BUCKET;
 
 /// A request to the store.
 pub(super) struct Request {

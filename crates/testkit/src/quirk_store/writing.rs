@@ -4,7 +4,8 @@ use firstbyte_store::{Algorithm, Hasher};
 
 use super::request::{Request, decode};
 use super::{Name, Object, State, elements, escape, xml_error};
-use crate::{Quirk, Reply};
+use crate::quirk::Quirk;
+use crate::scripted::Reply;
 
 /// Header of the checksum of a write.
 pub(super) const CHECKSUM: &str = "x-amz-checksum-crc64nvme";

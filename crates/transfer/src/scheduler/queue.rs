@@ -155,7 +155,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
-    use crate::Result;
+    use crate::error::Result;
     use crate::pieces::Finish;
     use crate::report::Done;
     use crate::request::Requester;

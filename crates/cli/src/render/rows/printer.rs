@@ -7,10 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
 
+use super::counter::Counter;
 use super::parquet::Table;
-use super::sort::Sorter;
+use super::sort::{Direction, Sort, Sorter};
 use super::text::{self, Names, Sizes};
-use super::{Broken, Counter, Direction, Schema, Sort, Value, Written, csv, ndjson, record};
+use super::{Broken, Schema, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
 /// How rows are written.

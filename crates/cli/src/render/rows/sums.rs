@@ -1,8 +1,8 @@
 //! Sums counts by name in bounded memory. Names that do not fit are written to disk, as sorted rows
 //! are. Called by `du`, which adds to one directory several times, from several threads.
 
-use super::sort::Sorter;
-use super::{Broken, Direction, Schema, Sort, Value, record};
+use super::sort::{Direction, Sort, Sorter};
+use super::{Broken, Schema, Value, record};
 use crate::render::error::Result;
 
 /// Bytes of records that are passed to the sorter at once.

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Entry;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::limits::STACK;
 use crate::s3::{S3, protocol};
-use crate::{Cancel, Error, Order, Result, STACK};
+use firstbyte_listing::Order;
 
 use super::pace::Pace;
 use super::page::{Page, Query};

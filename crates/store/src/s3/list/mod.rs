@@ -23,9 +23,11 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Entry, ObjectLocation};
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
 use crate::order::is_directory_bucket;
+use crate::query::{ListOptions, ListedPage};
 use crate::turns::{Brought, Turns};
-use crate::{Cancel, Error, ListOptions, ListedPage, Result};
 
 use super::{S3, protocol};
 

@@ -5,14 +5,17 @@ use std::time::Instant;
 
 use firstbyte_location::{Entry, Kind, ObjectLocation};
 
+use crate::cancel::Cancel;
+use crate::dates;
+use crate::error::{Error, Result};
 use crate::object::in_listing_order;
 use crate::order::Disorder;
+use crate::query::{ListOptions, Marker};
 use crate::s3::dialect::ListVersion;
 use crate::s3::names::{ENCODING, NameForm};
 use crate::s3::operation::Operation;
 use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
-use crate::{Cancel, Error, ListOptions, Marker, Result, dates};
 
 use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;

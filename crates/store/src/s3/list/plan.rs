@@ -15,11 +15,11 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
+use firstbyte_listing::Order;
 use firstbyte_location::Entry;
 
 use super::cut::{Grouping, Shape};
 use super::page::{From, Page};
-use crate::Order;
 use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
 use crate::turns::{Brought, Turns};

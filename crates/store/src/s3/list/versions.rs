@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use firstbyte_location::ObjectLocation;
 
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::object::ObjectVersion;
+use crate::query::ListOptions;
 use crate::s3::operation::Operation;
 use crate::s3::{Call, S3, protocol};
-use crate::{Cancel, Error, ListOptions, ObjectVersion, Result};
 
 use super::answer::{Object, ObjectPage};
 use super::page::{self, Query};

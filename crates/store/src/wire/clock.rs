@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Service;
 
+use super::response::Head;
 use crate::dates;
-use crate::wire::Head;
 
 /// Seconds that a clock may differ because dates are whole seconds and answers take time.
 const UNNOTICED: i64 = 2;

@@ -1,0 +1,93 @@
+//! Errors of a probe: each names the location, has the kind that receipts print, and may advise a
+//! remedy. All modules return them.
+
+use firstbyte_location::Location;
+use firstbyte_store::FailureKind;
+
+/// An error of a probe.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] firstbyte_store::Error),
+    /// A local directory cannot be listed.
+    #[error(transparent)]
+    Listing(firstbyte_listing::Error),
+    /// A local file failed.
+    #[error("{location}: {source}")]
+    Io {
+        /// The file.
+        location: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Names cannot be listed, so nothing to read is known.
+    #[error("{location}: nothing to measure, its names cannot be listed: {why}")]
+    NotListed {
+        /// The location.
+        location: String,
+        /// The reason.
+        why: String,
+        /// Kind of the error.
+        kind: FailureKind,
+    },
+    /// Content cannot be read.
+    #[error("{location}: nothing to measure, its content cannot be read: {why}")]
+    NotRead {
+        /// The location.
+        location: String,
+        /// The reason.
+        why: String,
+    },
+    /// There is no content.
+    #[error("{location}: nothing to measure, no object with content is there")]
+    Empty {
+        /// The location.
+        location: String,
+    },
+    /// The budget does not hold the first requests.
+    #[error("{location}: the budget ended before anything was measured")]
+    Budget {
+        /// The location.
+        location: String,
+    },
+}
+
+/// The result type of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io(location: &Location, source: std::io::Error) -> Self {
+        Self::Io { location: location.to_string(), source }
+    }
+
+    /// The kind of the failure, as receipts name it.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Listing(_) => FailureKind::Io,
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::NotListed { kind, .. } => *kind,
+            Self::NotRead { .. } => FailureKind::Denied,
+            Self::Empty { .. } => FailureKind::NotFound,
+            Self::Budget { .. } => FailureKind::BadInput,
+        }
+    }
+
+    /// The remedy, as one clause.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::NotListed { kind: FailureKind::NotFound | FailureKind::NoSuchBucket, .. } => {
+                Some("check the spelling")
+            }
+            Self::NotListed { .. } => Some("name one large object of it instead"),
+            Self::NotRead { .. } => Some("check the rights of this user or role"),
+            Self::Empty { .. } => Some("name a place with data, or let the probe write with --write"),
+            Self::Budget { .. } => Some("raise --budget or --time"),
+            _ => None,
+        }
+    }
+}
