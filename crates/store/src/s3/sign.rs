@@ -294,6 +294,8 @@ mod tests {
             let key = key(token.as_deref());
             let rules = [Rules::S3, Rules::Express, Rules::ExpressSession, Rules::Service("lambda")][which];
             let origin = Origin::parse_url(if tls { "https://h.example" } else { "http://127.0.0.1:9000" }).unwrap();
+            // The library resolves segments of dots in paths of services; none has one.
+            prop_assume!(!matches!(rules, Rules::Service(_)) || !matches!(key_name.as_str(), "." | ".."));
             let (cancel, throttle) = (Cancel::new(), Throttle::default());
             let mut target = format!("/{}", endpoint::query_value(&key_name));
             for (place, value) in values.iter().enumerate() {
