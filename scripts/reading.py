@@ -8,12 +8,9 @@ passes names on. Here such a file counts. Three things are found:
 - `circle`: files that import each other, where a re-export is an import of the file that has it.
 - `room`: an import against the order that HOUSE.md states for the rooms of a crate.
 
-`known_imports.txt` lists what there is today. A line that is not on it fails the check, and so does
-one that is on it and is not found any more: the list only shrinks.
+    python3 scripts/reading.py [CRATE...]
 
-    python3 scripts/reading.py [--write] [CRATE...]
-
-prints what is not on the list; `--write` replaces the list.
+prints each; there is none.
 """
 
 import argparse
@@ -25,8 +22,6 @@ from pathlib import Path
 
 import imports
 from imports import ROOT, Edge, Mention, Module, Resolver, crate_in, related
-
-KNOWN = ROOT / "scripts" / "known_imports.txt"
 
 # The rooms of a crate from the top to the bottom, each with the modules in it. A module may import
 # from its own room and from those below. What is not named may be imported by all.
@@ -166,35 +161,17 @@ def all_violations(wanted: list[str]) -> list[str]:
     return [line for folder in folders if not wanted or folder.name in wanted for line in violations(folder)]
 
 
-def listed() -> set[str]:
-    return {line for line in KNOWN.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")}
-
-
-def compare(found: list[str], known: set[str]) -> list[str]:
-    """What is found and not known, and what is known and not found."""
-    new = [f"{line}: a new import of this kind; see scripts/reading.py" for line in found if line not in known]
-    gone = sorted(known - set(found))
-    return new + [f"{line}: not found any more: remove it from scripts/known_imports.txt" for line in gone]
-
-
 def check() -> list[str]:
-    """The lines by which the code and the list differ."""
-    return compare(all_violations([]), listed())
+    """What a reader finds in any crate."""
+    return [f"{line}: see scripts/reading.py" for line in all_violations([])]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="replace the list by what is found")
     parser.add_argument("crates", nargs="*", metavar="CRATE", help="crates to look at (default: all)")
-    wanted = parser.parse_args()
-    found = all_violations(wanted.crates)
-    if wanted.write:
-        head = "# Imports that scripts/reading.py finds. Lines are removed here when they are mended; none is added.\n"
-        KNOWN.write_text(head + "".join(f"{line}\n" for line in found), encoding="utf-8")
-        return 0
-    new = [line for line in found if line not in listed()]
-    print("\n".join(new))
-    return int(bool(new))
+    found = all_violations(parser.parse_args().crates)
+    print("\n".join(found))
+    return int(bool(found))
 
 
 if __name__ == "__main__":
