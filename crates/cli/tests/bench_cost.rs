@@ -84,7 +84,7 @@ fn a_budget_is_refused_where_a_price_is_not_known() {
     let world = World::new();
     let out = world.path("results.jsonl");
     let limits = ["--budget", "5USD", "--out", out.to_str().unwrap()];
-    let facts = ["--budget: it is not known what the runs cost: s3://bucket/big: ", "--transfer", "--region"];
+    let facts = ["--budget: unknown price of the runs: s3://bucket/big: ", "--transfer", "--region"];
     bench(&world, &limits).fails(2, &facts);
     let seoul = ["--region", "ap-northeast-2", "--transfer", "none"];
     bench(&world, &[&limits, &seoul[..]].concat()).fails(2, &["the price s3-standard/get in ap-northeast-2"]);

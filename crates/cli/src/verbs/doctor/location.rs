@@ -30,7 +30,7 @@ fn findings(access: &Access) -> Vec<Finding> {
         findings.push(right("list", &access.list, "give this user the right to list, or name one object"));
     }
     findings.push(match access.empty {
-        true => Finding::warn("read", "not tried: nothing with content is there", "name a place with data"),
+        true => Finding::warn("read", "not tried: found no file with content", "name a place with data"),
         false => right("read", &access.read, "give this user the right to read"),
     });
     if let Some(endpoint) = &access.endpoint {
