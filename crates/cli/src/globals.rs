@@ -37,7 +37,8 @@ pub struct Globals {
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
+    /// Limit on memory for buffers [default: 32MiB, or an eighth of the container's memory if that
+    /// is less]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring

@@ -469,7 +469,7 @@ impl Asked {
                 "the server denies it to this user, or to everyone: check the address and the credentials"
             }
             (Self::Login, _) => {
-                "the remote user has no permission for it: check the user name, and its mode on the host"
+                "the remote user has no permission: check the user name, and the mode of the file"
             }
             (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and set credentials",
             (Self::Signed, "SignatureDoesNotMatch") => {

@@ -100,7 +100,7 @@ fn money(row: &Row) -> String {
 
 fn sentence(workload: &Workload, row: &Row) -> String {
     let mut text = format!(
-        "{}: {} ({} to {}), limit {}, {}",
+        "{}: {} ({} to {}), limited by {}, {}",
         row.title,
         shown_seconds(row.seconds),
         shown_seconds(row.low),
@@ -159,7 +159,7 @@ fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
     };
     let shown = shown_seconds(workload.goal.deadline.unwrap_or(0.0));
     let best = format!(
-        "the fastest is {}, {} ({} to {}), limit {}, {}",
+        "the fastest is {}, {} ({} to {}), limited by {}, {}",
         fastest.title,
         shown_seconds(fastest.seconds),
         shown_seconds(fastest.low),

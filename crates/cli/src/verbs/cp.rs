@@ -241,7 +241,7 @@ impl CpArgs {
             |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
         match self.archive {
             true if !self.operands.iter().all(is_local) => Err(Error::usage(
-                "--archive: both places have to be local; a store has no owners, modes and links",
+                "--archive: both locations must be local; stores have no owners, modes or links",
             )),
             _ => Ok(()),
         }
