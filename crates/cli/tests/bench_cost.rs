@@ -56,11 +56,8 @@ fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
     let plan = world.path("plan.toml");
     let text = world.run(&["bench", "run", "--dry-run", "--plan", plan.to_str().unwrap()]).ok();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(
-        text.contains("not known: what its bytes cost on their way here; tell it with --transfer"),
-        "{text}"
-    );
-    assert!(text.contains("not known: its region; tell it with --region"), "{text}");
+    assert!(text.contains("unknown price: the network path is not known; give --transfer"), "{text}");
+    assert!(text.contains("unknown price: its region is not known; give --region"), "{text}");
     assert!(text.contains("all runs: what is known: 0.00 USD"), "{text}");
 }
 

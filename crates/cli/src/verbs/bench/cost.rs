@@ -67,7 +67,7 @@ pub fn show(costs: &Costs, globals: &Globals) -> Result<()> {
     for line in &costs.lines {
         console::print(text(line))?;
         for missing in &line.missing {
-            console::print(format_args!("  not known: {missing}"))?;
+            console::print(format_args!("  unknown price: {missing}"))?;
         }
     }
     let least = if complete { "at most" } else { "what is known:" };
