@@ -24,13 +24,14 @@ text { fill: #f0f6fc } .back { fill: #151b23; stroke: #3d444d } .faint { fill: #
 # Of a monospaced letter of 13 pixels.
 LETTER, LINE, MARGIN = 7.83, 18, 16
 
-# Headings of rows in docs/reference/benchmarks.md, what the chart calls them, and the column.
+# Headings of rows in docs/reference/benchmarks.md, what the chart calls them, the column, and how
+# its figures are written.
 ROWS = [
-    ("1 GiB from MinIO", "1 GiB down, s", 1),
-    ("1 GiB to MinIO", "1 GiB up, s", 1),
-    ("1,000 objects of 10 to 100 KB from MinIO to tmpfs", "1,000 small files down, s", 1),
-    ("1,000 files of 10 to 100 KB to MinIO", "1,000 small files up, s", 1),
-    ("1 GiB from MinIO", "memory for 1 GiB down, MB", 5),
+    ("1 GiB from MinIO", "1 GiB down", 1, "{:.2f} s"),
+    ("1 GiB to MinIO", "1 GiB up", 1, "{:.2f} s"),
+    ("1,000 objects of 10 to 100 KB from MinIO to ext4", "1,000 small files down", 1, "{:.2f} s"),
+    ("1,000 files of 10 to 100 KB to MinIO", "1,000 small files up", 1, "{:.2f} s"),
+    ("1 GiB from MinIO", "peak memory, 1 GiB down", 5, "{:.0f} MB"),
 ]
 CONTENDERS = ["firstbyte", "s5cmd", "aws-cli"]
 
@@ -68,7 +69,7 @@ def chart(page: str) -> str:
     """Bars of each row, in relation to the longest of the row."""
     body, y = [], MARGIN + 12
     names, bars, width = MARGIN + 16, MARGIN + 110, 620
-    for heading, title, column in ROWS:
+    for heading, title, column, form in ROWS:
         values = figures(page, heading, column)
         body.append(f'<text x="{MARGIN}" y="{y}">{escape(title)}</text>')
         for name in CONTENDERS:
@@ -77,7 +78,7 @@ def chart(page: str) -> str:
             kind = "ours" if name == "firstbyte" else "peer"
             body.append(f'<text class="faint" x="{names}" y="{y}">{name}</text>')
             body.append(f'<rect class="{kind}" x="{bars}" y="{y - 11}" width="{max(length, 1):.0f}" height="12" rx="2"/>')
-            body.append(f'<text x="{bars + length + 8:.0f}" y="{y}">{values[name]:g}</text>')
+            body.append(f'<text x="{bars + length + 8:.0f}" y="{y}">{form.format(values[name])}</text>')
         y += LINE * 1.5
     return svg(width, y - 4, "firstbyte, s5cmd and aws-cli against MinIO on loopback; shorter is better", body)
 

@@ -83,7 +83,7 @@ class ExistsError(FirstbyteError, FileExistsError):
 
 
 class DamagedError(FirstbyteError, OSError):
-    """The content is not what its checksum or its length states."""
+    """The content is content does not match its checksum or length."""
 
     kind = "damaged"
 

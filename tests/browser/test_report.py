@@ -127,11 +127,11 @@ def test_axe_finds_nothing_in_a_report_and_in_an_advice(made, advised, opened, s
 def test_its_top_says_what_it_means_and_where_it_was_measured(made, opened, size):
     page = opened(made(made_results.results()), size)
     meaning = page.locator(".meaning").inner_text()
-    assert re.fullmatch(r"For you: firstbyte needs [\d.]+x the time of the fastest other program .+\.", meaning), meaning
+    assert re.fullmatch(r"In short: firstbyte takes [\d.]+x the time of the fastest other program, .+\.", meaning), meaning
     facts = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts()))
     assert facts["Date"] == "2026-11-23 09:40:00 UTC" and facts["Kernel"] == "Linux 6.1.0"
     assert facts["Processor"] == "2 x Example(R) Processor @ 2.60GHz"
-    assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Project"]
+    assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Program"]
     # Beside what a stand-in is called stands what it is.
     for stand_in in page.locator(".stand-in").all():
         assert "in place of" in stand_in.inner_text()

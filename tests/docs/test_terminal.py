@@ -80,5 +80,5 @@ def test_a_server_says_what_clients_may_do_and_how_to_reach_it(world):
     shown = lines(drawn_until(world, 200, " s3 ls", {}, "serve", "data", "--listen", "127.0.0.1:0"))
     assert len(shown) == 3, shown
     assert shown[0].startswith("http://127.0.0.1:")
-    assert shown[1] == "read-only, without a key; --write lets clients change data"
+    assert shown[1] == "read-only, no key needed; --write lets clients change data"
     assert shown[2].endswith(f"aws --endpoint-url {shown[0]} s3 ls")

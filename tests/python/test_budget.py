@@ -71,7 +71,7 @@ def test_a_model_predicts_the_time(minio, tmp_path):
     ("words", "line"),
     [
         ({"budget": 1}, "nothing is billed here"),
-        ({"budget": 1, "bill_as": "s3-standard"}, "on their way; tell it with transfer"),
+        ({"budget": 1, "bill_as": "s3-standard"}, "network path is not known; give transfer"),
         ({"budget": "1"}, "budget: `1` has no unit"),
         ({"budget": -1}, "budget: -1 is no sum of money"),
         ({"transfer": "moon"}, "transfer: write none, zone, region or internet"),

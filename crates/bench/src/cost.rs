@@ -194,7 +194,7 @@ impl Tariff {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
         if let Some(directory) = mounted(contender, words) {
-            let unknown = || Service::Unknown(format!("what {directory} bills; tell it with --bill-as"));
+            let unknown = || Service::Unknown(format!("no price list for {directory}; give --bill-as"));
             return (directory.clone(), self.declared().unwrap_or_else(unknown));
         }
         let target = match target_of(contender, words) {
@@ -230,12 +230,12 @@ impl Tariff {
         let (memory, timeout, jobs) = match (memory, timeout, contender.jobs(words)) {
             (Ok(memory), Ok(timeout), Ok(jobs)) => (memory as f64, timeout, f64::from(jobs)),
             _ => {
-                line.missing.push("its memory, its timeout or the number of calls".into());
+                line.missing.push("its memory, timeout or number of calls is not known".into());
                 return (line, 0.0);
             }
         };
         let Some(region) = &self.region else {
-            line.missing.push("its region; tell it with --region".into());
+            line.missing.push("its region is not known; give --region".into());
             return (line, 0.0);
         };
         // Lambda's MB are MiB. The call that changes the configuration costs nothing.
@@ -261,7 +261,7 @@ impl Tariff {
         let mut line =
             Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
         let Some(region) = &self.region else {
-            line.missing.push("its region; tell it with --region".into());
+            line.missing.push("its region is not known; give --region".into());
             return Costs { lines: vec![line], ..Costs::default() };
         };
         for kind in types {
@@ -288,7 +288,7 @@ impl Tariff {
             return Service::Unbilled("on this machine".into());
         }
         self.declared()
-            .unwrap_or_else(|| Service::Unknown(format!("what {url} bills; tell it with --bill-as")))
+            .unwrap_or_else(|| Service::Unknown(format!("no price list for {url}; give --bill-as")))
     }
 
     fn path(&self, path: &str, mounts: Option<&Mounts>) -> Service<'_> {
@@ -298,7 +298,7 @@ impl Tariff {
             (Some(kind), _) if is_of_the_machine(kind) => Service::Unbilled(format!("on {kind}")),
             (_, Some(service)) => service,
             (kind, None) => Service::Unknown(format!(
-                "what its file system ({}) bills; tell it with --bill-as",
+                "no price list for its file system ({}); give --bill-as",
                 kind.unwrap_or("unknown")
             )),
         }
@@ -336,13 +336,13 @@ impl Tariff {
         let transfer = self.transfer.or(contender.invoke.as_ref().map(|_| Transfer::None));
         let usage = billing::usage(model, &reads, transfer);
         if transfer.is_none() && reads.bytes > 0.0 {
-            line.missing.push("what its bytes cost on their way here; tell it with --transfer".into());
+            line.missing.push("the network path is not known; give --transfer".into());
         }
         if usage.items.is_empty() {
             return (0.0, once);
         }
         let Some(region) = &self.region else {
-            line.missing.push("its region; tell it with --region".into());
+            line.missing.push("its region is not known; give --region".into());
             return (0.0, once);
         };
         let cost = self.prices.cost(&usage, region, self.day);

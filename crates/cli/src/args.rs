@@ -29,15 +29,15 @@ macro_rules! examples {
     () => {
         "\
 Examples:
-  firstbyte cp s3://bucket/big.bam .             # kill it at any point, run it again: it resumes
+    firstbyte cp s3://bucket/big.bam .             # killed? run it again: it resumes
   firstbyte sync results/ s3://bucket/results    # only what changed
-  firstbyte mount s3://bucket/data /mnt/data     # read in place, kept in a cache
+  firstbyte mount s3://bucket/data /mnt/data     # read in place, through a cache
   firstbyte serve data                           # HTTP and S3 on one port
-  firstbyte demo                                 # the story on this machine, in at most 90 s"
+  firstbyte demo                                 # what it does, here, in 90 s"
     };
 }
 
-/// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
+/// Copies, mounts, caches and serves files and objects of any size: fast, verified, safe to kill.
 #[derive(Parser)]
 #[command(name = "firstbyte", version, max_term_width = 110, after_help = EXAMPLES, after_long_help = AFTER_HELP)]
 pub struct Cli {
@@ -52,15 +52,19 @@ pub struct Cli {
 
 const AFTER_HELP: &str = concat!(
     "\
-Locations: PATH, file://PATH, s3://BUCKET/KEY, s3+NAME://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY,
-http(s)://HOST/PATH, sftp://HOST/PATH. `-` is standard input or output. ~/.config/firstbyte/config.toml has
-the endpoint of each NAME.
-Every option is also an environment variable: --read-timeout is FIRSTBYTE_READ_TIMEOUT. Options that delete,
-overwrite or let others in (--delete, --write, ...) are not: they have to be written each time.
-Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit. Times: 500ms, 30s, 5m, 2h.
-Credentials, region and endpoint come from all the usual places of AWS, Google and Azure.
-Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrupted.
+Locations: PATH, file://PATH, s3://BUCKET/KEY, gs://BUCKET/KEY,
+az://CONTAINER/KEY, http(s)://HOST/PATH, sftp://HOST/PATH; `-` for standard
+input or output; s3+NAME://BUCKET/KEY for the endpoint NAME in
+~/.config/firstbyte/config.toml.
+Variables: every option has one, --read-timeout is FIRSTBYTE_READ_TIMEOUT, except
+options that delete, overwrite or let others in, such as --delete and --write.
+Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit.
+Times: 500ms, 30s, 5m, 2h.
+Credentials, region and endpoint: from the usual places of AWS, Google and Azure.
+Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed,
+130 interrupted.
 Global options: firstbyte help options.
+
 
 ",
     examples!()

@@ -24,8 +24,8 @@ pub struct Globals {
     /// Print nothing but results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Name each object as it ends, on standard error; -vv also logs every request, and what
-    /// libraries do
+    /// Print a line per finished object on standard error; -vv also logs every request and library
+    /// messages
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     /// Write log messages to this file instead of standard error
@@ -37,7 +37,8 @@ pub struct Globals {
     /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
+    /// Limit on memory for buffers [default: 32MiB, or an eighth of the container's memory if that
+    /// is less]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring
@@ -62,8 +63,8 @@ pub struct Globals {
     /// or their base64 or hexadecimal text
     #[arg(long, global = true, value_name = "FILE", value_parser = CustomerKey::read)]
     pub sse_c_key: Option<CustomerKey>,
-    /// Trust the certificates in this PEM file instead of the system's. They may be those of
-    /// authorities or the server's own
+    /// Trust the certificates in this PEM file, of authorities or the server's own, instead of the
+    /// system's
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
     /// Header for the named web server: `NAME: VALUE`, or @FILE with one per line. Not sent to any
@@ -73,9 +74,9 @@ pub struct Globals {
     /// Follow redirects from https to http. Others on the network can then read and change the data
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
-    /// Read ranges of objects through these gateways, each of which owns a share: URL,URL,..., or
-    /// @FILE with one on each line, or slurm[:PORT] for one on each node of the job. The origin
-    /// stays the way out, and has the names
+    /// Read through these gateways, each of which caches its share of every object: URL,URL,..., or
+    /// @FILE with one per line, or slurm[:PORT] for one on each node of the job. Listings, and
+    /// reads that no gateway answers, go to the origin
     #[arg(long, global = true, value_name = "URLS", value_parser = parse_via)]
     pub via: Option<ViaUrls>,
     /// Key file of the gateways of --via, whose first key is used

@@ -28,6 +28,8 @@ fn bad_value(error: &clap::Error) -> Option<String> {
         (None, Some(values)) => format!("no such value; write {}", values.join(", ")),
         (None, None) => return None,
     };
+    // Some errors name the value too.
+    let why = why.rsplit_once(&format!("{value}: ")).map_or(&*why, |(_, rest)| rest);
     Some(format!("{name} {value}: {why}"))
 }
 

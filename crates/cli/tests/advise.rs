@@ -140,7 +140,7 @@ fn a_page_has_the_advice_and_curves_and_needs_no_network() {
     let page = std::fs::read_to_string(page).unwrap();
     let sentence = text.lines().next().unwrap().split("; ").next().unwrap();
     assert!(page.contains(&format!("<h1>{sentence}</h1>")), "{sentence}");
-    assert!(page.contains("default-src 'none'") && page.contains("Cannot be used here"), "{page}");
+    assert!(page.contains("default-src 'none'") && page.contains("Not usable here"), "{page}");
     let charts: Vec<&str> = page.split("<figure class=\"chart\"").skip(1).collect();
     assert_eq!(charts.len(), 7);
     assert!(charts.iter().all(|chart| chart.split("</figure>").next().unwrap().contains("<table>")));

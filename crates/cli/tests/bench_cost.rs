@@ -56,11 +56,8 @@ fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
     let plan = world.path("plan.toml");
     let text = world.run(&["bench", "run", "--dry-run", "--plan", plan.to_str().unwrap()]).ok();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(
-        text.contains("not known: what its bytes cost on their way here; tell it with --transfer"),
-        "{text}"
-    );
-    assert!(text.contains("not known: its region; tell it with --region"), "{text}");
+    assert!(text.contains("unknown price: the network path is not known; give --transfer"), "{text}");
+    assert!(text.contains("unknown price: its region is not known; give --region"), "{text}");
     assert!(text.contains("all runs: what is known: 0.00 USD"), "{text}");
 }
 
@@ -84,7 +81,7 @@ fn a_budget_is_refused_where_a_price_is_not_known() {
     let world = World::new();
     let out = world.path("results.jsonl");
     let limits = ["--budget", "5USD", "--out", out.to_str().unwrap()];
-    let facts = ["--budget: it is not known what the runs cost: s3://bucket/big: ", "--transfer", "--region"];
+    let facts = ["--budget: unknown price of the runs: s3://bucket/big: ", "--transfer", "--region"];
     bench(&world, &limits).fails(2, &facts);
     let seoul = ["--region", "ap-northeast-2", "--transfer", "none"];
     bench(&world, &[&limits, &seoul[..]].concat()).fails(2, &["the price s3-standard/get in ap-northeast-2"]);

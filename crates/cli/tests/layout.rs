@@ -55,7 +55,7 @@ fn findings_are_reported_and_mended() {
     world.write("data/stray", b"");
     let ran = world.run(&["layout", "check", "data"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stdout.starts_with(b"data/stray: in the root, belongs in a directory\n"), "{ran:?}");
+    assert!(ran.stdout.starts_with(b"data/stray: in the root, should be in a directory\n"), "{ran:?}");
     let ran = world.run(&["--json", "layout", "check", "data", "--mend"]).ok();
     assert_eq!((&ran.receipt()["findings"], &ran.receipt()["mended"]), (&1.into(), &1.into()));
     assert!(world.run(&["layout", "check", "data"]).ok().stdout.starts_with(b"101 files: no problems"));
@@ -163,7 +163,7 @@ fn a_dry_run_says_what_the_run_would_say() {
     std::os::unix::fs::symlink("nowhere", world.path("data/link")).unwrap();
     let printed = world.run(&["layout", "shard", "data", "--dry-run"]).ok().stdout;
     let printed = String::from_utf8(printed).unwrap();
-    assert!(printed.contains("would leave 1 entries that are no files"), "{printed}");
+    assert!(printed.contains("would leave 1 entries in place"), "{printed}");
     let back = world.run(&["--json", "layout", "unshard", "data", "--dry-run"]).ok().receipt();
     let done = world.run(&["--json", "layout", "unshard", "data"]).ok().receipt();
     assert_eq!((&back["would_move"], &back["directories"]), (&done["objects"], &done["directories"]));
@@ -183,7 +183,7 @@ fn a_name_is_printed_in_its_own_bytes() {
         lines.sort();
         lines
     };
-    let printed = b": in the root, belongs in a directory";
+    let printed = b": in the root, should be in a directory";
     let wanted = [&b"data/bad\xff"[..], b"data/new\nl"].map(|path| [path, printed].concat());
     assert!(wanted.iter().all(|line| lines(&["layout", "check", "data", "-0"], 0).contains(line)));
     assert!(lines(&["layout", "check", "data"], b'\n').contains(&wanted[0]));

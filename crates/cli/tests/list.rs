@@ -25,7 +25,7 @@ fn every_line_is_run_and_each_that_fails_is_named() {
         "s3://bucket/missing",
         "-:3: cp: a quote",
         "-:4: --json: exit code 2",
-        "a list has no run in it",
+        "a list cannot contain `run`",
     ] {
         assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
     }

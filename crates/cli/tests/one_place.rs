@@ -49,21 +49,21 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
         (here("home/tree/"), there("alias/tree/deep/er")),
     ] {
         let args = ["mv", "-r", from.as_str(), to.as_str()];
-        world.run(&args).fails(1, &["one place", "name another destination"]);
+        world.run(&args).fails(1, &["the same place", "name another destination"]);
         assert_untouched(&tree);
     }
     for (from, to) in
         [(there("home/tree/a"), there("alias/tree/a")), (here("home/tree/a"), there("alias/tree/"))]
     {
         let ran = world.run(&["mv", from.as_str(), to.as_str()]);
-        assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+        assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
         assert_untouched(&tree);
     }
     // A link in the way below the destination.
     fs::create_dir(scratch.path().join("new")).unwrap();
     symlink("../home/tree/deep", scratch.path().join("new/deep")).unwrap();
     let ran = world.run(&["mv", "-r", &there("home/tree/"), &there("new")]);
-    assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+    assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
     for name in &NAMES[1..] {
         assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
     }
@@ -86,11 +86,11 @@ fn a_move_between_a_bucket_and_the_directory_that_holds_it_is_refused() {
         ("s3://bucket/tree/deep/", local.as_str()),
     ] {
         let ran = world.run(&["mv", "-r", from, to]);
-        assert!(ran.code == Some(1) && ran.stderr.contains("one place"), "{from} {to}: {ran:?}");
+        assert!(ran.code == Some(1) && ran.stderr.contains("the same place"), "{from} {to}: {ran:?}");
         assert_untouched(&tree);
     }
     let ran = world.run(&["mv", "s3://bucket/tree/a", &format!("{local}/")]);
-    assert!(ran.code != Some(0) && ran.stderr.contains("one place"), "{ran:?}");
+    assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
     assert_untouched(&tree);
     // Two keys of one bucket are two objects.
     world.run(&["mv", "-r", "s3://bucket/tree/", "s3://bucket/new"]).ok();
@@ -121,7 +121,7 @@ fn a_move_that_cannot_be_proven_safe_is_refused_and_says_how_to_go_on() {
     for (from, to) in [("file", "s3://b/y"), ("s3://b/x", "here")] {
         let ran = world.run(&["mv", from, to]);
         assert!(ran.code != Some(0), "{ran:?}");
-        for fact in ["under another name", "copy with cp", "rm"] {
+        for fact in ["another name of", "copy with cp", "rm"] {
             assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
         }
     }
@@ -144,7 +144,7 @@ fn what_only_a_destination_has_is_kept_if_the_source_lies_in_it_under_another_na
         [(here("home/tree/deep"), there("alias/tree")), (there("home/tree/deep"), here("home/tree"))]
     {
         let ran = world.run(&["sync", "--delete", &from, &to]);
-        assert!(ran.code == Some(1) && ran.stderr.contains("one lies in the other"), "{from} {to}: {ran:?}");
+        assert!(ran.code == Some(1) && ran.stderr.contains("one contains the other"), "{from} {to}: {ran:?}");
         for name in NAMES {
             assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
         }
@@ -171,7 +171,7 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     let copied = world.run(&["sync", "again", "copy"]);
     rustix::mount::unmount(world.path("again"), rustix::mount::UnmountFlags::DETACH).unwrap();
     for ran in ran {
-        ran.fails(1, &["are one place"]);
+        ran.fails(1, &["are the same place"]);
     }
     copied.ok();
     assert_untouched(&world.path("data/tree"));
@@ -208,7 +208,7 @@ fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_
         ["sync", "--delete", "data/tree", "again/deep"],
         ["mv", "-r", "data/", "again"],
     ] {
-        world.run(&words).fails(1, &["are one place"]);
+        world.run(&words).fails(1, &["are the same place"]);
         assert_untouched(&world.path("data/tree"));
         assert_eq!(world.read("data/other"), b"other");
     }
@@ -216,7 +216,7 @@ fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_
     detach(&again);
     fs::create_dir_all(world.path("whole/mirror")).unwrap();
     overlay("data/tree", &world.path("whole/mirror"));
-    world.run(&["sync", "--delete", "data/tree", "whole"]).fails(1, &["are one place"]);
+    world.run(&["sync", "--delete", "data/tree", "whole"]).fails(1, &["are the same place"]);
     detach(&world.path("whole/mirror"));
     assert_untouched(&world.path("data/tree"));
     // An overlay of another directory is synced.
@@ -235,7 +235,7 @@ fn a_sync_that_deletes_is_refused_where_the_destination_holds_the_bucket_of_the_
     let tree = s3.root.join("bucket/tree");
     plant(&tree);
     for (from, to) in [("s3://bucket/tree", s3.root.join("bucket")), ("s3://bucket", s3.root.clone())] {
-        world.run(&["sync", "--delete", from, to.to_str().unwrap()]).fails(1, &["are one place"]);
+        world.run(&["sync", "--delete", from, to.to_str().unwrap()]).fails(1, &["are the same place"]);
         assert_untouched(&tree);
     }
     world.write("copy/more", b"more");

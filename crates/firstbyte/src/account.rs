@@ -64,7 +64,7 @@ impl Terms {
         let option = if self.budget.is_some() { "budget" } else { "bill-as" };
         let unknown = |unknown: &Unknown| Error::Bill {
             option,
-            why: format!("it is not known {unknown}"),
+            why: format!("unknown price: {unknown}"),
             tell: unknown.option(),
         };
         let is_needed = self.budget.is_some() || self.bill.declared.is_some();

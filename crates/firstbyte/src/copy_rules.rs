@@ -110,7 +110,7 @@ impl Source {
             (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
                 let name = source.file_name().ok_or_else(|| Error::Operand {
                     operand: source.to_string(),
-                    why: "has no name that a directory can hold; name the destination".into(),
+                    why: "has no usable file name; name the destination".into(),
                 })?;
                 let target = directory.child(&name);
                 refuse_onto_itself(source, &target).map(|()| target)
@@ -168,7 +168,7 @@ impl Destination {
             true => Ok(Self::There(location)),
             false if several => Err(Error::Operand {
                 operand: location.to_string(),
-                why: "several sources need a directory to go to; end it with / or create it".into(),
+                why: "several sources need a directory as destination; end it with / or create it".into(),
             }),
             false => Ok(Self::As(location)),
         }
@@ -184,7 +184,7 @@ pub fn tree_name(root: &Location) -> Result<Option<DestinationName>> {
     match (root.file_name(), root.last_component()) {
         (None, Some(_)) => Err(Error::Operand {
             operand: root.to_string(),
-            why: "has no name that a directory can hold; end it with / to copy its contents".into(),
+            why: "has no usable file name; end it with / to copy its contents".into(),
         }),
         (name, _) => Ok(name),
     }
@@ -247,9 +247,7 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
 pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(destination, source) {
         Overlap::Inside => Err(Error::Overlap {
-            why: format!(
-                "{source} lies inside {destination}, and would be deleted with what only {destination} has"
-            ),
+            why: format!("{source} lies inside {destination}: --delete would delete the source"),
         }),
         Overlap::Apart | Overlap::Same => Ok(()),
     }
@@ -437,7 +435,7 @@ mod tests {
             ["http://h/a%2F..%2F..%2Fesc", "http://h/%2e%2e", "s3://b/x/..", "gs://b/.", "az://b/a/.."]
         {
             let error = object(text).target(&into).unwrap_err().to_string();
-            assert!(error.contains("no name that a directory can hold"), "{error}");
+            assert!(error.contains("no usable file name"), "{error}");
             assert!(tree_name(&location(text)).is_err(), "{text}");
         }
         assert_eq!(tree_name(&location("s3://b")).unwrap(), None);

@@ -132,7 +132,7 @@ pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
         let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));
         parsed.transpose().map_err(|text| Error::Option {
             name: name.to_owned(),
-            why: format!("`{text}` is no number from 0 on"),
+            why: format!("`{text}` is not a whole number"),
         })
     };
     if let Some(index) = number("AWS_BATCH_JOB_ARRAY_INDEX")? {

@@ -169,7 +169,7 @@ impl From<firstbyte_store::Error> for Error {
             firstbyte_store::Error::Changed { location, expected, found, .. } => {
                 let advice = match expected.differs_by_tag(&found) {
                     true => {
-                        "or its servers give different ETags for one file: `firstbyte cat` reads it by one request"
+                        "or the servers behind this address disagree on its ETag: `firstbyte cat` reads it in one request"
                     }
                     false => "open it again",
                 };

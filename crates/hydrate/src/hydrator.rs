@@ -42,7 +42,7 @@ impl Hydrator {
     pub fn reading(store: Store, settings: Settings) -> Result<Self> {
         match Self::new(store.clone(), settings.clone()) {
             Err(error) if error.is_full_disk() => {
-                tracing::warn!("nothing is cached: {error}");
+                tracing::warn!("reading without a cache: {error}");
                 Self::new(store, Settings { cache: None, ..settings })
             }
             made => made,

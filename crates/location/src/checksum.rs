@@ -157,7 +157,7 @@ impl Checksum {
         let hex = hex::decode(value).ok().and_then(|value| Self::new(algorithm, value));
         hex.or_else(|| Self::from_base64(algorithm, value)).ok_or_else(|| {
             let len = algorithm.value_len();
-            fail(format!("a {algorithm} is {len} bytes: {} hex digits, or base64", len * 2))
+            fail(format!("{algorithm} has {len} bytes: write {} hex digits, or base64", len * 2))
         })
     }
 

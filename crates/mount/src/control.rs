@@ -52,7 +52,7 @@ pub fn attribute(path: &Path, name: &str) -> Result<Option<OsString>> {
             Err(Error::io(path, what, error))
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(Error::io(path, "only its owner, or who mounted it, can look at it", error))
+            Err(Error::io(path, "only its owner, or the user who mounted it, can access it", error))
         }
         Err(_) => Ok(None),
     }

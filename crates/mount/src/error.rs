@@ -95,7 +95,7 @@ pub enum Error {
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
     /// Nothing is at the location that was to be mounted.
-    #[error("{location}: nothing is there; check the spelling with `firstbyte ls`")]
+    #[error("{location}: not found; check the spelling with `firstbyte ls`")]
     Nothing {
         /// The location.
         location: String,

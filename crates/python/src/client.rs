@@ -302,7 +302,7 @@ impl Route {
 fn refused(py: Python<'_>, error: &Error) -> PyErr {
     let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
     let option = option.replace('-', "_");
-    let tell = tell.map_or_else(String::new, |tell| format!("tell it with {}, or ", tell.replace('-', "_")));
+    let tell = tell.map_or_else(String::new, |tell| format!("give {}, or ", tell.replace('-', "_")));
     PyValueError::new_err(format!("{option}: {why}; {tell}leave {option} out"))
 }
 

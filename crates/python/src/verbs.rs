@@ -151,7 +151,7 @@ fn moved(
     let target = parsed.target(&Destination::parse(destination.as_os_str(), &texts, Wildcards::Off)?)?;
     let (root, extent) = match parsed {
         Source::Object(location @ Location::Http(_)) => {
-            let why = "what a web server has cannot be moved; use cp".into();
+            let why = "mv cannot delete on a web server; use cp".into();
             return Err(Error::Operand { operand: location.to_string(), why });
         }
         Source::Object(location) => {

@@ -133,7 +133,7 @@ pub enum Error {
     },
     /// The content of a file ends before or behind the length that its file system states, and the
     /// file has not changed.
-    #[error("{location}: has other content than the {stated} bytes that its file system states")]
+    #[error("{location}: its content is not the {stated} bytes that the file system reports")]
     FalseLength {
         /// The file.
         location: String,
@@ -415,7 +415,7 @@ impl Error {
 fn change(expected: &Version, found: &Version) -> String {
     match (&expected.etag, &found.etag) {
         (Some(one), Some(other)) if expected.differs_by_tag(found) => {
-            format!("two ETags, {one} and {other}, for one length and date")
+            format!("the ETag varies ({one}, {other}) while length and date do not")
         }
         _ => format!("changed while it was read{}", difference(expected, found)),
     }
@@ -459,15 +459,19 @@ impl Asked {
                  --no-sign-request for a public container"
             }
             (Self::Web, "401") => {
-                "the server wants a login: add the host to ~/.netrc, write USER:PASSWORD@ before it, or give \
+                "the server requires a login: add the host to ~/.netrc, put USER:PASSWORD@ before the host, or use \
                  --header 'Authorization: ...'"
             }
             (Self::Web, "407") => {
-                "the proxy wants a login: write USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
+                "the proxy requires a login: put USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
             }
-            (Self::Web, _) => "the server does not give it to this login, or to anyone: check the address",
-            (Self::Login, _) => "the user who logs in has no right to it on that host",
-            (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and give credentials",
+            (Self::Web, _) => {
+                "the server denies it to this user, or to everyone: check the address and the credentials"
+            }
+            (Self::Login, _) => {
+                "the remote user has no permission: check the user name, and the mode of the file"
+            }
+            (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and set credentials",
             (Self::Signed, "SignatureDoesNotMatch") => {
                 "check that the secret belongs to the access key, this machine's clock, and that --endpoint-url has no \
                  bucket in it (buckets are in the path)"
@@ -491,7 +495,7 @@ pub fn difference(expected: &Version, found: &Version) -> String {
         (Some(one), Some(other)) => {
             format!(": its inode was written at {} ns, not at {}", other.changed_ns, one.changed_ns)
         }
-        _ => format!(", though its description is the same: {one}"),
+        _ => format!(", although its version is still {one}"),
     }
 }
 

@@ -28,14 +28,14 @@ pub enum Error {
         after: Duration,
     },
     /// The source has no object, so a sync would delete all of the destination.
-    #[error("{location}: is empty, so nothing was deleted")]
+    #[error("{location}: is empty; nothing was deleted")]
     EmptySource {
         /// The source.
         location: String,
     },
     /// The source could not be listed completely, so a sync cannot tell what is extra.
     #[error(
-        "nothing was deleted behind the name that could not be listed ({kept} kept): the source may have it"
+        "kept {kept} objects at the destination: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
         /// Objects that only the destination has, as far as the listing shows.
@@ -52,7 +52,7 @@ pub enum Error {
         found: Box<Version>,
     },
     /// Two locations are one place, or one lies in the other, under another name.
-    #[error("{place} and {other} are one place, or one lies in the other: nothing was deleted there")]
+    #[error("{place} and {other} are the same place, or one contains the other: nothing was deleted")]
     OnePlace {
         /// The directory with the marker.
         place: String,
@@ -60,7 +60,7 @@ pub enum Error {
         other: String,
     },
     /// Whether two locations are different places cannot be found out.
-    #[error("{other} may be {place} under another name, which cannot be tried ({why}): nothing was deleted")]
+    #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
         /// The directory in which a marker was to be created.
         place: String,
@@ -101,7 +101,7 @@ impl Error {
             Self::Store(error) => error.advice(),
             Self::Replaced { .. } => Some("plan again to copy the new version"),
             Self::Deadline { .. } => Some("give a longer --deadline"),
-            Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
+            Self::ExtrasKept { .. } => Some("fix or exclude what could not be listed, and sync again"),
             Self::OnePlace { .. } => Some("name another destination"),
             Self::Unproven { .. } => Some("copy with cp, compare with check, and then rm the source"),
             Self::EmptySource { .. } => Some("check the name, or add --allow-empty to empty the destination"),

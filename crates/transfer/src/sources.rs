@@ -17,7 +17,7 @@ use crate::report::{Done, Verified};
 
 /// Why a link is not moved.
 pub(crate) const LINK: &str =
-    "a link, and a move follows none; copy what it leads to with cp, and rm the link";
+    "is a link, and mv does not follow links; copy its target with cp, then rm the link";
 
 /// The sources of a move.
 pub(crate) struct Sources<'a> {

@@ -140,7 +140,7 @@ pub(super) fn account(workload: &Workload, catalogue: &Catalogue, row: &mut Row)
         row.refused = Some(format!("a function ends after {}", shown_seconds(function.longest.0)));
     }
     if row.name.ends_with("-download") && row.bytes > FREE_LOCAL {
-        row.conditions.push(format!("/tmp has to be set to {}, billed beside this", shown_bytes(row.bytes)));
+        row.conditions.push(format!("needs /tmp of {}, billed separately", shown_bytes(row.bytes)));
     }
     if workload.jobs.at_once > function.at_once {
         row.conditions.push(format!(

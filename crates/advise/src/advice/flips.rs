@@ -68,7 +68,7 @@ impl Flip {
     #[must_use]
     pub fn line(&self) -> String {
         let value = match self.variable {
-            Variable::Read => format!("{} read a job", rounded_bytes(self.value)),
+            Variable::Read => format!("{} read per job", rounded_bytes(self.value)),
             Variable::Size => format!("{} of data", rounded_bytes(self.value)),
             Variable::JobsPerDay => format!("{} jobs a day", two_digits(self.value)),
             Variable::AtOnce => format!("{} jobs at once", two_digits(self.value)),

@@ -65,7 +65,7 @@ pub fn full_text(advice: &Advice) -> String {
             "left out by the models",
             rows.iter().map(|row| format!("{}: {}", row.name, row.leaves_out)).collect(),
         ),
-        ("billed beside this", unbilled(&rows)),
+        ("billed separately", unbilled(&rows)),
         ("cannot be used here", refused(advice)),
     ];
     for (title, lines) in lists.iter().filter(|(_, lines)| !lines.is_empty()) {
@@ -95,7 +95,7 @@ pub fn flips(advice: &Advice) -> Vec<String> {
     let reach = advice.verdict.option.as_ref().and_then(|name| {
         let reach = advice.reaches.iter().find(|reach| reach.option == *name && reach.part < 1.0)?;
         let bytes = crate::units::shown_bytes(reach.bytes);
-        Some(format!("above {bytes} read a job it misses the deadline"))
+        Some(format!("above {bytes} read per job it misses the deadline"))
     });
     reach.into_iter().chain(advice.flips.iter().map(super::flips::Flip::line)).collect()
 }
@@ -108,7 +108,7 @@ fn left_out(advice: &Advice) -> String {
         parts.push(format!("not modelled: {}", row.leaves_out));
     }
     if !row.unbilled.is_empty() {
-        parts.push(format!("billed beside this: {}", row.unbilled));
+        parts.push(format!("billed separately: {}", row.unbilled));
     }
     let shown: Vec<Row> =
         advice.rows.iter().filter(|row| row.refused.is_none()).take(SHOWN).cloned().collect();

@@ -100,7 +100,7 @@ fn money(row: &Row) -> String {
 
 fn sentence(workload: &Workload, row: &Row) -> String {
     let mut text = format!(
-        "{}: {} ({} to {}), limit {}, {}",
+        "{}: {} ({} to {}), limited by {}, {}",
         row.title,
         shown_seconds(row.seconds),
         shown_seconds(row.low),
@@ -116,7 +116,7 @@ fn sentence(workload: &Workload, row: &Row) -> String {
     }
     if let Some(deadline) = workload.goal.deadline {
         let part = significant((row.high / deadline * 100.0).round());
-        text.push_str(&format!("; at most {part} % of {}", shown_seconds(deadline)));
+        text.push_str(&format!("; at most {part} % of the deadline of {}", shown_seconds(deadline)));
     }
     if let Some(from) = &row.measured {
         text.push_str(&format!("; by your own results ({from})"));
@@ -159,7 +159,7 @@ fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
     };
     let shown = shown_seconds(workload.goal.deadline.unwrap_or(0.0));
     let best = format!(
-        "the fastest is {}, {} ({} to {}), limit {}, {}",
+        "the fastest is {}, {} ({} to {}), limited by {}, {}",
         fastest.title,
         shown_seconds(fastest.seconds),
         shown_seconds(fastest.low),
@@ -169,7 +169,7 @@ fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
     );
     match furthest(reach) {
         Some(most) => format!(
-            "nothing meets {shown}; at most {} a job would ({} %), with {}; {best}",
+            "nothing meets {shown}; a job could read at most {} ({} %) in it, with {}; {best}",
             shown_bytes(most.bytes),
             significant(most.part * 100.0),
             most.option

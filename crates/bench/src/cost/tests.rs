@@ -52,7 +52,7 @@ fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
     let seoul = Tariff { region: Some("ap-northeast-2".into()), ..tariff() };
     assert!(missing(READER, &seoul).contains("the price s3-standard/get in ap-northeast-2"));
     let other = Tariff { endpoint: Some("https://store.example".into()), ..tariff() };
-    assert!(missing(READER, &other).contains("https://store.example bills; tell it with --bill-as"));
+    assert!(missing(READER, &other).contains("https://store.example; give --bill-as"));
     assert!(missing("command = [\"true\", \"{target}\"]", &tariff()).contains("how many bytes"));
     assert!(
         missing("command = [\"true\"]\ntarget = \"s3://{else}\"", &tariff()).contains("{else} has no value")

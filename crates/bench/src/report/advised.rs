@@ -41,7 +41,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     let facts = [
         ("Command", &asked.command, "code"),
         ("Prices", &asked.prices, "span"),
-        ("Project", &project, "span"),
+        ("Program", &project, "span"),
     ];
     let fact = |(name, value, tag): &(&str, &String, &str)| {
         format!("<div><dt>{name}</dt><dd><{tag}>{}</{tag}></dd></div>", escape(value))
@@ -56,8 +56,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
         body,
         data: &json!({ "cases": [data(advice, charts)] }),
         foot: "Times and costs are computed by models of the services, whose sources <code>firstbyte advise \
-               models</code> lists; nothing here was measured unless an option says so. Of ten public measurements \
-               eight are within the range of a time. Costs are list prices without tax, discount or free tier.",
+               models</code> lists; nothing here was measured unless an option says so. Eight of ten public measurements are within the predicted range. Costs are list prices without tax, discount or free tier.",
     })
 }
 
@@ -110,11 +109,11 @@ fn points(out: &mut String, advice: &Advice) {
         format!("{}: {bytes}, {part} % of the data", reach.option)
     });
     let lists: [(&str, Vec<String>); 5] = [
-        ("Most that a job may read to meet the deadline", reaches.collect()),
-        ("The answer changes", flip_lines(advice)),
+        ("Largest read per job within the deadline", reaches.collect()),
+        ("Where the answer changes", flip_lines(advice)),
         ("Consider", advice.suggestions.iter().map(Suggestion::line).collect()),
         ("Assumed", advice.assumed.clone()),
-        ("Cannot be used here", refused(advice)),
+        ("Not usable here", refused(advice)),
     ];
     for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
         let items: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
@@ -124,10 +123,10 @@ fn points(out: &mut String, advice: &Advice) {
 
 fn over(variable: Variable) -> &'static str {
     match variable {
-        Variable::Read => "bytes that a job reads",
-        Variable::Size => "bytes of the data set, of which the same part is read",
+        Variable::Read => "bytes read per job",
+        Variable::Size => "size of the data set, same share read",
         Variable::JobsPerDay => "jobs a day",
-        Variable::AtOnce => "jobs at once",
+        Variable::AtOnce => "concurrent jobs",
     }
 }
 
@@ -142,11 +141,11 @@ fn at(variable: Variable, value: f64) -> String {
 fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
     for (number, of) in charts.iter().enumerate() {
         let title = match of.measure {
-            Measure::Time => "Time of a job",
+            Measure::Time => "Time per job,",
             Measure::Cost if advice.rows.iter().any(|row| row.waiting.is_some()) => {
-                "Dollars of a month, with waiting people,"
+                "Dollars per month, waiting people included,"
             }
-            Measure::Cost => "Dollars of a month",
+            Measure::Cost => "Dollars per month,",
         };
         let mut table = format!("<thead><tr><th>{}</th>", over(of.variable));
         for curve in &of.curves {
@@ -164,7 +163,7 @@ fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
             table.push_str("</tr>");
         }
         out.push_str("<section>");
-        chart(out, 0, &format!("scaling-{number}"), &format!("{title} over {}", over(of.variable)), &table);
+        chart(out, 0, &format!("scaling-{number}"), &format!("{title} by {}", over(of.variable)), &table);
         let marks: String =
             marks(advice, of).map(|point| format!("<li>{}</li>", escape(point.line()))).collect();
         if !marks.is_empty() {
@@ -193,7 +192,7 @@ fn models(out: &mut String, advice: &Advice) {
         let beside = if row.unbilled.is_empty() {
             String::new()
         } else {
-            format!(". Billed beside this: {}", row.unbilled)
+            format!(". Billed separately: {}", row.unbilled)
         };
         let text = escape(format!("{}{beside}{missing}{age}", row.leaves_out));
         let _ = write!(items, "<dt>{}</dt><dd>{text}</dd>", escape(&row.title));

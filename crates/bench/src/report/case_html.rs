@@ -10,8 +10,8 @@ use super::data::line_of_rates;
 use super::rivals::sentence;
 use super::scaling::Scaling;
 use super::words::{
-    SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, number,
-    parameter, reservations, seconds, subject, title,
+    SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, metric_among,
+    number, parameter, reservations, seconds, subject, title,
 };
 
 /// Runs that are listed in order for each contender; the table of raw runs shows all of them.
@@ -57,7 +57,7 @@ pub(super) fn section(
     commands(out, case);
     let _ = write!(
         out,
-        "<details class=\"raw\" data-case=\"{index}\"><summary>All {} runs</summary>{SCROLL}</div>\
+        "<details class=\"raw\" data-case=\"{index}\"><summary>All runs ({})</summary>{SCROLL}</div>\
          </details></section>",
         runs.len()
     );
@@ -91,7 +91,7 @@ fn bars(out: &mut String, case: &Case, lines: &[Contender]) {
     if most <= 0.0 {
         return;
     }
-    out.push_str("<figure class=\"bars\"><figcaption>Median time, with its 95 % interval</figcaption>");
+    out.push_str("<figure class=\"bars\"><figcaption>Median time with its 95 % interval; shorter is better</figcaption>");
     for line in lines {
         let Some(s) = &line.seconds else { continue };
         let part = |value: f64| 100.0 * value / most;
@@ -133,7 +133,7 @@ const COLUMNS: [Column; 17] = [
     ("on the wire", |line| line.wire_bytes.map(bytes)),
     ("requests", |line| line.requests.map(count)),
     ("retries", |line| line.retries.filter(|n| *n > 0.0).map(count)),
-    ("passes", |line| line.passes.map(|n| format!("{n:.2}"))),
+    ("read amplification", |line| line.passes.map(|n| format!("{n:.2}"))),
     ("fairness", |line| line.fairness.map(|n| format!("{n:.3}"))),
     ("shares of jobs", |line| line.least_share.zip(line.most_share).map(|(a, b)| format!("{a:.2} – {b:.2}"))),
 ];
@@ -191,29 +191,31 @@ fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) 
     out.push_str("</tbody></table></div>");
 }
 
-/// Figures that contenders printed themselves.
+/// Figures that contenders printed themselves, one in a row: there may be twenty.
 fn metrics(out: &mut String, lines: &[Contender]) {
     let mut names: Vec<&String> = lines.iter().flat_map(|line| line.metrics.keys()).collect();
-    names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()));
+    names.retain(|name| !OF_OPERATIONS.contains(&name.as_str()) && *name != "schema");
     names.sort();
     names.dedup();
     if names.is_empty() {
         return;
     }
-    let _ = write!(out, "{SCROLL}<table><thead><tr><th>own figures, medians</th>");
-    for name in &names {
-        let _ = write!(out, "<th class=\"n\">{}</th>", escape(metric(name)));
+    let own: Vec<&Contender> = lines.iter().filter(|line| !line.metrics.is_empty()).collect();
+    out.push_str("<details class=\"own\"><summary>Figures that the contenders reported themselves</summary>");
+    let _ = write!(out, "{SCROLL}<table><thead><tr><th>median of</th>");
+    for line in &own {
+        let _ = write!(out, "<th class=\"n\">{}</th>", escape(&line.name));
     }
     out.push_str("</tr></thead><tbody>");
-    for line in lines.iter().filter(|line| !line.metrics.is_empty()) {
-        let _ = write!(out, "<tr><th>{}</th>", escape(&line.name));
-        for name in &names {
+    for name in &names {
+        let _ = write!(out, "<tr><th>{}</th>", escape(metric_among(name, &names)));
+        for line in &own {
             let value = line.metrics.get(*name).map(|s| figure(name, s.median));
             let _ = write!(out, "<td class=\"n\">{}</td>", value.unwrap_or_default());
         }
         out.push_str("</tr>");
     }
-    out.push_str("</tbody></table></div>");
+    out.push_str("</tbody></table></div></details>");
 }
 
 /// Runs that are not in the summary, each reason once with its rounds.
@@ -256,7 +258,7 @@ fn order(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]) {
         return;
     }
     let mut table = String::from(
-        "<thead><tr><th>contender</th><th>times in order; (kept out or warm-up)</th></tr></thead>",
+        "<thead><tr><th>contender</th><th>times in order; in brackets: does not count</th></tr></thead>",
     );
     for line in lines {
         let own: Vec<&&Run> = runs.iter().filter(|run| run.contender == line.name).collect();
@@ -277,7 +279,13 @@ fn order(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]) {
             times.join(", ")
         );
     }
-    chart(out, index, "runs", "Runs in order. Hollow: warm-ups and runs kept out of the summary", &table);
+    chart(
+        out,
+        index,
+        "runs",
+        "Time of each run, in order; hollow points do not count (warm-ups, wrong cache state)",
+        &table,
+    );
 }
 
 /// Throughput over time of each contender's typical run.
@@ -305,7 +313,7 @@ fn throughput(out: &mut String, index: usize, runs: &[&Run], lines: &[Contender]
         }
         table.push_str("</tr>");
     }
-    chart(out, index, "throughput", "Throughput over time, of the run next to the median", &table);
+    chart(out, index, "throughput", "Throughput over time, in the run nearest the median", &table);
 }
 
 fn scaling(out: &mut String, index: usize, number: usize, chart_of: &Scaling) {

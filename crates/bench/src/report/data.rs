@@ -54,9 +54,13 @@ fn state(run: &Run, reasons: &mut Vec<String>) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-/// The rates of a contender's typical run. One alone is no line of a chart.
+/// Fewest rates that a line of a chart is drawn through: fewer show when samples fell, not how fast
+/// the run was.
+const FEWEST_RATES: usize = 5;
+
+/// The rates of a contender's typical run, if there are enough for a line.
 pub(super) fn line_of_rates(runs: &[&Run], line: &Contender) -> Option<Vec<(f64, f64)>> {
-    Some(rates(typical(runs, line)?)).filter(|rates| rates.len() > 1)
+    Some(rates(typical(runs, line)?)).filter(|rates| rates.len() >= FEWEST_RATES)
 }
 
 /// The run of a contender whose time is next to the median, if it recorded its progress.

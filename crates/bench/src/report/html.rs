@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::case_html;
 use super::data;
-use super::rivals::{fastest, headline, meaning, varies};
+use super::rivals::{comparison, fastest, headline, meaning, varies};
 use super::scaling::scalings;
 use super::tables;
-use super::words::{SCROLL, cases, escape, noise, project, subject, title};
+use super::words::{SCROLL, cases, escape, noise, project, title};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -24,10 +24,10 @@ const CHART_CSS: &str = include_str!("uplot/uPlot.min.css");
 const CHART_SCRIPT: &str = include_str!("uplot/uPlot.iife.min.js");
 
 /// How to read a report.
-const FOOT: &str = "A median is the middle of all runs that count. Its 95 % interval comes from resampling (bootstrap). \
-    A ratio is the contender's median over the subject's. Warm-ups and runs whose cache state or content \
-    was wrong are kept out. <b>Measured</b> is the real thing, <b>emulated</b> went through a stand-in, \
-    <b>modelled</b> is computed.";
+const FOOT: &str = "Medians are over the runs that count, with bootstrapped 95 % intervals. Ratios are a contender's median \
+    over that of the first row, in blue. Warm-ups do not count, nor do runs with the wrong cache state or content. \
+    <b>Measured</b>: against the real thing. <b>Emulated</b>: through a stand-in. <b>Modelled</b>: computed. \
+    Peak memory is resident memory of all processes of a run.";
 
 /// All results as one HTML page.
 #[must_use]
@@ -115,7 +115,7 @@ fn about(results: &[Results]) -> String {
             ("Memory", memory(&header.machine)),
             ("Kernel", header.machine.kernel.clone()),
             ("Machine", place(&header.machine)),
-            ("Project", project(&header.firstbyte)),
+            ("Program", project(&header.firstbyte)),
             ("Command", format!("firstbyte {}", header.command.join(" "))),
         ];
         if header.started.is_empty() {
@@ -169,21 +169,22 @@ fn overview(results: &[Results]) -> String {
     if cases(results).count() < 2 {
         return String::new();
     }
-    let rows: String =
-        cases(results).enumerate().map(|(index, (results, case))| row(index, results, case)).collect();
+    let has_goals = cases(results).any(|(results, case)| !verdicts(results, case).is_empty());
+    let rows: String = cases(results)
+        .enumerate()
+        .map(|(index, (results, case))| row(index, results, case, has_goals))
+        .collect();
+    let goals = if has_goals { "<th>Goals</th>" } else { "" };
     format!(
         "<section><h2>Overview</h2>{SCROLL}<table class=\"overview\"><thead><tr><th>Case</th>\
-         <th>Fastest</th><th class=\"n\">Subject / fastest other</th><th>Goals</th></tr></thead>\
+         <th>Fastest</th><th class=\"n\">Time / fastest other program</th>{goals}</tr></thead>\
          <tbody>{rows}</tbody></table></div></section>"
     )
 }
 
-fn row(index: usize, results: &Results, case: &Case) -> String {
+fn row(index: usize, results: &Results, case: &Case, has_goals: bool) -> String {
     let lines = contenders(results, case);
-    let median = |name: &str| lines.iter().find(|line| line.name == name)?.seconds.as_ref().map(|s| s.median);
-    let others = lines.iter().filter(|line| line.name != subject(case));
-    let other = others.filter_map(|line| median(&line.name)).reduce(f64::min);
-    let ratio = median(subject(case)).zip(other).map(|(own, other)| format!("{:.2}x", own / other));
+    let ratio = comparison(case, &lines).map(|found| format!("{:.2}x", found.ratio));
     let fastest = if varies(case) { "see its charts".to_owned() } else { fastest(case, &lines).join(" or ") };
     let verdicts = verdicts(results, case);
     let met = verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
@@ -196,10 +197,11 @@ fn row(index: usize, results: &Results, case: &Case) -> String {
     };
     let unmeasured =
         if unmeasured > 0 { format!(" <small>{unmeasured} not measured</small>") } else { String::new() };
+    let goals = if has_goals { format!("<td>{goals}{unmeasured}</td>") } else { String::new() };
     format!(
-        "<tr><th><a href=\"#case-{index}\">{}</a></th><td>{}</td><td class=\"n\">{}</td><td>{goals}{unmeasured}</td></tr>",
+        "<tr><th><a href=\"#case-{index}\">{}</a></th><td>{}</td><td class=\"n\">{}</td>{goals}</tr>",
         escape(title(case)),
         escape(fastest),
-        ratio.filter(|_| !varies(case)).unwrap_or_default(),
+        ratio.unwrap_or_default(),
     )
 }

@@ -13,6 +13,7 @@
     const [size, unit] = steps.find(([size]) => Math.abs(x) >= size * 0.9995) ?? steps.at(-1);
     return x === 0 ? `0 ${steps.find(([size]) => size === 1)[1]}` : `${number(x / size)} ${unit}`;
   };
+  const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const seconds = scaled([[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]);
   const binary = scaled([[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]);
   const bytes = scaled([[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
@@ -27,7 +28,7 @@
   });
   const options = (figure, axes, series, scales) => ({
     width: Math.max(240, figure.clientWidth), height: figure.clientWidth < 500 ? 260 : 300,
-    legend: { live: false, markers: { fill: (plot, index) => plot.series[index].stroke(plot, index) } }, cursor: { y: false, points: { size: 7 } }, axes, series, scales, padding: [10, 12, 0, 0],
+    legend: { live: false, markers: { fill: (plot, index) => plot.series[index].stroke(plot, index) } }, cursor: { y: false, points: { size: 7 } }, axes, series, scales, padding: [10, 22, 0, 0],
   });
   const range = (_, low, high) => [0, high > 0 ? high * 1.08 : 1];
 
@@ -122,7 +123,8 @@
 
   const scalingChart = (figure, of, kind) => {
     const chart = of.scaling[Number(kind.split("-")[1])];
-    const curves = chart.unit !== undefined, value = chart.unit === "dollars" ? dollars : seconds;
+    const curves = chart.unit !== undefined, long = (x) => (x >= 1000 ? `${grouped.format(x)} s` : seconds(x));
+    const value = chart.unit === "dollars" ? dollars : long;
     const [xs, columns] = joined(chart.series.map((line) => line.points));
     const series = [{}], data = [xs], bands = [];
     columns.forEach((list, index) => {
@@ -139,7 +141,7 @@
     const logarithmic = xs[0] > 0 && xs.at(-1) / xs[0] >= 8;
     const format = chart.parameter.endsWith("bytes") ? (chart.decimal ? bytes : binary) : curves ? counts : (x) => `${number(x).replace(/\.0+$/, "")} `;
     const label = chart.label ?? chart.parameter.replace(/_bytes$/, "").replaceAll("_", " ");
-    const axes = [axis(label, format, { splits: curves ? decades : () => xs }), axis(null, value, { size: 64 })];
+    const axes = [axis(label, format, { splits: curves ? decades : () => xs }), axis(null, value, { size: curves ? 88 : 64 })];
     const spread = logarithmic ? [xs[0] / 1.2, xs.at(-1) * 1.2] : undefined;
     const x = { time: false, distr: logarithmic ? 3 : 1, log: curves ? 10 : 2, ...(spread && { range: spread }) };
     const found = options(figure, axes, series, { x, y: chart.logarithmic ? { distr: 3 } : { range } });

@@ -75,7 +75,7 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     let [(first, least), (second, next), ..] = timed[..] else { return None };
     let mut text = if overlap(first, second) {
         format!(
-            "{} ({}) and {} ({}) are not distinguishable: their intervals overlap.",
+            "{} ({}) and {} ({}) tie: their 95 % intervals overlap.",
             first.name,
             seconds(least),
             second.name,
@@ -98,25 +98,33 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
 }
 
 /// The subject of a case beside the fastest program of others.
-struct Comparison<'a> {
+pub(super) struct Comparison<'a> {
     subject: &'a str,
     rival: String,
     title: &'a str,
     /// The median time of the subject over that of the rival.
-    ratio: f64,
+    pub(super) ratio: f64,
+    /// True if their intervals overlap: neither is the faster one.
+    is_tie: bool,
 }
 
-fn comparison<'a>(results: &Results, case: &'a Case) -> Option<Comparison<'a>> {
-    let lines = contenders(results, case);
-    let timed = by_time(case, &lines);
-    let own = timed.iter().find(|(line, _)| line.name == subject(case))?.1;
+pub(super) fn comparison<'a>(case: &'a Case, lines: &[Contender]) -> Option<Comparison<'a>> {
+    let timed = by_time(case, lines);
+    let (own, base) = timed.iter().find(|(line, _)| line.name == subject(case))?;
     let (rival, least) = timed.iter().find(|(line, _)| line.name != subject(case))?;
     Some(Comparison {
         subject: subject(case),
         rival: rival.name.clone(),
-        title: title(case),
-        ratio: own / least,
+        title: matter(title(case)),
+        ratio: base / least,
+        is_tie: if base < least { overlap(own, rival) } else { overlap(rival, own) },
     })
+}
+
+/// The title without the word in capitals that a demo puts in front.
+fn matter(title: &str) -> &str {
+    let named = title.split_once(": ").filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
+    named.map_or(title, |(_, matter)| matter)
 }
 
 /// The name of the subject of all comparisons.
@@ -129,12 +137,16 @@ fn name_of(compared: &[Comparison<'_>]) -> String {
     }
 }
 
-/// A factor with one digit behind the point, two below 1.
-fn times(factor: f64) -> String {
-    if factor < 0.95 { format!("{factor:.2}x") } else { format!("{factor:.1}x") }
+/// A factor with one digit behind the point, two below 1; `about as` without a difference.
+fn times(one: &Comparison<'_>) -> String {
+    match 1.0 / one.ratio {
+        _ if one.is_tie => "about as".to_owned(),
+        factor if factor < 0.95 => format!("{factor:.2}x as"),
+        factor => format!("{factor:.1}x as"),
+    }
 }
 
-/// `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x on 1,000 files.`
+/// `firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files.`
 fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     let mut rivals: Vec<&str> = Vec::new();
     for one in compared {
@@ -145,8 +157,8 @@ fn as_fast_as(compared: &[Comparison<'_>]) -> String {
     let of_rival = |rival: &&str| {
         let all: Vec<&Comparison<'_>> = compared.iter().filter(|one| one.rival == **rival).collect();
         let named = all.iter().take(NAMED).enumerate().map(|(at, one)| match at {
-            0 => format!("{} as fast as {rival} on {}", times(1.0 / one.ratio), one.title),
-            _ => format!("{} on {}", times(1.0 / one.ratio), one.title),
+            0 => format!("{} fast as {rival} on {}", times(one), one.title),
+            _ => format!("{} fast on {}", times(one), one.title),
         });
         let named: Vec<String> = named.collect();
         let more = all.len().saturating_sub(NAMED);
@@ -158,7 +170,7 @@ fn as_fast_as(compared: &[Comparison<'_>]) -> String {
 }
 
 fn compared(results: &[Results]) -> Vec<Comparison<'_>> {
-    cases(results).filter_map(|(results, case)| comparison(results, case)).collect()
+    cases(results).filter_map(|(results, case)| comparison(case, &contenders(results, case))).collect()
 }
 
 /// How the subject compares with programs of others; `None` where none was measured.
@@ -179,10 +191,10 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
         parts.push(format!("{count} of {} goals are met.", met.len()));
     }
     if runs().any(|run| run.basis == Basis::Emulated) {
-        parts.push("Figures marked emulated were measured through a stand-in.".into());
+        parts.push("Emulated: measured through a local stand-in for a network or a service.".into());
     }
     if runs().any(|run| run.basis == Basis::Modelled) {
-        parts.push("Figures marked modelled were computed.".into());
+        parts.push("Modelled: computed, not measured.".into());
     }
     let failed = runs().filter(|run| run.round > 0 && run.outcome != Outcome::Ok).count();
     if failed > 0 {
@@ -195,22 +207,19 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
 pub(super) fn meaning(results: &[Results]) -> String {
     let compared = compared(results);
     if compared.is_empty() {
-        return "For you: these runs say how long the work takes on this machine; no other program was measured \
-                beside it."
-            .into();
+        return "In short: these are times on this machine; no other program was measured beside it.".into();
     }
     let least = compared.iter().map(|one| one.ratio).fold(f64::INFINITY, f64::min);
     let most = compared.iter().map(|one| one.ratio).fold(0.0, f64::max);
     let (span, count) = match compared.len() {
         1 => (format!("{least:.2}x"), String::new()),
-        count => (format!("{least:.2}x to {most:.2}x"), format!(", in {count} comparisons")),
+        count => (format!("{least:.2}x to {most:.2}x"), format!(" in {count} comparisons")),
     };
     let emulated = results.iter().flat_map(|results| &results.runs).any(|run| run.basis == Basis::Emulated);
     let scope =
-        if emulated { "on this machine, with stand-ins for what is far away" } else { "on this machine" };
+        if emulated { "on this machine, against emulated networks or services" } else { "on this machine" };
     format!(
-        "For you: {} needs {span} the time of the fastest other program that was measured {scope}{count}; with another \
-         machine or network the ratio can differ.",
+        "In short: {} takes {span} the time of the fastest other program{count}, {scope}; expect other ratios elsewhere.",
         name_of(&compared)
     )
 }
@@ -220,7 +229,7 @@ mod tests {
     use super::*;
 
     fn one<'a>(rival: &str, title: &'a str, ratio: f64) -> Comparison<'a> {
-        Comparison { subject: "firstbyte cp", rival: rival.into(), title, ratio }
+        Comparison { subject: "firstbyte cp", rival: rival.into(), title, ratio, is_tie: false }
     }
 
     #[test]
@@ -236,9 +245,12 @@ mod tests {
             [one("aws", "256 MiB", 0.83), one("aws", "1,000 files", 0.244), one("s5cmd", "a list", 1.25)];
         assert_eq!(
             as_fast_as(&compared),
-            "firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x on 1,000 files; 0.80x as fast as s5cmd on a list."
+            "firstbyte is 1.2x as fast as aws on 256 MiB, 4.1x as fast on 1,000 files; 0.80x as fast as s5cmd on a list."
         );
         let many: Vec<Comparison<'_>> = (0..6).map(|_| one("aws", "it", 0.5)).collect();
-        assert!(as_fast_as(&many).ends_with("2.0x on it and 2 more."), "{}", as_fast_as(&many));
+        assert!(as_fast_as(&many).ends_with("2.0x as fast on it and 2 more."), "{}", as_fast_as(&many));
+        let tie = [Comparison { is_tie: true, ..one("curl", "a list", 0.75) }];
+        assert_eq!(as_fast_as(&tie), "firstbyte is about as fast as curl on a list.");
+        assert_eq!([matter("LIST: a: b"), matter("Copies: a")], ["a: b", "Copies: a"]);
     }
 }

@@ -120,7 +120,8 @@ fn columns(line: &Contender, width: usize) -> Vec<String> {
     if width >= 120 {
         let mut remarks = vec![basis(line.basis).to_owned()];
         remarks.extend(reservations(line));
-        cells.push(format!("{} runs, {}", s.count, remarks.join(", ")));
+        let runs = if s.count == 1 { "run" } else { "runs" };
+        cells.push(format!("{} {runs}, {}", s.count, remarks.join(", ")));
     }
     cells
 }

@@ -65,13 +65,20 @@ pub(super) fn figure(metric: &str, value: f64) -> String {
     }
 }
 
-/// A metric's name for people.
+/// A metric's name for people. The unit is left to the figure, see [`metric_among`].
 pub(super) fn metric(name: &str) -> String {
     if name == "seconds" {
         return "time".into();
     }
     let name = name.strip_suffix("_seconds").or_else(|| name.strip_suffix("_bytes")).unwrap_or(name);
     name.replace('_', " ")
+}
+
+/// A metric's name for people in a list with others: the unit stays where two differ by it alone.
+pub(super) fn metric_among(name: &str, all: &[&String]) -> String {
+    let short = metric(name);
+    let is_unique = all.iter().filter(|other| metric(other) == short).count() < 2;
+    if is_unique { short } else { name.replace('_', " ") }
 }
 
 /// `2 x Some Processor, 24 GiB, Linux 6.1`.
@@ -173,7 +180,7 @@ pub(super) fn noise(results: &Results) -> Option<String> {
     let found = disturbance(&results.runs, results.header.machine.processors);
     found.warns().then(|| {
         format!(
-            "The machine was noisy: {} of {} runs lost more than 5 % of the processors to other work, up to {:.0} %. \
+            "The machine was noisy: in {} of {} runs other processes took more than 5 % of the processors (up to {:.0} %). \
              Small differences mean little.",
             found.disturbed,
             found.observed,
@@ -187,20 +194,20 @@ pub(super) const SCROLL: &str = "<div class=\"scroll\" role=\"group\" tabindex=\
 
 /// What firstbyte is, for a reader who got only the report.
 pub(super) fn project(version: &str) -> String {
-    format!("firstbyte {version}: copies, opens, serves and lists large files and very many small ones")
+    format!("firstbyte {version}: copies, mounts, serves and lists files and objects")
 }
 
 /// What a stand-in is and what it takes the place of, in a line.
 pub(super) fn explain(stand_in: &str) -> &'static str {
     let text = stand_in.to_lowercase();
     if text.contains("local host for functions") {
-        "Functions run on this machine in place of AWS Lambda, with its limits and behind a slowed network."
+        "Functions on this machine, with Lambda's limits and a slowed network, in place of AWS Lambda."
     } else if text.contains("file system") || text.contains("link --mount") {
-        "A file system on this machine that delays and limits every request, in place of shared storage such as EFS."
+        "A file system on this machine delays and limits every request, in place of shared storage such as EFS."
     } else if text.starts_with("link") {
-        "A proxy on this machine that delays and limits the bytes of a server beside it, in place of a distant network."
+        "A proxy on this machine adds delay and limits the rate, in place of a distant network."
     } else {
-        "A service on this machine in place of the one that is meant."
+        "A local service in place of the real one."
     }
 }
 

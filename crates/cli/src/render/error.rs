@@ -246,7 +246,7 @@ impl From<firstbyte::Error> for Error {
             Library::Bill { option, ref why, tell } => {
                 let line = Self { kind: error.kind(), ..Self::usage(format!("--{option}: {why}")) };
                 match tell {
-                    Some(tell) => line.advise(format!("tell it with --{tell}, or leave --{option} out")),
+                    Some(tell) => line.advise(format!("give --{tell}, or leave --{option} out")),
                     None => line.advise(format!("leave --{option} out")),
                 }
             }

@@ -87,7 +87,12 @@ impl Bar {
         }
         let shared = Arc::<Shared>::default();
         shared.lock().facts.listing = true;
-        let drawn = drawn.then(|| ProgressBar::with_draw_target(Some(0), console::progress_target(DRAWINGS)));
+        // Rows may be printed before the first tick, and each draws the bar again below it.
+        let first = Layout { bar: false, names: false };
+        let drawn = drawn.then(|| {
+            let target = console::progress_target(DRAWINGS);
+            ProgressBar::with_draw_target(Some(0), target).with_style(style(first, &shared))
+        });
         let (seen, bar) = (Arc::clone(&shared), drawn.clone());
         let thread = Builder::new().name("progress".into()).spawn(move || match bar {
             Some(bar) => draw(&seen, &bar),
@@ -259,7 +264,9 @@ impl RunState {
     }
 
     fn layout(&self) -> Layout {
-        Layout { bar: self.facts.of_bytes > 0, names: self.facts.of_objects > 1 && !self.started.is_empty() }
+        // A share of what is found so far would stay near its end if the listing keeps pace.
+        let bar = self.facts.of_bytes > 0 && !self.facts.listing;
+        Layout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
     }
 }
 
@@ -283,16 +290,18 @@ impl Facts {
     fn parts(&self) -> Vec<(u8, String)> {
         let mut parts = Vec::new();
         let has_total = self.of_bytes > 0;
-        if has_total {
+        if has_total && !self.listing {
             let share = (as_float(self.bytes) / as_float(self.of_bytes)).min(1.0);
             parts.push((6, format!("{} %", whole(share * 100.0))));
         }
         let mut bytes = human(self.bytes);
         if has_total {
-            let _ = write!(bytes, " of {}", human(self.of_bytes));
+            let found = if self.listing { " found" } else { "" };
+            let _ = write!(bytes, " of {}{found}", human(self.of_bytes));
         }
         if self.of_objects > 0 || has_total {
-            parts.push((4, bytes));
+            // Without a share, bytes are all that moves.
+            parts.push((if self.listing { 6 } else { 4 }, bytes));
             parts.extend(self.rates.map(|(bytes, _)| (3, human_rate(bytes))));
         }
         if self.of_objects > 1 {
@@ -392,12 +401,12 @@ mod tests {
         let listing = Facts { listing: true, objects: 12, of_objects: 340, ..facts() };
         assert_eq!(
             listing.line(200),
-            "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
+            "1.27 GiB of 5.08 GiB found  210 MiB/s  12 of 340 files  4,540 files/s  still listing, at least 19 s left"
         );
         let small = Facts { rates: Some((210.0 * 1024.0 * 1024.0, 45.4)), ..facts() };
         assert!(small.line(200).ends_with("45 files/s  12 min 3 s left"), "{}", small.line(200));
         let begun = Facts { listing: true, rates: None, of_objects: 340, objects: 0, ..facts() };
-        assert_eq!(begun.line(200), "25 %  1.27 GiB of 5.08 GiB  0 of 340 files  listing");
+        assert_eq!(begun.line(200), "1.27 GiB of 5.08 GiB found  0 of 340 files  listing");
     }
 
     #[test]

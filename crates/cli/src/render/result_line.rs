@@ -17,11 +17,19 @@ pub fn result_line(receipt: &Receipt, planned: Option<&Planned>) -> String {
         "rm" => format!("deleted {}", objects(receipt.deleted.unwrap_or(0))),
         "release" => format!("released {} of {}", human(receipt.bytes), objects(receipt.objects)),
         "check" => check_line(receipt),
+        "hydrate" if is_cached_already(receipt) => {
+            format!("already hydrated: {}, {}", objects(receipt.objects), human(receipt.bytes))
+        }
         "cp" if receipt.destination.is_none() => {
             format!("aborted {}", counted(receipt.deleted.unwrap_or(0), "upload", "uploads"))
         }
         _ => transfer_line(receipt),
     }
+}
+
+/// True for a run that found every byte in the cache.
+fn is_cached_already(receipt: &Receipt) -> bool {
+    receipt.bytes > 0 && receipt.resumed_bytes == receipt.bytes && receipt.failed.is_empty()
 }
 
 /// `copied 500 MiB in 0.52 s (963 MiB/s), verified`.
@@ -56,7 +64,7 @@ fn transfer_line(receipt: &Receipt) -> String {
     }
     parts.extend(receipt.verified.map(|verified| match verified {
         Verified::Full => "verified".into(),
-        Verified::Length => "length verified".into(),
+        Verified::Length => "verified by length".into(),
     }));
     parts.extend(receipt.bound_by.as_ref().map(|bound| format!("bound by {bound}")));
     parts.join(", ")
@@ -132,6 +140,8 @@ mod tests {
         assert_eq!(line("release", released), "released 562 MiB of 2,001 objects");
         let same = |it: &mut Receipt| (it.objects, it.verified) = (2001, Some(Verified::Length));
         assert_eq!(line("check", same), "2,001 objects are the same (by size; --content compares bytes)");
+        let cached = |it: &mut Receipt| (it.objects, it.bytes, it.resumed_bytes) = (800, 5 << 20, 5 << 20);
+        assert_eq!(line("hydrate", cached), "already hydrated: 800 objects, 5.00 MiB");
         let aborted = |it: &mut Receipt| (it.destination, it.deleted) = (None, Some(1));
         assert_eq!(line("cp", aborted), "aborted 1 upload");
     }

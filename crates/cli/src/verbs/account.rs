@@ -17,7 +17,7 @@ use crate::render::error::{Error, Result};
 /// Budget of a verb, and the model that its prediction comes from.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AccountArgs {
-    /// End before requests and bytes would cost more than MONEY by list prices, such as 1USD. What
+    /// Stop before requests and bytes cost more than MONEY by list prices, such as 1USD. Data that
     /// has arrived is kept
     #[arg(long, value_name = "MONEY", value_parser = parse_money)]
     budget: Option<f64>,

@@ -122,7 +122,7 @@ impl Place {
         let Some(path) = &self.mounted else { return Ok(None) };
         Control::of(path)?.map(Some).ok_or_else(|| {
             Error::failed(format!("{}: the mount does not answer", shown(path)))
-                .advise("only who mounted it can ask it; see `firstbyte doctor`")
+                .advise("only the user who mounted it can query it; see `firstbyte doctor`")
         })
     }
 }

@@ -24,14 +24,14 @@ Examples:
   firstbyte check big.bam s3://bucket/big.bam --content
   firstbyte --json check s3://bucket/a s3://bucket/b | jq -r 'select(.difference) | .source'
 
-Of directories and prefixes the contents are compared, as sync copies them. Each difference is a row: a name that only
-one side has, another size, other content. Exit code 1 if there is any. The receipt says how far the rest was verified:
+Directories and prefixes are compared by their contents, as sync copies them. Each difference is a row: a name on one side
+only, a different size, different content. Exit code 1 if there is any. The receipt says how far the rest was verified:
 `full` by ETags and checksums that both stores have, `length` where one of them has none; --content reads those.")]
 pub struct CheckArgs {
-    /// One place
+    /// First location
     #[arg(value_name = "SRC")]
     source: OsString,
-    /// The other
+    /// Second location
     #[arg(value_name = "DST")]
     destination: OsString,
     /// Read what has no common checksum, to compare its content

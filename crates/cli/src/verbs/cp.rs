@@ -57,7 +57,7 @@ Examples:
   firstbyte cp --manifest m.parquet --shard auto data/   # one worker's part of what `plan` wrote
   firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days
 
-With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare decides what counts as unchanged).")]
+With -r or a pattern, objects that are complete and unchanged in DST are skipped; --compare says how to recognize them.")]
 pub struct CpArgs {
     /// Sources, followed by the destination
     #[arg(required = true, value_names = ["SRC", "DST"])]
@@ -95,8 +95,8 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     }
     if let Some(run) = args.policy.shard_of_manifest()? {
         let [destination] = args.operands.as_slice() else {
-            return Err(Error::usage("with --manifest, cp takes the destination alone")
-                .advise("the manifest has the sources"));
+            return Err(Error::usage("with --manifest, cp takes only a destination")
+                .advise("the manifest names the sources"));
         };
         return shard_copy::run("cp", &run, ShardTarget::Copy(destination), &args.policy, globals);
     }
@@ -241,7 +241,7 @@ impl CpArgs {
             |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
         match self.archive {
             true if !self.operands.iter().all(is_local) => Err(Error::usage(
-                "--archive: both places have to be local; a store has no owners, modes and links",
+                "--archive: both locations must be local; stores have no owners, modes or links",
             )),
             _ => Ok(()),
         }
@@ -375,7 +375,7 @@ impl Copy<'_> {
         for source in sources {
             let target = source.target(destination)?;
             match source {
-                CopySource::Stdin => return Err(Error::usage("standard input can only be the one source")),
+                CopySource::Stdin => return Err(Error::usage("standard input must be the only source")),
                 CopySource::Stored(Source::Object(location)) => {
                     let (source, over) = (location.clone(), Over::File);
                     jobs.push(Job { source, destination: target, entry: None, over });

@@ -29,7 +29,7 @@ Examples:
   firstbyte link --to localhost:9000 --rtt 30ms --per-connection 40MB --rate 400MB
   firstbyte link --to localhost:9000 --cut 1% --corrupt 1% --stall 2%:5s --seed 7
   firstbyte link --mount /mnt/a --mount /mnt/b --to data --rtt 2ms --rate 100MB --burst 1GB:600MB/s
-A fault is drawn once for each request. Prints the address it listens on, or the directories it mounted at.
+Faults are drawn once per request. Prints the address it listens on, or the directories it mounted at.
 Prints its counters as JSON on SIGUSR1; ends with Ctrl-C.")]
 pub struct LinkArgs {
     /// Address to listen on for clients; port 0 takes a free one [default: 127.0.0.1:0]

@@ -64,15 +64,15 @@ pub struct MountArgs {
     /// Run in the foreground until unmounted or interrupted, instead of returning when ready
     #[arg(long)]
     foreground: bool,
-    /// Use names for this time before asking again. New, overwritten and deleted objects are seen
-    /// after this time at the latest
+    /// Cache names and attributes for this long. New, overwritten and deleted objects show up
+    /// within this time
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     metadata_ttl: Duration,
     /// Longest time of a read before it fails with an input/output error
     #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline", value_parser = units::parse_duration)]
     read_deadline: Duration,
-    /// Fetch files of up to SIZE bytes completely when they are opened. The open waits for that.
-    /// After it the kernel reads the file by itself, also when it is mapped
+    /// Fetch files of at most SIZE completely on open, which waits for it. The kernel then reads
+    /// them without the daemon, also when mapped
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
     eager: u64,
     /// Let other users access the mount, as far as modes and owners permit
@@ -102,10 +102,10 @@ pub struct MountArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Fetch first what a start file names, in its order, and say how long that takes. A location:
-    /// the file may lie beside the data. What has changed since is read when it is asked for
+    /// the file may lie beside the data. Objects that changed since are fetched on demand
     #[arg(long, value_name = "LOC")]
     replay: Option<OsString>,
-    /// Let the kernel read hydrated files by itself (FUSE passthrough)
+    /// Let the kernel read hydrated files without the daemon (FUSE passthrough)
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Passthrough::Auto)]
     passthrough: Passthrough,
     /// Serve counters at http://HOST:PORT/metrics
@@ -191,7 +191,7 @@ impl MountArgs {
         match Client::reading(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
             Err(error) if self.cache.named().is_none() => {
-                tracing::warn!("nothing is cached: {error}");
+                tracing::warn!("reading without a cache: {error}");
                 Ok(Client::over(store.clone(), self.uncached(globals))?)
             }
             Err(error) => Err(error.into()),

@@ -33,9 +33,10 @@ pub fn line(counts: &MountCounts) -> String {
         Some(0.0) => ", 0 USD".to_owned(),
         Some(usd) => format!(", {} USD", dollars(usd)),
     };
+    let total = requests.total();
     format!(
-        "{} requests ({}), {} received{usd}",
-        requests.total(),
+        "{total} {} ({}), {} received{usd}",
+        if total == 1 { "request" } else { "requests" },
         kinds.join(", "),
         human(counts.received_bytes)
     )

@@ -36,8 +36,8 @@ Examples:
   firstbyte mv 's3://bucket/tmp/*.vcf.gz' calls/
 
 A source is deleted once its copy is complete, verified as by cp, and on stable storage; and only if it is still the
-version that was copied. A directory is removed when it is empty. What has a free name on the same file system is
-renamed. A link below SRC is not followed: it stays, and is named in the receipt.")]
+version that was copied. A directory is removed when it is empty. A move within a file
+system is a rename if the name is free. A link below SRC is not followed: it stays, and is named in the receipt.")]
 pub struct MvArgs {
     /// Sources, followed by the destination
     #[arg(required = true, value_names = ["SRC", "DST"])]
@@ -165,8 +165,9 @@ impl Mv<'_> {
         let location = Location::parse(text)?;
         match &location {
             Location::Http(_) => {
-                return Err(Error::usage(format!("{location}: what a web server has cannot be moved"))
-                    .advise("use cp"));
+                return Err(
+                    Error::usage(format!("{location}: mv cannot delete on a web server")).advise("use cp")
+                );
             }
             Location::Local(path) => {
                 refuse_special("mv", path)?;
@@ -178,8 +179,8 @@ impl Mv<'_> {
             Location::Sftp(place) => {
                 refuse_unnamed("mv", &location.to_string(), &place.path)?;
                 if self.engine.store().kind_of_name(&location).is_ok_and(|kind| kind == Kind::Symlink) {
-                    return Err(Error::usage(format!("{location}: a link, and mv follows none there"))
-                        .advise("copy what it leads to with cp, and rm the link"));
+                    return Err(Error::usage(format!("{location}: is a link, and mv does not follow links"))
+                        .advise("copy its target with cp, then rm the link"));
                 }
             }
             Location::Object(_) => {}

@@ -28,23 +28,23 @@ use crate::signals::Deadline;
 pub struct Policy {
     #[command(flatten)]
     movement: Movement,
-    /// What must be on stable storage when a copy is reported as done
+    /// Data that must be on stable storage before a copy is reported as done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
-    /// What to compare, in trees and patterns, to skip objects that are unchanged
+    /// How -r, patterns and sync recognize unchanged objects, which they skip
     #[arg(long, value_enum, default_value_t = CompareName::SizeMtime, group = "rule")]
     compare: CompareName,
-    /// Skip objects that DST has in the same or a newer state
+    /// Skip objects that are as new or newer in DST
     #[arg(short, long, group = "rule")]
     update: bool,
-    /// Skip objects that DST has in the same size
+    /// Skip objects of the same size in DST, whatever their times
     #[arg(long, group = "rule")]
     size_only: bool,
     /// Skip objects that exist in DST, whatever their content
     #[arg(long, group = "rule")]
     no_clobber: bool,
-    /// Take the names in FILE, one on each line, and no others: what is below SRC goes to the same
-    /// names below DST. `-` is standard input; # begins a comment
+    /// Copy only the names in FILE, one per line, relative to SRC; they keep their names below DST.
+    /// `-` is standard input; # begins a comment
     #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
     files_from: Option<OsString>,
     #[command(flatten)]
@@ -91,8 +91,7 @@ pub struct Movement {
     /// Content type of uploads, instead of the source's own
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<String>,
-    /// Leave the content type of a source without one to the store, instead of guessing it by the
-    /// extension
+    /// Do not guess content types from extensions; sources without one get the store's default
     #[arg(long)]
     no_guess_mime_type: bool,
     /// Cache-Control header of uploads
@@ -372,7 +371,7 @@ impl Movement {
         if let Some((name, _)) = headers.chain(others).find(|(_, given)| *given)
             && matches!(Location::parse(destination)?, Location::Local(_) | Location::Sftp(_))
         {
-            return Err(Error::usage(format!("{name}: a file has none; it is for uploads")));
+            return Err(Error::usage(format!("{name}: applies to uploads, not to local files")));
         }
         let is_web = |text: &OsString| matches!(Location::parse(text), Ok(Location::Http(_)));
         if self.limits().is_any() && sources.into_iter().any(is_web) {
@@ -450,7 +449,7 @@ impl Policy {
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         let run = self.sharding.of_manifest()?;
         if run.is_some() && !self.movement.takes_all() {
-            return Err(Error::usage("--include and --exclude were decided when the manifest was written")
+            return Err(Error::usage("--include and --exclude are fixed when the manifest is written")
                 .advise("give them to firstbyte plan"));
         }
         Ok(run)

@@ -35,7 +35,7 @@ Examples:
   firstbyte profile merge monday tuesday --max 2GB --out s3://bucket/run7/start
   firstbyte mount s3://bucket/run7 /mnt/data --replay s3://bucket/run7/start
 
-Of an object with several versions the version in the last file counts.")]
+If the files disagree on an object's version, the last file wins.")]
 struct MergeArgs {
     /// Start files, the newest last
     #[arg(value_name = "FILE", required = true)]

@@ -139,8 +139,8 @@ impl Rm<'_> {
             }
         };
         if is_tree && !self.args.recursive {
-            return Err(Error::usage(format!("{root}: is a prefix or directory, and nothing was deleted"))
-                .advise("firstbyte ls shows what is below it; -r deletes all of that"));
+            return Err(Error::usage(format!("{root}: is a prefix or directory; nothing was deleted"))
+                .advise("add -r to delete everything below it; firstbyte ls lists it"));
         }
         if !is_one && !is_tree && !self.args.yes {
             return Err(StoreError::NotFound { location: root.to_string(), trace: None }.into());
@@ -234,7 +234,7 @@ impl Rm<'_> {
         if taken.take(MANY).count() < MANY {
             return Ok(true);
         }
-        console::say(format_args!("delete {MANY} names or more below {}? [y/N]", removal.root));
+        console::say(format_args!("delete everything below {} ({MANY} names or more)? [y/N]", removal.root));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| Error::io("standard input", &error))?;
@@ -264,6 +264,6 @@ pub(super) fn refuse_unnamed(verb: &str, shown: &str, path: &[u8]) -> Result<()>
 }
 
 fn link(verb: &str, shown: &str) -> Error {
-    Error::usage(format!("{shown}: a link, and {verb} follows none"))
+    Error::usage(format!("{shown}: is a link, and {verb} does not follow links"))
         .advise(format!("write it without `/` to {verb} the link"))
 }

@@ -41,12 +41,12 @@ Examples:
 
 Each line is a verb with its operands and options, as behind `firstbyte`: cp 's3://bucket/a b' data/. Words are separated
 by spaces; '...', \"...\" and \\ keep them together. Empty lines, and lines that begin with #, are left out. The global
-options of run hold for every line. No line is asked a question. A line that fails is named, and the others go on.")]
+options of run hold for every line. No line prompts. A line that fails is named, and the others go on.")]
 pub struct RunArgs {
     /// The list; `-` is standard input
     #[arg(value_name = "FILE")]
     list: OsString,
-    /// Lines at once
+    /// Number of lines to run at once
     #[arg(short, long, value_name = "N", default_value = "8")]
     jobs: NonZeroUsize,
 }
@@ -54,7 +54,7 @@ pub struct RunArgs {
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     if std::env::var_os(INSIDE).is_some() {
-        return Err(Error::usage("a list has no run in it"));
+        return Err(Error::usage("a list cannot contain `run`"));
     }
     if console::output_is_closed() {
         return Err(Error::failed("standard output: it is closed"));

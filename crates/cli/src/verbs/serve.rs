@@ -76,8 +76,8 @@ pub struct ServeArgs {
     /// Allow web pages of another origin to read and write; may be repeated. `*` needs --auth
     #[arg(long, value_name = "ORIGIN")]
     cors_write: Vec<String>,
-    /// Host name that clients or a proxy call the server by; may be repeated. A bucket may stand in
-    /// front: BUCKET.DOMAIN/key is then /BUCKET/key. Requests for other host names are refused
+    /// Host name of this server, for clients or a proxy; may be repeated. BUCKET.DOMAIN/key is then
+    /// /BUCKET/key. Requests for other host names are refused
     #[arg(long, value_name = "DOMAIN")]
     host_style: Vec<String>,
     /// Path that a reverse proxy adds in front of every path
@@ -143,13 +143,13 @@ impl ServeArgs {
     fn greeting(&self, url: &str, is_gateway: bool) -> [String; 2] {
         let (keys, who) = match &self.auth {
             Some(file) => ("KEY", format!("with a key of {}", shown(file))),
-            None => ("any", "without a key".to_owned()),
+            None => ("any", "no key needed".to_owned()),
         };
         let rights = match (self.write, self.auth.is_some()) {
-            _ if is_gateway => format!("read-only, {who}: a gateway passes no writes on"),
+            _ if is_gateway => format!("read-only, {who}; a gateway does not write"),
             (false, _) => format!("read-only, {who}; --write lets clients change {}", shown(&self.location)),
             (true, true) => format!("clients may read and write, {who}"),
-            (true, false) => format!("clients may read and write, {who}; --auth FILE asks for one"),
+            (true, false) => format!("read and write, {who}; --auth FILE requires one"),
         };
         let secret = if self.auth.is_some() { "SECRET" } else { "any" };
         let endpoint = url.trim_end_matches('/');

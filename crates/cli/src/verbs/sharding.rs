@@ -30,7 +30,7 @@ impl Sharding {
     pub fn of_manifest(&self) -> Result<Option<ShardRun>> {
         let Some(manifest) = &self.manifest else { return Ok(None) };
         let Some(choice) = self.shard else {
-            return Err(Error::usage(format!("{}: which shard of it is missing", shown(manifest)))
+            return Err(Error::usage(format!("{}: needs the number of a shard", shown(manifest)))
                 .advise("add --shard I/N, or --shard auto in an array job"));
         };
         Ok(Some(ShardRun::open(manifest, choice, &environment::variable)?))

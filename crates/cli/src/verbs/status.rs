@@ -30,8 +30,8 @@ Examples:
   firstbyte status --verify                   # after a disk error: check every block
   firstbyte --json status -r s3://bucket/run7/ | jq -r 'select(.state == \"partial\").location'
 
-Columns: percent cached, bytes cached, size, hydrated | partial | released, last opened, location. An object that was
-never opened is released, and -r does not list it: the cache does not know it.")]
+Columns: percent cached, bytes cached, size, hydrated | partial | released, last opened, location. Objects that were never
+opened count as released, and -r does not list them.")]
 pub struct StatusArgs {
     /// Locations, or paths under a mount, to show [default: a summary; with -r everything in the
     /// cache]
@@ -157,7 +157,7 @@ fn summary(cache: Option<&Cache>) -> Result<Exit> {
     let limit = space
         .limits
         .size
-        .map_or("no limit but free space".into(), |limit| format!("at most {}", human(limit)));
+        .map_or("limited only by free space".into(), |limit| format!("at most {}", human(limit)));
     console::print(format_args!("cache     {}", shown(cache.directory())))?;
     console::print(format_args!("space     {used} used, {limit}"))?;
     console::print(format_args!("hydrated  {}, {}", objects(hydrated.objects), human(hydrated.here)))?;

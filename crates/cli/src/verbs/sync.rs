@@ -25,11 +25,11 @@ Examples:
   firstbyte sync s3://bucket/reference /scratch/reference --exclude '*.tmp'
   firstbyte sync --delete --dry-run data/ s3://bucket/data    # dry run: what would be copied and deleted
 
-Links below SRC are followed. None below DST is: one in a file's place is replaced, one that only DST has is itself
-deleted by --delete, and nothing is written or deleted behind one.")]
+Links below SRC are followed, links below DST are not: a link where a file belongs is replaced, --delete removes the link
+itself, and nothing is written or deleted through a link.")]
 pub struct SyncArgs {
-    /// What is copied, always the contents, with or without a `/` at its end; and what is brought
-    /// up to date
+    /// Source, of which the contents are copied, with or without a trailing `/`; then the
+    /// destination
     #[arg(required = true, num_args = 1..=2, value_names = ["SRC", "DST"])]
     operands: Vec<OsString>,
     /// Delete what exists only in DST; refused if SRC holds no object. No environment variable sets
@@ -47,8 +47,8 @@ pub struct SyncArgs {
 pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     if let Some(run) = args.policy.shard_of_manifest()? {
         let [destination] = args.operands.as_slice() else {
-            return Err(Error::usage("with --manifest, sync takes the destination alone")
-                .advise("the manifest has the sources"));
+            return Err(Error::usage("with --manifest, sync takes only a destination")
+                .advise("the manifest names the sources"));
         };
         let destination = Location::parse(destination)?;
         return shard_copy::run("sync", &run, ShardTarget::Contents(&destination), &args.policy, globals);

@@ -95,13 +95,13 @@ impl Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Service(place) => write!(f, "what {place} bills"),
-            Self::Region => f.write_str("in which region it is billed"),
-            Self::Price(missing) => write!(f, "what it bills: {missing}"),
+            Self::Service(place) => write!(f, "no price list for {place}"),
+            Self::Region => f.write_str("its region is not known"),
+            Self::Price(missing) => write!(f, "{missing}"),
             Self::OneList => {
-                f.write_str("what two services bill: their requests are counted together; copy in two steps")
+                f.write_str("two services, whose requests are counted together; copy in two steps")
             }
-            Self::Way => f.write_str("what the bytes cost on their way"),
+            Self::Way => f.write_str("the network path is not known"),
         }
     }
 }

@@ -172,7 +172,7 @@ fn parsed(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
                 let object = absolute(object)?;
                 let place = object.parent().and_then(|root| Some((object.name_below(&root)?, root)));
                 let Some((name, root)) = place.filter(|(name, root)| root.join(name) == object) else {
-                    return Err(unplannable(text, "its name cannot be kept; copy it by itself"));
+                    return Err(unplannable(text, "its name cannot be written to a manifest; copy it alone"));
                 };
                 if let Some(ListedSource { root: before, names: Names::Single(names), .. }) = found.last_mut()
                     && *before == root
@@ -187,7 +187,7 @@ fn parsed(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
         let kept = root.to_text().ok_or_else(|| {
             unplannable(
                 text,
-                "has a password or a signature, which no file may hold; give credentials otherwise",
+                "contains a password or a signature, which is never written to a file; give credentials another way",
             )
         })?;
         found.push(ListedSource { planned: PlannedSource { root: kept, named, kind }, root, names });
@@ -278,7 +278,7 @@ impl Listed<'_> {
             },
         };
         let row = Row {
-            location: location.to_text().ok_or_else(|| fails("its name cannot be kept in a file"))?,
+            location: location.to_text().ok_or_else(|| fails("its name cannot be written to a manifest"))?,
             size,
             version: version::to_text(&version),
             modified: modified.map(microseconds),

@@ -23,16 +23,14 @@ impl Error {
                 "check the address, the network and the proxy variables, or allow a longer wait with \
                  --read-timeout"
             }
-            Self::Disordered { .. } => {
-                "cp, mv, rm, sync, check and ls take such a store: they sort its names themselves"
-            }
+            Self::Disordered { .. } => "use cp, mv, rm, sync, check or ls, which sort the names themselves",
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { expected, found, .. } if expected.differs_by_tag(found) => {
-                "unless it was replaced, its servers give different ETags for one file: `firstbyte cat` reads it \
-                 by one request"
+                "if it was not replaced, the servers behind this address disagree on its ETag: `firstbyte cat` reads it in \
+                 one request"
             }
             Self::Changed { .. } => "run it again to copy the new version",
-            Self::OwnTagRefused { .. } => "the store cannot copy it by itself: copy it to a local file first",
+            Self::OwnTagRefused { .. } => "no server-side copy is possible: copy it to a local file first",
             Self::FalseLength { .. } => "cp and cat read it to its end",
             Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
             Self::Unreachable { endpoint, .. } if endpoint.starts_with(SFTP) => {
@@ -63,19 +61,17 @@ impl Error {
 fn not_found(location: &str) -> &'static str {
     let service = service_of(location);
     match service {
-        _ if location.contains(VERSION) => "`firstbyte ls --versions` shows the versions that there are",
+        _ if location.contains(VERSION) => "list the existing versions: `firstbyte ls --versions`",
         Some(Service::Google) if is_bucket(location) => {
-            "there is no such bucket; `firstbyte ls gs://` shows those of this project"
+            "no such bucket; list those of this project: `firstbyte ls gs://`"
         }
         Some(Service::Azure) if is_bucket(location) => {
-            "there is no such container; `firstbyte ls az://` shows those of this account"
+            "no such container; list those of this account: `firstbyte ls az://`"
         }
         Some(Service::NamedS3(_)) if is_bucket(location) => {
-            "there is no such bucket; `firstbyte ls s3+NAME://` shows those of the endpoint"
+            "no such bucket; list those of the endpoint: `firstbyte ls s3+NAME://`"
         }
-        _ if is_bucket(location) => {
-            "there is no such bucket; `firstbyte ls s3://` shows those of this account"
-        }
+        _ if is_bucket(location) => "no such bucket; list those of this account: `firstbyte ls s3://`",
         _ if in_object_store(location).is_some() => {
             "check the spelling: `firstbyte ls` of its bucket or prefix shows the names"
         }
@@ -113,11 +109,11 @@ pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {
         io::ErrorKind::NotFound => "check the spelling",
         io::ErrorKind::NotADirectory => {
-            "a part of this path is a file, or a `/` stands behind one; check the spelling"
+            "part of this path is a file, or a file's name ends in `/`; check the spelling"
         }
         io::ErrorKind::IsADirectory => "name a file",
-        io::ErrorKind::PermissionDenied => "check who may do that there, or choose another place",
-        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written",
+        io::ErrorKind::PermissionDenied => "check the permissions there, or choose another location",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a writable location",
         io::ErrorKind::StorageFull => "free some space and run it again to resume",
         _ => return None,
     })

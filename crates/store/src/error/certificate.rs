@@ -25,10 +25,10 @@ impl CertificateFault {
             Self::Untrusted => "name the authority's certificate, or the server's own, with --ca-bundle",
             Self::Expired => "renew the server's certificate, or check this machine's clock",
             Self::Early => "check this machine's clock, and the server's certificate",
-            Self::Name => {
-                "use a name that the certificate is for, or make one with this name as subjectAltName"
+            Self::Name => "use a name in the certificate, or issue one with this name as subjectAltName",
+            Self::HostKey => {
+                "check the fingerprint, then connect once with ssh to add the key to known_hosts"
             }
-            Self::HostKey => "compare its fingerprint, and connect once with ssh, which keeps the key",
             Self::Other => "check the server's certificate",
         }
     }
@@ -38,7 +38,7 @@ impl fmt::Display for CertificateFault {
     /// Names or a library's message follow this text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Untrusted => "its certificate is not signed by an authority that is trusted here",
+            Self::Untrusted => "its certificate is not signed by a trusted authority",
             Self::Expired => "its certificate has expired",
             Self::Early => "its certificate is not yet valid",
             Self::Name => "its certificate is not for this host, but for ",

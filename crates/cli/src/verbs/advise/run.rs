@@ -81,7 +81,8 @@ struct Small {
     /// Number of threads that read and compute
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// Reading and computing: before (all is read first), beside, or either
+    /// Order of reading and computing: before (read everything first), beside (overlap them), or
+    /// either
     #[arg(long, value_name = "ORDER")]
     loading: Option<String>,
     /// Time before the job's own work, such as loading its image and runtime

@@ -49,8 +49,8 @@ impl CostArgs {
         if self.budget.is_none() || missing.is_empty() {
             return Ok(());
         }
-        Err(Error::usage(format!("--budget: it is not known what the runs cost: {}", missing.join("; ")))
-            .advise("without --budget they run all the same; --dry-run shows what is known"))
+        Err(Error::usage(format!("--budget: unknown price of the runs: {}", missing.join("; ")))
+            .advise("leave --budget out to run them; --dry-run shows the known prices"))
     }
 }
 
@@ -67,7 +67,7 @@ pub fn show(costs: &Costs, globals: &Globals) -> Result<()> {
     for line in &costs.lines {
         console::print(text(line))?;
         for missing in &line.missing {
-            console::print(format_args!("  not known: {missing}"))?;
+            console::print(format_args!("  unknown price: {missing}"))?;
         }
     }
     let least = if complete { "at most" } else { "what is known:" };

@@ -66,6 +66,7 @@ fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
         ("size", args.size.to_string()),
         ("shown_size", human(args.size)),
         ("files", args.files.to_string()),
+        ("shown_files", grouped(args.files.into())),
         ("last", format!("{:05}", args.files - 1)),
         ("names", names.to_string()),
         ("shown_names", grouped(names)),

@@ -3,7 +3,7 @@
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{Access, Right, Rights};
-use firstbyte_store::Outages;
+use firstbyte_store::{FailureKind, Outages};
 
 use super::network::{PATIENCE, SKEW};
 use super::{Finding, nfs};
@@ -27,11 +27,15 @@ pub(super) fn look(location: &Location, globals: &Globals) -> Result<Vec<Finding
 fn findings(access: &Access) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !access.single {
-        findings.push(right("list", &access.list, "give this user the right to list, or name one object"));
+        let advice = match &access.list_failed {
+            Some(FailureKind::NotFound | FailureKind::NoSuchBucket) => "check the spelling",
+            _ => "give this user the right to list, or name one object",
+        };
+        findings.push(right("list", &access.list, advice));
     }
     findings.push(match access.empty {
-        true => Finding::warn("read", "not tried: nothing with content is there", "name a place with data"),
-        false => right("read", &access.read, "give this user the right to read"),
+        true => Finding::warn("read", "not tried: found no file with content", "name a place with data"),
+        false => right("read", &access.read, read_advice(access)),
     });
     if let Some(endpoint) = &access.endpoint {
         findings.push(Finding::ok("endpoint", redacted(endpoint)));
@@ -48,6 +52,14 @@ fn findings(access: &Access) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Reading needs a name, which a failed listing does not give.
+fn read_advice(access: &Access) -> &'static str {
+    match (&access.read, &access.list) {
+        (Right::NotTried, Right::Refused(_)) => "name an object to test reading",
+        _ => "give this user the right to read",
+    }
 }
 
 fn right(what: &'static str, right: &Right, advice: &'static str) -> Finding {

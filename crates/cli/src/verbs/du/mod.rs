@@ -35,7 +35,7 @@ Examples:
   firstbyte du 's3://bucket/2026-*'"
 )]
 pub struct DuArgs {
-    /// Locations to sum up; each match of a pattern is summed up by itself [default: .]
+    /// Locations to sum up; each match of a pattern gets its own row [default: .]
     #[arg(value_name = "LOC")]
     locations: Vec<OsString>,
     /// Print a row for every directory down to N levels

@@ -103,12 +103,12 @@ fn object(finding: &Finding) -> Vec<u8> {
 
 fn described(trouble: Trouble) -> &'static str {
     match trouble {
-        Trouble::Stray => "in the root, belongs in a directory",
-        Trouble::Misplaced => "in another directory than its own",
-        Trouble::Double => "another file of its name lies where it belongs",
+        Trouble::Stray => "in the root, should be in a directory",
+        Trouble::Misplaced => "in the wrong directory",
+        Trouble::Double => "another file of this name is already in the right directory",
         Trouble::Abandoned => "left by a writer that was killed",
-        Trouble::Foreign => "no file, and among files",
+        Trouble::Foreign => "not a regular file",
         Trouble::Name => "a name this layout cannot hold",
-        Trouble::Content => "its content is not what its name says",
+        Trouble::Content => "its content does not match the hash in its name",
     }
 }

@@ -116,14 +116,11 @@ fn foresee(
             roughly(survey.estimate)
         ))?;
         if survey.left > 0 {
-            console::print(format_args!(
-                "would leave {} entries that are no files where they are",
-                survey.left
-            ))?;
+            console::print(format_args!("would leave {} entries in place: not regular files", survey.left))?;
         }
         if survey.unfit > 0 {
             console::print(format_args!(
-                "would leave {} files there whose names it cannot hold",
+                "would leave {} files in place: a layout cannot hold their names",
                 survey.unfit
             ))?;
         }
@@ -208,7 +205,7 @@ fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Conve
 fn line(converted: &Converted, seconds: f64) -> String {
     let counts = [
         (converted.directories, "directories"),
-        (converted.left, "entries that are no files left"),
+        (converted.left, "entries left in place (not regular files)"),
         (converted.failures, "files not moved"),
     ];
     let mut line = format!("{} files moved in {seconds:.2} s", converted.moved);

@@ -26,8 +26,8 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Options by which a mount is a gateway too.
 #[derive(Args, Clone, Debug)]
 pub struct ShareArgs {
-    /// Let the machines of --via read what this mount has cached, as one of the gateways listed
-    /// there. Beyond loopback it needs --via-key
+    /// Share this mount's cache with the machines of --via, as one of the gateways listed there.
+    /// Beyond loopback it needs --via-key
     #[arg(long, value_name = "HOST:PORT", requires = "via")]
     share: Option<String>,
     /// Certificate chain for HTTPS of --share

@@ -30,11 +30,11 @@ const REGION: &str = "us-east-1";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Gateway (LOCATION is remote)")]
 pub struct GatewayArgs {
-    /// Serve an object for this time before it is looked up again: a change at the origin is seen
-    /// within it. 0 looks it up for each request
+    /// Serve a cached object for this long before revalidating it at the origin; 0 revalidates on
+    /// each request
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
     fresh: Duration,
-    /// While the origin is down, serve what is cached for this time after --fresh. Such responses
+    /// While the origin is down, serve cached objects for this long after --fresh. Such responses
     /// have the header x-firstbyte-stale
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     stale: Duration,

@@ -20,6 +20,8 @@ const narrow = matchMedia('(max-width: 640px)');
 const rowHeight = () => (narrow.matches ? 58 : 40);
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+// What a phone has room for beside a size and the buttons.
+const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
 const numberFormat = new Intl.NumberFormat();
 
 const order = {
@@ -71,7 +73,11 @@ function filter() {
 function count() {
   const directories = all.reduce((n, e) => n + e.directory, 0);
   const bytes = all.reduce((n, e) => n + (e.directory ? 0 : e.size ?? 0), 0);
-  const total = `${plural(directories, 'folder', 'folders')}, ${plural(all.length - directories, 'file', 'files')}, ${humanSize(bytes)}`;
+  const files = all.length - directories, parts = [];
+  if (directories) parts.push(plural(directories, 'folder', 'folders'));
+  // The sizes of folders are not known.
+  if (files || !directories) parts.push(plural(files, 'file', 'files'), humanSize(bytes));
+  const total = parts.join(', ');
   counts.textContent = shown.length === all.length ? total : `${numberFormat.format(shown.length)} found of ${total}`;
   counts.classList.toggle('busy', Boolean(loading));
   find('.table').setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
@@ -114,7 +120,8 @@ function fill(slot, entry, index) {
   }
   slot.size.textContent = entry.directory || entry.size == null ? '' : humanSize(entry.size);
   slot.size.title = entry.size == null ? '' : plural(entry.size, 'byte', 'bytes');
-  slot.time.textContent = entry.modified == null ? '' : timeFormat.format(entry.modified);
+  const times = narrow.matches && !entry.directory ? dayFormat : timeFormat;
+  slot.time.textContent = entry.modified == null ? '' : times.format(entry.modified);
   slot.time.title = entry.modified == null ? '' : new Date(entry.modified).toISOString();
 }
 
