@@ -60,7 +60,9 @@ def _log(level: int, target: str, text: str) -> None:
         fields = json.loads(text)
         message = fields.pop("message", "")
         details = " ".join(f"{name}={value}" for name, value in fields.items())
-        logger.log(level, "%s", f"{message} {details}".strip(), extra={"fields": fields})
+        # A name of an object may have a line feed, and would forge a line.
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{message} {details}".strip())
+        logger.log(level, "%s", text, extra={"fields": fields})
 
 
 def _end() -> None:

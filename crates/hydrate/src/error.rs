@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
-use firstbyte_store::{FailureKind, Trace};
+use firstbyte_store::{FailureKind, Trace, differing_texts};
 
 /// A failed operation on a file or the cache. Cheap to clone: the error of one fetch is reported
 /// to every read that waits for it.
@@ -173,7 +173,7 @@ impl From<firstbyte_store::Error> for Error {
                     }
                     false => "open it again",
                 };
-                let (expected, found) = (expected.to_string(), found.to_string());
+                let (expected, found) = differing_texts(&expected, &found);
                 Self::Changed { location, expected, found, advice }
             }
             other => Self::Store(std::sync::Arc::new(other)),

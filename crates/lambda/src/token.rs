@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
-use firstbyte_store::FailureKind;
+use firstbyte_store::{FailureKind, difference};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Result};
@@ -104,8 +104,9 @@ impl Token {
             Some(expected) if !expected.agrees_with(found) => Err(Failure::new(
                 FailureKind::Changed,
                 format!(
-                    "{location}: changed since the call before: expected {expected}, found {found}; call it again \
-                     without `continue` to read the new version"
+                    "{location}: changed since the call before{}; call it again without `continue` to read the \
+                     new version",
+                    difference(&expected, found)
                 ),
             )),
             _ => Ok(()),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use firstbyte_location::{DestinationName, Entry, HttpUrl, Kind, Location, Version, to_usize};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Stat, Store};
 
 use crate::child::{Child, Listed, Permissions};
 use crate::error::{Error, Result};
@@ -33,6 +33,8 @@ pub(crate) struct Source {
     /// Permissions of the root, where it has some.
     permissions: Option<Permissions>,
     listed: Listed,
+    /// Whether permissions are the source's, or stored ones are shown.
+    has_permissions: bool,
     /// Concurrent requests of one listing. The pages it reads ahead are twice as many.
     requests: NonZeroUsize,
     /// Hashes of the paths already logged, so that each is logged once.
@@ -69,14 +71,15 @@ impl Source {
         let requests = NonZeroUsize::new(to_usize(memory / SHARE / PAGE / 2)).unwrap_or(NonZeroUsize::MIN);
         // Where files have permissions, a listing does not report those of directories.
         let has_permissions = matches!(root, Location::Local(_) | Location::Sftp(_));
-        let listed_facts =
-            if has_permissions || modes.stored == Stored::Show { Listed::NamesOnly } else { Listed::Objects };
+        let shows_permissions = has_permissions || modes.stored == Stored::Show;
+        let listed_facts = if shows_permissions { Listed::NamesOnly } else { Listed::Objects };
         let new = |root, shape, permissions| Self {
             store: store.clone(),
             root,
             shape,
             permissions,
             listed: listed_facts,
+            has_permissions: shows_permissions,
             requests,
             reported: Mutex::default(),
         };
@@ -88,7 +91,7 @@ impl Source {
                     root.file_name().map_or_else(|| b"object".to_vec(), |name| name.as_bytes().to_vec());
                 return Ok((Arc::new(new(root, Shape::Object(name), None)), None));
             }
-            let permissions = Permissions::of(&stat);
+            let permissions = Permissions::of(&stat).filter(|_| shows_permissions);
             return Ok((Arc::new(new(root, Shape::Directory, permissions)), None));
         }
         let permissions = if has_permissions { Permissions::of(&store.stat(&root)?) } else { None };
@@ -118,6 +121,12 @@ impl Source {
     /// The location mounted.
     pub(crate) fn root(&self) -> &Location {
         &self.root
+    }
+
+    /// What is called `name`, with the permissions that are shown.
+    fn child(&self, name: &[u8], stat: Stat) -> Child {
+        let child = Child::from_stat(name, stat);
+        Child { permissions: child.permissions.filter(|_| self.has_permissions), ..child }
     }
 
     /// The location of what is shown at `path`.
@@ -183,9 +192,7 @@ impl Source {
 
     fn stat(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
         match self.store.stat(&self.location(path)) {
-            Ok(stat) if matches!(stat.kind, Kind::File | Kind::Directory) => {
-                Ok(Some(Child::from_stat(name, stat)))
-            }
+            Ok(stat) if matches!(stat.kind, Kind::File | Kind::Directory) => Ok(Some(self.child(name, stat))),
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -226,7 +233,7 @@ impl Source {
                 Ok(Some(Child::directory(name)))
             }
             // Permission to read objects does not imply permission to list them.
-            (Ok(stat), _) => Ok(Some(Child::from_stat(name, stat))),
+            (Ok(stat), _) => Ok(Some(self.child(name, stat))),
             (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
             (Err(error), _) => Err(error.into()),
         }

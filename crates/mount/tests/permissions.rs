@@ -164,3 +164,20 @@ fn modes_stored_with_objects_are_shown_if_wanted() {
     assert_eq!(shown(&mounted.path("s3fs")), (0o750, 1000, 1000));
     assert_eq!(shown(&mounted.path("plain")).0, 0o444);
 }
+
+#[test]
+fn modes_stored_with_objects_are_not_shown_by_a_lookup_either() {
+    // So many names that the last is looked up by itself.
+    let plant = |subject: &firstbyte_testkit::Subject| {
+        for number in 0..1_100 {
+            let empty = PutOptions::default();
+            subject.store.put(&subject.at(&format!("{number:04}")), Payload::Bytes(b"x"), &empty).unwrap();
+        }
+        let user = [("mode".into(), "0100700".into())].into();
+        let metadata = Metadata { user, ..Metadata::default() };
+        let put = PutOptions { metadata, ..PutOptions::default() };
+        subject.store.put(&subject.at("last"), Payload::Bytes(b"x"), &put).unwrap();
+    };
+    let mounted = Mounted::with(Place::ServeS3, &options(), plant);
+    assert_eq!(shown(&mounted.path("last")).0, 0o444);
+}

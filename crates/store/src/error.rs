@@ -485,6 +485,20 @@ impl Asked {
     }
 }
 
+/// The texts of two versions that differ. Those of a file of one size and time get the time of its
+/// inode, which they leave out.
+#[must_use]
+pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) {
+    let (one, other) = (expected.to_string(), found.to_string());
+    match (expected.file, found.file) {
+        (Some(old), Some(new)) if one == other => {
+            let written = |text, at| format!("{text}, inode written at {at} ns");
+            (written(one, old.changed_ns), written(other, new.changed_ns))
+        }
+        _ => (one, other),
+    }
+}
+
 /// The facts by which two versions differ. Their texts may be equal: they leave out the inode
 /// change time of a file.
 #[must_use]
@@ -554,6 +568,8 @@ mod tests {
         let error =
             Error::Changed { location: "/f".into(), expected: Box::default(), found: file(7), trace: None };
         assert!(error.to_string().contains("expected unknown, found inode 2"), "{error}");
+        let (one, other) = differing_texts(&file(6), &file(7));
+        assert!(one.ends_with("at 6000000000 ns") && other.ends_with("at 7000000000 ns"), "{one} {other}");
     }
 
     #[test]

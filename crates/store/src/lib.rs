@@ -74,7 +74,10 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, io_advice};
+pub use error::{
+    Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, differing_texts,
+    io_advice,
+};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::is_full;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};

@@ -357,16 +357,21 @@ impl Store {
         Ok(entries)
     }
 
-    /// The first page of a listing: from an object store some thousand names by one request, from
-    /// other stores all.
+    /// The first page of a listing: from an object store some thousand names by one request; from
+    /// other stores, and those that list in no order, all in their order.
     ///
     /// # Errors
     /// As [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
         match location {
-            Location::Object(object) => self.objects(object)?.list_page(object, options),
+            Location::Object(object) if !self.is_unsorted(location) => {
+                self.objects(object)?.list_page(object, options)
+            }
             _ => {
-                let entries = self.list(location, options)?.collect::<Result<Vec<_>>>()?;
+                let order = if self.is_unsorted(location) { Order::Bytes } else { options.order };
+                let entries = self
+                    .list(location, &ListOptions { order, ..options.clone() })?
+                    .collect::<Result<Vec<_>>>()?;
                 Ok(ListedPage { entries, is_last: true })
             }
         }

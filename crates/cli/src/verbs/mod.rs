@@ -17,6 +17,7 @@ pub mod cp;
 pub mod demo;
 pub mod doctor;
 pub mod du;
+mod faults;
 mod filter;
 pub mod hydrate;
 mod input;

@@ -1,7 +1,6 @@
 //! `mount`: shows a location as a read-only file system, served by a daemon.
 
 mod daemon;
-mod faults;
 mod place;
 mod share;
 
@@ -227,7 +226,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         return Err(Error::usage("--read-deadline 0: a read takes some time").advise("give more than 0s"));
     }
     allow_many_descriptors();
-    faults::log_faults().map_err(|error| Error::io("signals", &error))?;
+    super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
     let given = globals.options().store;

@@ -182,6 +182,9 @@ fn cannot_start(error: StartError) -> Error {
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let (source, job) = args.source(globals)?;
     let is_gateway = matches!(source, Source::Gateway(_));
+    if is_gateway {
+        super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
+    }
     let config = args.config(source)?;
     // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.
     let terminated = config.limits.drain + signals::GRACE;

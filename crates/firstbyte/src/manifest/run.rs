@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use firstbyte_hydrate::{Failure as HydrateFailure, Wanted, WantedList};
 use firstbyte_location::{Entry, Kind, Location, Strength, Version};
-use firstbyte_store::{Error as StoreError, Listing};
+use firstbyte_store::{Error as StoreError, Listing, differing_texts};
 use firstbyte_transfer::{
     Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
 };
@@ -272,7 +272,8 @@ impl Observer for Marking<'_> {
             marks.in_flight.remove(&location);
         }
         if let TransferError::Replaced { expected, found, .. } = &failure.error {
-            marks.changed(failure.location.clone(), expected.to_string(), found.to_string());
+            let (expected, found) = differing_texts(expected, found);
+            marks.changed(failure.location.clone(), expected, found);
         }
         drop(marks);
         self.inner.failed(failure);

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, ObjectLocation, Service};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, ObjectLocation};
 
 use crate::dates;
 use crate::error::Result;
@@ -69,7 +69,7 @@ impl S3 {
     fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
         let written = stat.version.last_modified.as_deref().and_then(dates::http_date);
         let clocks = &self.client.clocks;
-        written.is_some_and(|date| clocks.is_within(Service::S3, date, lost.began.elapsed()))
+        written.is_some_and(|date| clocks.is_within(lost.object.service, date, lost.began.elapsed()))
     }
 
     /// Whether the object ends with the bytes of the last part, whose `ETag` is their MD5.

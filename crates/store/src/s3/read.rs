@@ -1,6 +1,6 @@
 //! HeadObject and GetObject.
 
-use firstbyte_location::{ByteRange, Kind, ObjectLocation, Service, Version};
+use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
 
 use crate::body::Body;
 use crate::cancel::Cancel;
@@ -48,7 +48,7 @@ impl S3 {
         call.header("x-amz-checksum-mode", "ENABLED");
         let described = match self.call(&call) {
             Ok((head, _)) => {
-                self.client.clocks.learn(Service::S3, &head);
+                self.client.clocks.learn(object.service, &head);
                 Some(answer::stat(&head, head.content_length(&call.place())?))
             }
             Err(error) if answer::refuses_head(&error) => None,

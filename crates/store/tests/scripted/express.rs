@@ -99,6 +99,15 @@ fn requests_for_a_directory_bucket_share_a_session() {
 }
 
 #[test]
+fn the_first_page_of_a_directory_bucket_is_all_that_follows_in_order() {
+    let server = server(Duration::from_secs(300));
+    let options = ListOptions { start_after: Some("a".into()), ..ListOptions::default() };
+    let page = store(&server).list_page(&at(""), &options).unwrap();
+    let names: Vec<_> = page.entries.into_iter().map(|entry| entry.name).collect();
+    assert_eq!((names, page.is_last), (vec![b"b".to_vec(), b"c".to_vec()], true));
+}
+
+#[test]
 fn a_session_is_renewed_before_its_end_and_after_a_refusal() {
     let short = server(Duration::from_secs(30));
     let store_of_short = store(&short);

@@ -1,4 +1,4 @@
-//! Logs a fault that ends the daemon. A file of the cache that another program truncates faults
+//! Logs a fault that ends a daemon of a mount or a gateway. A file of the cache that another program truncates faults
 //! when it is accessed in memory: the kernel sends SIGBUS (mmap(2)).
 
 use std::io;
@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 /// The line in the log.
 const LINE: &[u8] = b"error: ended by SIGBUS: a file of the cache was truncated by another program, \
-    or its disk failed; unmount and mount again\n";
+    or its disk failed; start it again\n";
 
 /// Logs SIGBUS from here on. The signal then ends the process as it would without this.
 ///
