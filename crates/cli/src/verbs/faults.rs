@@ -1,5 +1,5 @@
-//! Logs a fault that ends a daemon of a mount or a gateway. A file of the cache that another program
-//! truncates faults when it is accessed in memory: the kernel sends SIGBUS (mmap(2)).
+//! Logs a fault that ends the daemon of a mount or gateway. A file of the cache that another
+//! program truncates faults when it is accessed in memory: the kernel sends SIGBUS (mmap(2)).
 
 use std::io;
 use std::mem::zeroed;
