@@ -221,6 +221,30 @@ fn a_full_destination_keeps_its_old_content() {
 }
 
 #[test]
+fn a_full_destination_ends_a_tree_and_a_move_keeps_its_sources() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    (0..50).for_each(|number| drop(world.write(&format!("tree/{number:02}"), &bytes(number, 1 << 20))));
+    for verb in [&["cp", "-r"][..], &["sync"], &["mv", "-r"]] {
+        let disk = SmallDisk::new("size=4m");
+        let words = [&["--json"], verb, &["tree/", disk.path().to_str().unwrap()]].concat();
+        let ran = world.run(&words);
+        assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
+        let failed = ran.receipt()["failed"].as_array().unwrap().len();
+        assert!((1..20).contains(&failed), "{words:?}: {failed} of 50 failed one by one");
+        let arrived = names_below(disk.path());
+        for number in 0..50 {
+            let name = format!("{number:02}");
+            let kept = std::fs::read(world.path("tree").join(&name))
+                .is_ok_and(|found| found == bytes(number, 1 << 20));
+            assert!(kept || (verb[0] == "mv" && arrived.contains(&name)), "{words:?}: {name} is lost");
+        }
+    }
+}
+
+#[test]
 fn a_read_only_destination_is_named() {
     if lacks_root() {
         return;

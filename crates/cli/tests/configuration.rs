@@ -159,7 +159,7 @@ fn the_certificates_of_the_profile_are_trusted() {
     let options = ["--write", "--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
     let s3 = S3::ours_with(&options);
     let mut world = World::with_s3(&s3);
-    world.run(&["ls", "s3://bucket/"]).fails(1, &["not signed by an authority"]);
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["not signed by a trusted authority"]);
     let config = world.write("config", format!("[default]\nca_bundle = {}\n", chain.display()).as_bytes());
     world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
     world.run(&["ls", "s3://bucket/"]).ok();
@@ -233,7 +233,7 @@ fn the_bundle_of_the_options_holds_for_sts() {
     let unusual = firstbyte_testkit::Unusual::default();
     let sts = firstbyte_testkit::TlsPeer::start(&certificate, unusual, ROLE.as_bytes().to_vec());
     let mut world = world_with_role(sts.url(), &store);
-    world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials", "not signed by an authority"]);
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials", "not signed by a trusted authority"]);
     let bundle = certificate.certificate();
     world.set("FIRSTBYTE_CA_BUNDLE", bundle.to_str().unwrap());
     assert_eq!(listed(&world), "x\n");

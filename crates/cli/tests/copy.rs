@@ -5,7 +5,7 @@ use crate::support;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
 
-use firstbyte_testkit::bytes;
+use firstbyte_testkit::{Reply, Scripted, bytes};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -286,6 +286,19 @@ fn a_pipe_under_the_name_of_a_journal_or_of_an_unfinished_file_is_named_and_not_
         assert!(std::os::unix::fs::FileTypeExt::is_fifo(&pipe.metadata().unwrap().file_type()), "{name}");
         std::fs::remove_dir_all(world.path("out")).unwrap();
     }
+}
+
+#[test]
+fn a_stream_that_breaks_and_has_no_version_ends_with_a_failure_not_with_bad_usage() {
+    let server = Scripted::start(|_, head| match head.starts_with("HEAD") {
+        true => Reply::raw("200 OK", &["content-length: 9"], b""),
+        false => Reply::raw("200 OK", &["content-length: 9"], b"half").then_close(),
+    });
+    let world = World::new();
+    let ran = world.run(&["cat", &format!("{}/file", server.url())]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("the stream broke after 4 bytes"), "{ran:?}");
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
 }
 
 #[test]

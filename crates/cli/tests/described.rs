@@ -70,7 +70,7 @@ fn the_headers_of_an_upload_are_kept_with_it_and_by_copies() {
     world.run(&["cp", "f", "s3://bucket/x", "--expires", "tomorrow"]).fails_usage("--expires");
     world
         .run(&["cp", "f", "g", "--content-language", "de"])
-        .fails(2, &["--content-language", "a file has none"]);
+        .fails(2, &["--content-language", "applies to uploads, not to local files"]);
 }
 
 #[test]

@@ -110,6 +110,31 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
 }
 
 #[test]
+fn a_mount_that_is_ready_can_be_read_however_few_processes_there_may_be() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    world.write("data/file", b"content");
+    for most in 2..12 {
+        let Some(group) = Group::new(most) else { return };
+        let place = world.path(&format!("mnt-{most}"));
+        std::fs::create_dir(&place).unwrap();
+        let mut command = world.command(&["mount", "data", place.to_str().unwrap()]);
+        let members = std::fs::File::options().write(true).open(group.0.join("cgroup.procs")).unwrap();
+        // SAFETY: the closure makes one system call.
+        unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
+        let ran = Ran::from(command.stdin(Stdio::null()).output().unwrap());
+        assert!(!ran.stderr.contains("panicked"), "{most}: {ran:?}");
+        if ran.code == Some(0) {
+            let read = std::fs::read(place.join("file"));
+            world.run(&["unmount", place.to_str().unwrap()]);
+            assert_eq!(read.unwrap(), b"content", "{most}: {ran:?}");
+        }
+    }
+}
+
+#[test]
 fn few_processes_mean_fewer_threads_or_one_line() {
     if lacks_root() {
         return;

@@ -166,7 +166,7 @@ fn what_is_not_given_or_not_there_is_named() {
             ("bench report nowhere", 1, &["nowhere", "check the spelling"]),
             ("run nowhere", 1, &["nowhere", "check the spelling"]),
             ("cp file /proc/x", 1, &["/proc/x: no file can be created"]),
-            ("cp file file/below", 1, &["file/below", "a part of this path is a file"]),
+            ("cp file file/below", 1, &["file/below", "part of this path is a file"]),
             ("ls s3://nobucket", 1, &["s3://nobucket: not found", "no such bucket", "s3://"]),
             ("serve nowhere", 1, &["nowhere", "check the spelling"]),
             (

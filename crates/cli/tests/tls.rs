@@ -55,9 +55,9 @@ fn a_self_signed_certificate_is_trusted_by_the_bundle_and_every_other_is_refused
     let bundle = certificate.certificate();
     let bundle = bundle.to_str().unwrap();
     assert_eq!(world.run(&["cat", &url, "--ca-bundle", bundle]).ok().stdout, b"content");
-    world.run(&["cp", &url, "x"]).fails(1, &["not signed by an authority", "--ca-bundle"]);
+    world.run(&["cp", &url, "x"]).fails(1, &["not signed by a trusted authority", "--ca-bundle"]);
     let other = Certificate::make(Made::Authority);
-    trusting(&other).run(&["cat", &url]).fails(1, &["not signed by an authority", "--ca-bundle"]);
+    trusting(&other).run(&["cat", &url]).fails(1, &["not signed by a trusted authority", "--ca-bundle"]);
     world.run(&["cat", &url, "--ca-bundle", "none.pem"]).fails(2, &["CA bundle none.pem"]);
     for (made, facts) in [
         (Made::Expired, ["has expired", "renew"]),

@@ -8,7 +8,7 @@
 //! alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never use
 //! Python.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -154,6 +154,10 @@ struct State {
     next: usize,
     /// The first object that has no room yet.
     turn: usize,
+    /// Objects behind it that have some: they were so small that they need not wait.
+    early: BTreeSet<usize>,
+    /// Threads that wait for a turn.
+    waiting: usize,
     /// The object that the caller gets next.
     due: usize,
     /// Bytes assumed for objects that were begun and have no room yet.
@@ -165,6 +169,20 @@ struct State {
     /// What has arrived, each with its room.
     ready: BTreeMap<usize, (u64, Result<Vec<u8>>)>,
     ended: bool,
+}
+
+impl State {
+    /// Notes that an object has room.
+    fn pass_turn(&mut self, index: usize) {
+        if index != self.turn {
+            self.early.extend((index > self.turn).then_some(index));
+            return;
+        }
+        self.turn += 1;
+        while self.early.remove(&self.turn) {
+            self.turn += 1;
+        }
+    }
 }
 
 /// The bytes that an object under way counts for.
@@ -304,6 +322,10 @@ impl Reading {
 
     /// Waits until an object of this length has room, once it is its turn. Returns its room: what
     /// it got before, if that was more.
+    ///
+    /// An object that fits into half of the memory beside all others has no turn to wait for. So
+    /// the other half is left for the one that is due, which gets room in any case: no other is
+    /// given away before it.
     fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
         let mut state = self.lock();
         let had = match *room {
@@ -313,22 +335,32 @@ impl Reading {
         let more = length.saturating_sub(had);
         let is_first = matches!(room, Room::Assumed(_));
         let has_room = |state: &State| {
-            let others = state.held - had;
-            others == 0 || others.saturating_add(length) <= self.memory
+            let all = (state.held - had).saturating_add(length);
+            let is_in_turn = state.turn == index && (all <= self.memory || index == state.due);
+            is_in_turn || all <= self.memory / 2
         };
-        while is_first && !state.ended && !(state.turn == index && has_room(&state)) {
+        while is_first && !state.ended && !has_room(&state) {
+            state.waiting += 1;
             state = self.turns.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         if let Room::Assumed(assumed) = *room {
             state.assumed -= assumed;
-            state.turn = state.turn.max(index + 1);
+            state.pass_turn(index);
         }
         state.held += more;
         state.largest = state.largest.max(length);
         *room = Room::Held(had + more);
-        self.turns.notify_all();
+        self.call_waiting(&state);
         self.room.notify_one();
         had + more
+    }
+
+    /// Wakes the threads that wait for a turn.
+    fn call_waiting(&self, state: &State) {
+        if state.waiting > 0 {
+            self.turns.notify_all();
+        }
     }
 
     /// The next object to read, once there is room for it, and the length that is assumed.
@@ -368,7 +400,7 @@ impl Reading {
         let Some((room, read)) = state.ready.remove(&index) else { return Taken::Later };
         state.held -= room;
         state.due += 1;
-        self.turns.notify_all();
+        self.call_waiting(&state);
         self.room.notify_one();
         if state.ready.contains_key(&state.due) {
             // For another thread that takes from the same iterator.

@@ -87,6 +87,8 @@ fn an_object_without_a_time_of_its_own_is_judged_by_its_date() {
     assert_eq!((summary.skipped, asked), (1, 1));
     write(&local.path().join("f"), b"one", now + HOUR);
     assert_eq!(sync(&server, here(local.path()), object("t")).0.objects, 1);
+    // Its copy has its time, which is still to come.
+    assert_eq!(sync(&server, here(local.path()), object("t")).0.skipped, 1);
 }
 
 #[test]

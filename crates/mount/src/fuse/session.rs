@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,14 +98,14 @@ fn wait_until(arrived: impl Fn() -> bool) {
 impl Fuse {
     /// Serves a mount made on `device`, in threads of its own.
     pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
-        let config = config(access);
+        let config = config(access)?;
         let shared = self.shared();
         serving(Session::from_fd(self, device, config.acl, config)?, &shared)
     }
 
     /// Mounts with the help of `fusermount3`, and serves.
     pub(crate) fn mount(self, directory: &Path, source: &str, access: Access) -> io::Result<Serving> {
-        let mut config = config(access);
+        let mut config = config(access)?;
         let shared = self.shared();
         let name = MountOption::FSName(source.replace(',', "_"));
         let kind = MountOption::Subtype("firstbyte".into());
@@ -157,15 +157,38 @@ fn serving(session: Session<Fuse>, connected: &Connected) -> io::Result<Serving>
     Ok(Serving(session.spawn()?))
 }
 
-fn config(access: Access) -> Config {
+fn config(access: Access) -> io::Result<Config> {
     let mut config = Config::default();
     config.acl = match access {
         Access::Owner => SessionACL::Owner,
         Access::Everyone => SessionACL::All,
     };
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    config.n_threads = Some(processors.clamp(*THREADS.start(), *THREADS.end()));
+    let processors = thread::available_parallelism().map_or(2, usize::from);
+    config.n_threads = Some(startable(processors.clamp(*THREADS.start(), *THREADS.end()))?);
     // A request is answered on the descriptor it came by: one for all, so that it is known.
     config.clone_fd = false;
-    config
+    Ok(config)
+}
+
+/// How many of the `wanted` threads this process may start, beside one that waits for them. The
+/// session starts them behind the mount's back, where a refusal would end it.
+fn startable(wanted: usize) -> io::Result<usize> {
+    let hold = Arc::new(RwLock::new(()));
+    let held = hold.write();
+    let mut started = Vec::new();
+    let mut refused = None;
+    while started.len() <= wanted && refused.is_none() {
+        let hold = Arc::clone(&hold);
+        match thread::Builder::new().spawn(move || drop(hold.read())) {
+            Ok(thread) => started.push(thread),
+            Err(error) => refused = Some(error),
+        }
+    }
+    drop(held);
+    let count = started.len();
+    started.into_iter().for_each(|thread| drop(thread.join()));
+    match refused {
+        Some(error) if count < 2 => Err(error),
+        _ => Ok(count - 1),
+    }
 }
