@@ -3,7 +3,7 @@
 use crate::support;
 
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::process::Child;
 use std::time::Duration;
@@ -62,6 +62,20 @@ fn a_source_that_shrinks_ends_its_upload_in_one_request_at_once() {
     OpenOptions::new().write(true).open(&source).unwrap().set_len(4 << 20).unwrap();
     let message = fails_at_once(child);
     assert!(message.contains("source") && message.contains("changed while it was read"), "{message}");
+}
+
+#[test]
+fn a_source_that_grows_replaces_nothing_and_the_message_names_the_way_out() {
+    let (server, link, world) = behind(8_000_000);
+    std::fs::write(server.root.join("bucket/key"), b"old").unwrap();
+    let source = world.write("source", b"");
+    write_file(&source, 4, 48 << 20).unwrap();
+    let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    wait_for_bytes(&link, 6 << 20);
+    OpenOptions::new().append(true).open(&source).unwrap().write_all(b"a line").unwrap();
+    let message = fails_at_once(child);
+    assert!(message.contains("copy it to another file first"), "{message}");
+    assert_eq!(std::fs::read(server.root.join("bucket/key")).unwrap(), b"old");
 }
 
 #[test]

@@ -244,9 +244,15 @@ fn certificates_are_checked_for_authority_validity_and_name() {
     };
     let other = Certificate::make(Made::Authority);
     let message = refusal(Made::Authority, &|_| store(&other));
-    assert!(message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"), "{message}");
+    assert!(
+        message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"),
+        "{message}"
+    );
     let message = refusal(Made::Authority, &|_| Store::new(Options::default()).unwrap());
-    assert!(message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"), "{message}");
+    assert!(
+        message.contains("not signed by a trusted authority") && message.contains("--ca-bundle"),
+        "{message}"
+    );
     let message = refusal(Made::Expired, &store);
     assert!(message.contains("expired") && message.contains("renew"), "{message}");
     let message = refusal(Made::NotYetValid, &store);

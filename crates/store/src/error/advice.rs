@@ -29,6 +29,9 @@ impl Error {
                 "if it was not replaced, the servers behind this address disagree on its ETag: `firstbyte cat` reads it in \
                  one request"
             }
+            Self::Changed { expected, found, .. } if found.file.is_some() && found.size > expected.size => {
+                "run it again when nothing writes to it, or copy it to another file first"
+            }
             Self::Changed { .. } => "run it again to copy the new version",
             Self::OwnTagRefused { .. } => "no server-side copy is possible: copy it to a local file first",
             Self::FalseLength { .. } => "cp and cat read it to its end",
