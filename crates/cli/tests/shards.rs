@@ -255,7 +255,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let cp = |words: &[&str]| world.run(&[&["cp"], words].concat());
     cp(&["--manifest", "m", "--shard", "0/4", "to/"])
         .fails(2, &["--shard has 4 shards and the manifest has 3"]);
-    cp(&["--manifest", "m", "to/"]).fails(2, &["m: which shard", "--shard auto"]);
+    cp(&["--manifest", "m", "to/"]).fails(2, &["m: needs the number of a shard", "--shard auto"]);
     cp(&["--manifest", "m", "--shard", "0/3", "s3://bucket/run", "to/"]).fails(2, &["destination alone"]);
     cp(&["--manifest", "m", "--shard", "0/3", "--exclude", "x", "to/"])
         .fails(2, &["--exclude", "firstbyte plan"]);

@@ -4,7 +4,7 @@
 //! the table of mounts answers. [`apart`](crate::apart) calls this.
 
 use firstbyte_location::Location;
-use firstbyte_store::{Directories, Links, ListOptions, Store};
+use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Store};
 
 use crate::error::Result;
 use crate::job;
@@ -43,8 +43,12 @@ fn roots(location: &Location) -> Vec<Location> {
 /// Fails if a directory of `destination` is `source`. Each that holds the source's first name is
 /// tried with a marker: the source may be read-only, and what is deleted in the destination is not.
 fn prove_outside(store: &Store, source: &Location, destination: &Location) -> Result<()> {
-    let Some(first) = store.list(source, &ListOptions::default())?.next().transpose()? else {
-        return Ok(());
+    let listed = store.list(source, &ListOptions::default());
+    let first = match listed.and_then(|mut entries| entries.next().transpose()) {
+        Ok(Some(first)) => first,
+        // Without names it cannot lose any.
+        Ok(None) | Err(StoreError::NotFound { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
     };
     let first = first.name.strip_suffix(b"/").unwrap_or(&first.name).to_vec();
     // What a link leads to is not deleted.

@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// The source could not be listed completely, so a sync cannot tell what is extra.
     #[error(
-        "kept {kept} objects at the destination: part of the source could not be listed, and may still have them"
+        "kept {kept} of the destination's objects: part of the source could not be listed, and may still have them"
     )]
     ExtrasKept {
         /// Objects that only the destination has, as far as the listing shows.

@@ -15,6 +15,10 @@ pub(crate) const MARKER: &str = ".marker-of-firstbyte-";
 /// Times that a marker is created which another run has removed.
 const TRIES: u32 = 5;
 
+/// Failures in a row after which a request for a marker is given up. Their pauses take a moment
+/// together, so that a stop is soon seen.
+const FAILURES: u32 = 3;
+
 /// A file with random content, to be created in a directory and looked for elsewhere. Its name is
 /// made of the two places: what a killed run has left is taken over by the next one.
 pub(crate) struct Marker<'a> {
@@ -78,8 +82,8 @@ impl<'a> Marker<'a> {
         // Ends with no run: a marker is removed also by one that was stopped.
         let kept = self.store.unscoped();
         for _ in 0..TRIES {
-            let put =
-                self.store.put(&marker, Payload::Bytes(self.content.as_bytes()), &PutOptions::default());
+            let content = Payload::Bytes(self.content.as_bytes());
+            let put = patiently(|| self.store.put(&marker, content, &PutOptions::default()));
             if let Err(error) = put {
                 // The store may have taken it all the same.
                 let _ = kept.delete(&marker);
@@ -88,7 +92,7 @@ impl<'a> Marker<'a> {
             let looked = look();
             // Where it was there until now, it would have been found.
             let stayed = self.shows(&marker).map_err(|error| self.unproven(self.directory, error));
-            let removed = kept.delete(&marker).map_err(|error| self.unproven(first, error));
+            let removed = patiently(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {
                 return Err(Error::OnePlace { place: self.directory.to_string(), other: place.to_string() });
             }
@@ -104,18 +108,21 @@ impl<'a> Marker<'a> {
 
     /// Whether a location has its content.
     fn shows(&self, location: &Location) -> firstbyte_store::Result<bool> {
-        let mut body = match self.store.get(location, &Get::default()) {
-            Err(StoreError::NotFound { .. }) => return Ok(false),
-            body => body?,
-        };
-        let (mut found, mut length) = (vec![0; self.content.len() + 1], 0);
-        while length < found.len() {
-            match body.read(&mut found[length..])? {
-                0 => break,
-                read => length += read,
+        let read = || {
+            let mut body = self.store.get(location, &Get::default())?;
+            let (mut found, mut length) = (vec![0; self.content.len() + 1], 0);
+            while length < found.len() {
+                match body.read(&mut found[length..])? {
+                    0 => break,
+                    read => length += read,
+                }
             }
+            Ok(found[..length] == *self.content.as_bytes())
+        };
+        match patiently(read) {
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            read => read,
         }
-        Ok(found[..length] == *self.content.as_bytes())
     }
 
     fn unproven(&self, place: &Location, error: StoreError) -> Error {
@@ -127,5 +134,21 @@ impl<'a> Marker<'a> {
             other: place.to_string(),
             why: error.to_string(),
         }
+    }
+}
+
+/// Makes a request again after transient failures.
+fn patiently<T>(mut request: impl FnMut() -> firstbyte_store::Result<T>) -> firstbyte_store::Result<T> {
+    let mut failures = 0;
+    loop {
+        let error = match request() {
+            Err(error) if error.is_transient() => error,
+            done => return done,
+        };
+        failures = error.failures_after(failures);
+        if failures > FAILURES {
+            return Err(error);
+        }
+        std::thread::sleep(error.pause_after(failures));
     }
 }
