@@ -256,7 +256,8 @@ fn what_does_not_fit_is_refused_in_one_line() {
     cp(&["--manifest", "m", "--shard", "0/4", "to/"])
         .fails(2, &["--shard has 4 shards and the manifest has 3"]);
     cp(&["--manifest", "m", "to/"]).fails(2, &["m: needs the number of a shard", "--shard auto"]);
-    cp(&["--manifest", "m", "--shard", "0/3", "s3://bucket/run", "to/"]).fails(2, &["destination alone"]);
+    cp(&["--manifest", "m", "--shard", "0/3", "s3://bucket/run", "to/"])
+        .fails(2, &["takes only a destination"]);
     cp(&["--manifest", "m", "--shard", "0/3", "--exclude", "x", "to/"])
         .fails(2, &["--exclude", "firstbyte plan"]);
     cp(&["--manifest", "text", "--shard", "0/3", "to/"]).fails(1, &["text: is not a manifest"]);
