@@ -162,7 +162,7 @@ def all_violations(wanted: list[str]) -> list[str]:
 
 
 def check() -> list[str]:
-    """What a reader finds in any crate."""
+    """Lines for the violations in all crates."""
     return [f"{line}: see scripts/reading.py" for line in all_violations([])]
 
 

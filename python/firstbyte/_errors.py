@@ -83,7 +83,7 @@ class ExistsError(FirstbyteError, FileExistsError):
 
 
 class DamagedError(FirstbyteError, OSError):
-    """The content is content does not match its checksum or length."""
+    """The content does not match its checksum or length."""
 
     kind = "damaged"
 

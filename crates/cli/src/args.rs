@@ -29,7 +29,7 @@ macro_rules! examples {
     () => {
         "\
 Examples:
-    firstbyte cp s3://bucket/big.bam .             # killed? run it again: it resumes
+  firstbyte cp s3://bucket/big.bam .             # killed? run it again: it resumes
   firstbyte sync results/ s3://bucket/results    # only what changed
   firstbyte mount s3://bucket/data /mnt/data     # read in place, through a cache
   firstbyte serve data                           # HTTP and S3 on one port
@@ -64,7 +64,6 @@ Credentials, region and endpoint: from the usual places of AWS, Google and Azure
 Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed,
 130 interrupted.
 Global options: firstbyte help options.
-
 
 ",
     examples!()

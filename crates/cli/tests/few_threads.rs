@@ -83,6 +83,13 @@ impl Group {
         })?;
         std::fs::write(group.0.join("pids.max"), most.to_string()).ok().map(|()| group)
     }
+
+    /// Starts a command as a member.
+    fn take(&self, command: &mut Command) {
+        let members = std::fs::File::options().write(true).open(self.0.join("cgroup.procs")).unwrap();
+        // SAFETY: the closure makes one system call.
+        unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
+    }
 }
 
 impl Drop for Group {
@@ -101,9 +108,7 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
         for line in &LINES[..6] {
             let line = line.replace("$N", &format!("group-{most}"));
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
-            let members = std::fs::File::options().write(true).open(group.0.join("cgroup.procs")).unwrap();
-            // SAFETY: the closure makes one system call.
-            unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
+            group.take(&mut command);
             ends_cleanly(command, &format!("{line}, pids.max {most}"));
         }
     }
@@ -121,9 +126,7 @@ fn a_mount_that_is_ready_goes_on_however_few_processes_there_may_be() {
         let place = world.path(&format!("mnt-{most}"));
         std::fs::create_dir(&place).unwrap();
         let mut command = world.command(&["mount", "data", place.to_str().unwrap()]);
-        let members = std::fs::File::options().write(true).open(group.0.join("cgroup.procs")).unwrap();
-        // SAFETY: the closure makes one system call.
-        unsafe { command.pre_exec(move || Ok(rustix::io::write(&members, b"0").map(drop)?)) };
+        group.take(&mut command);
         let ran = Ran::from(command.stdin(Stdio::null()).output().unwrap());
         assert!(!ran.stderr.contains("panicked"), "{most}: {ran:?}");
         if ran.code == Some(0) {

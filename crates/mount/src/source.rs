@@ -33,8 +33,6 @@ pub(crate) struct Source {
     /// Permissions of the root, where it has some.
     permissions: Option<Permissions>,
     listed: Listed,
-    /// Whether permissions are the source's, or stored ones are shown.
-    has_permissions: bool,
     /// Concurrent requests of one listing. The pages it reads ahead are twice as many.
     requests: NonZeroUsize,
     /// Hashes of the paths already logged, so that each is logged once.
@@ -79,7 +77,6 @@ impl Source {
             shape,
             permissions,
             listed: listed_facts,
-            has_permissions: shows_permissions,
             requests,
             reported: Mutex::default(),
         };
@@ -123,10 +120,11 @@ impl Source {
         &self.root
     }
 
-    /// What is called `name`, with the permissions that are shown.
+    /// The child of this name and stat. Permissions are shown only where listings leave them to a
+    /// stat.
     fn child(&self, name: &[u8], stat: Stat) -> Child {
         let child = Child::from_stat(name, stat);
-        Child { permissions: child.permissions.filter(|_| self.has_permissions), ..child }
+        Child { permissions: child.permissions.filter(|_| self.listed == Listed::NamesOnly), ..child }
     }
 
     /// The location of what is shown at `path`.

@@ -52,12 +52,13 @@ impl<'a> Marker<'a> {
     pub(crate) fn shows_nowhere(&self, places: &[Location], end: &str) -> Result<()> {
         let first = places.first().unwrap_or(self.directory);
         self.shows_to(first, || {
-            let elsewhere = |place: &Location| place.join(format!("{}{end}", self.name).as_bytes());
-            let shows = |place: &&Location| match self.shows(&elsewhere(place)) {
-                Ok(shows) => shows.then(|| Ok((*place).clone())),
-                Err(error) => Some(Err(self.unproven(place, error))),
-            };
-            places.iter().find_map(|place| shows(&place)).transpose()
+            for place in places {
+                let elsewhere = place.join(format!("{}{end}", self.name).as_bytes());
+                if self.shows(&elsewhere).map_err(|error| self.unproven(place, error))? {
+                    return Ok(Some(place.clone()));
+                }
+            }
+            Ok(None)
         })
     }
 

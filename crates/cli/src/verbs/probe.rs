@@ -97,7 +97,7 @@ fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)
         Billing::Priced(service, prices) => Ok((Some(service), prices)),
         Billing::Unknown(_) if args.budget.is_none() => Ok((None, Prices::default())),
         Billing::Unknown(what) => {
-            let tell = what.option().map_or_else(String::new, |option| format!("give --{option}, or  "));
+            let tell = what.option().map_or_else(String::new, |option| format!("give --{option}, or "));
             Err(Error::usage(format!("--budget: unknown price: {what}"))
                 .advise(format!("{tell}leave --budget out to measure without prices")))
         }
