@@ -128,10 +128,10 @@ class Servers(contextlib.ExitStack):
         """Our link proxy in front of `to`."""
         return self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
 
-    def own(self, arguments: list[str]) -> Server:
+    def own(self, arguments: list[str], env: dict[str, str] | None = None) -> Server:
         """Starts firstbyte as a server and waits for the address it prints."""
         log = self.enter_context(open(self.stage / "firstbyte.log", "a"))
-        process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN | (env or {}), stdout=subprocess.PIPE, stderr=log, text=True)
         self.callback(stop, process)
         ready, _, _ = select.select([process.stdout], [], [], WAIT_LIMIT)
         line = process.stdout.readline() if ready else ""
