@@ -75,7 +75,8 @@ fn contenders_take_turns_and_every_run_is_written() {
     assert!(output.status.success(), "{}", message(&output));
     // The report is a result, so `-q` leaves it.
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.contains("two sleepers") && shown.contains("short is fastest"), "{shown}");
+    // Which of them is fastest depends on what else runs: the sentences have tests of their own.
+    assert!(["two sleepers", "short", "long", "goal"].iter().all(|word| shown.contains(word)), "{shown}");
     let results = results.unwrap();
     assert_eq!(results.header.cases[0].subject, "short");
     for contender in ["short", "long"] {

@@ -44,7 +44,7 @@ impl Client {
     /// # Errors
     /// No thread can be started.
     pub fn replay(&self, start: &Arc<StartFile>) -> Result<Job> {
-        Ok(self.hydrator().hydrate(start.wanted(), None)?)
+        Ok(self.hydrator().replay(start.wanted())?)
     }
 
     /// As [`open_location`](Self::open_location); what the start file at `replay` names of this
@@ -66,7 +66,7 @@ impl Client {
                 range: Some(range),
             };
             // The fetch continues when its job is dropped.
-            drop(self.hydrator().hydrate(Box::new(ranges.into_iter().map(wanted).map(Ok)), None)?);
+            drop(self.hydrator().replay(Box::new(ranges.into_iter().map(wanted).map(Ok)))?);
         }
         Ok(file)
     }

@@ -204,7 +204,8 @@ impl BlockTable {
         fetches
     }
 
-    /// Begins fetches for the absent blocks ahead of a reader, wanted while its handle lives.
+    /// Begins fetches for the absent blocks ahead of a reader, wanted while its handle lives. What
+    /// background work has begun of them goes on without pauses.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
@@ -213,7 +214,7 @@ impl BlockTable {
         if state.gone.is_some() || state.mode == FetchMode::Whole {
             return requests;
         }
-        for run in state.in_flight.free(blocks, self.blocks.has_in_order()) {
+        for run in state.in_flight.ahead(blocks, self.blocks.has_in_order()) {
             requests.fetches.extend(self.begin(&mut state, Priority::Ahead, run, ahead.segment / BLOCK));
         }
         requests.fetches.iter_mut().for_each(|fetch| fetch.place(ahead.reader, Some(handle)));
@@ -237,6 +238,7 @@ impl BlockTable {
         let first = (from..end).find(|block| !is_cached(*block) && !state.in_flight.is_owned(*block))?;
         let run = state.in_flight.free(first..end.min(first + most), is_cached).into_iter().next()?;
         let fetch = self.begin(&mut state, Priority::Background, run, most).pop()?;
+        state.in_flight.set_pace(fetch.id, job.pace());
         job.submitted();
         Some(Fetch { job: Some(Arc::clone(job)), ..fetch })
     }

@@ -77,9 +77,9 @@ impl FetchQueue {
         if fetches.is_empty() && promoted.is_empty() && watched.is_empty() {
             return;
         }
-        let is_ahead = |fetch: &&Fetch| fetch.priority == Priority::Ahead;
-        let ahead: Vec<_> =
-            fetches.iter().filter(is_ahead).map(|fetch| (Arc::clone(&fetch.table), fetch.id)).collect();
+        let waits = |fetch: &&Fetch| fetch.priority != Priority::Demand;
+        let waiting: Vec<_> =
+            fetches.iter().filter(waits).map(|fetch| (Arc::clone(&fetch.table), fetch.id)).collect();
         let mut queues = self.lock();
         fetches.into_iter().for_each(|fetch| queues.push(fetch));
         promoted.into_iter().for_each(|id| queues.promote(id));
@@ -87,7 +87,7 @@ impl FetchQueue {
         self.wake(&mut queues);
         Self::refuse(queues);
         // A reader that joined a fetch between the table and the queue could not promote it there.
-        let joined = ahead.into_iter().filter(|(table, id)| table.is_promoted(*id));
+        let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
         self.submit(Requests { promoted, ..Requests::default() });
     }

@@ -90,7 +90,17 @@ impl Hydrator {
     /// # Errors
     /// No thread can be started. Objects that cannot be fetched are reported by the job.
     pub fn hydrate(&self, wanted: WantedList, rate: Option<u64>) -> Result<Job> {
-        Job::start(&self.engine, wanted, rate)
+        Job::start(&self.engine, wanted, rate, true)
+    }
+
+    /// As [`hydrate`](Self::hydrate) without a rate, for what readers are about to want, such as
+    /// the ranges of a start file: it does not slow down while they fetch, and they wait for what
+    /// it brings soon.
+    ///
+    /// # Errors
+    /// As [`hydrate`](Self::hydrate).
+    pub fn replay(&self, wanted: WantedList) -> Result<Job> {
+        Job::start(&self.engine, wanted, None, false)
     }
 
     /// The cache, if there is one.

@@ -35,6 +35,17 @@ pub struct Progress {
     pub is_over: bool,
 }
 
+/// How a fetch goes on while readers fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Without pauses.
+    Steady,
+    /// With pauses, until a reader in order comes near.
+    Yielding,
+    /// With pauses, and at a rate that no reader should wait for.
+    Limited,
+}
+
 /// The state that a job and its fetches share.
 pub(crate) struct JobState {
     pub(crate) started: Instant,
@@ -42,6 +53,8 @@ pub(crate) struct JobState {
     pub(crate) exempt: Exempt,
     /// The limits on its rate: its own, and the engine's for all background work.
     pub(crate) throttle: Throttle,
+    /// Whether its fetches pause while readers fetch.
+    yields: bool,
     cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Fetches submitted and not ended.
@@ -51,11 +64,12 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    pub(crate) fn new(throttle: Throttle) -> Self {
+    pub(crate) fn new(throttle: Throttle, yields: bool) -> Self {
         Self {
             started: Instant::now(),
             exempt: Exempt::UsedSince(Timestamp::now()),
             throttle,
+            yields,
             cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -155,6 +169,15 @@ impl JobFile {
     /// The limits on the rate of its fetches.
     pub(crate) fn throttle(&self) -> &Throttle {
         &self.job.throttle
+    }
+
+    /// The pace of its fetches while readers fetch.
+    pub(crate) fn pace(&self) -> Pace {
+        match (self.throttle().is_unlimited(), self.job.yields) {
+            (false, _) => Pace::Limited,
+            (true, true) => Pace::Yielding,
+            (true, false) => Pace::Steady,
+        }
     }
 
     /// Whether the job may have another fetch.

@@ -114,6 +114,30 @@ fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
 }
 
 #[test]
+fn a_reader_in_order_waits_for_what_a_job_brings() {
+    for is_replayed in [false, true] {
+        let subject = Subject::start(Place::ServeS3);
+        let (hydrator, _cache) = engine(&subject, Settings::default());
+        let content = bytes(4, 512 * BLOCK_LEN);
+        subject.place("data", &content);
+        let file = hydrator.open(&subject.at("data")).unwrap();
+        let handle = file.handle();
+        let list = list(vec![wanted(subject.at("data"))]);
+        let job = if is_replayed { hydrator.replay(list) } else { hydrator.hydrate(list, None) }.unwrap();
+        let mut buffer = vec![0; BLOCK_LEN];
+        for (at, want) in (0..).step_by(BLOCK_LEN).zip(content.chunks(BLOCK_LEN)) {
+            handle.read_at(&mut buffer, at).unwrap();
+            assert!(buffer == want);
+        }
+        finish(&job);
+        let counters = hydrator.counters();
+        assert!(counters.demand_fetches < 64, "{is_replayed} {counters:?}");
+        let fetched = counters.demand_bytes + counters.ahead_bytes + counters.background_bytes;
+        assert!(fetched < content.len() as u64 + 64 * BLOCK, "{is_replayed} {counters:?}");
+    }
+}
+
+#[test]
 fn without_room_hydration_fails() {
     let subject = Subject::start(Place::ServeS3);
     subject.place("data", &bytes(3, 64 * BLOCK_LEN));

@@ -30,7 +30,7 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
         // A mount that has ended needs nothing more.
         let Some(core) = weak.upgrade() else { return };
         list_directories(&core, &start);
-        let job = core.hydrator.hydrate(wanted(&core, &start), None);
+        let job = core.hydrator.replay(wanted(&core, &start));
         drop(core);
         match job {
             Ok(job) => report(&job),

@@ -29,11 +29,17 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second.
-    pub(crate) fn start(engine: &Arc<Engine>, wanted: WantedList, rate: Option<u64>) -> Result<Self> {
+    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second. If it `yields`,
+    /// its fetches pause while readers fetch.
+    pub(crate) fn start(
+        engine: &Arc<Engine>,
+        wanted: WantedList,
+        rate: Option<u64>,
+        yields: bool,
+    ) -> Result<Self> {
         let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
         let throttle = own.into_iter().chain(engine.background_limit.clone()).collect();
-        let state = Arc::new(JobState::new(throttle));
+        let state = Arc::new(JobState::new(throttle, yields));
         let job = Self { state: Arc::clone(&state) };
         let engine = Arc::clone(engine);
         let spawned =

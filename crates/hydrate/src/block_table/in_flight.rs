@@ -3,7 +3,8 @@
 //! Each block has at most one owner: the fetch that brings it. A reader that needs the block waits
 //! for that fetch. In two cases it starts another fetch for the block alone, which becomes the
 //! owner, and the old fetch skips the block: if the old fetch would take long to reach it, and if
-//! the old fetch is background work, which pauses while others read. Called by
+//! the old fetch yields, as background work does while others read. It yields no longer once a
+//! reader in order comes near, and not at all if a job fetches what is about to be read. Called by
 //! [`BlockTable`](super::BlockTable).
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use firstbyte_pacing::FAR;
 
 use crate::block::{BLOCK, SEGMENT, runs};
+use crate::job_state::Pace;
 
 /// The priority of a fetch. Each waits for those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +53,7 @@ struct Tracked {
     is_exact: bool,
     /// Whether it has the right to fetch among the processes that share the cache.
     has_lease: bool,
+    pace: Pace,
     /// The block that arrives next.
     next: u64,
     blocks: Range<u64>,
@@ -85,6 +88,27 @@ impl InFlight {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !present(*block)))
     }
 
+    /// The parts of `blocks`, which a reader in order comes to soon, that need a fetch ahead of it.
+    /// Background fetches that have started bring their parts without pauses from now on; those
+    /// that wait, or have a limited rate, lose theirs.
+    pub(crate) fn ahead(
+        &mut self,
+        blocks: Range<u64>,
+        mut present: impl FnMut(u64) -> bool,
+    ) -> Vec<Range<u64>> {
+        let (owners, fetches) = (&self.owners, &mut self.fetches);
+        let mut is_free = |block: &u64| match owners.get(block).and_then(|id| fetches.get_mut(id)) {
+            None => true,
+            Some(fetch) if fetch.priority != Priority::Background => false,
+            Some(fetch) if fetch.started.is_none() || fetch.pace == Pace::Limited => true,
+            Some(fetch) => {
+                fetch.pace = Pace::Steady;
+                false
+            }
+        };
+        runs(blocks.filter(|block| is_free(block) && !present(*block)))
+    }
+
     /// Adds a fetch, which takes over blocks owned by others. Returns whether one of those others
     /// has the right to fetch them.
     pub(crate) fn begin(&mut self, id: FetchId, priority: Priority, blocks: Range<u64>) -> bool {
@@ -99,8 +123,16 @@ impl InFlight {
         }
         let owned = blocks.end - blocks.start;
         let next = blocks.start;
-        let fetch =
-            Tracked { priority, started: None, is_exact: false, has_lease: false, next, blocks, owned };
+        let fetch = Tracked {
+            priority,
+            started: None,
+            is_exact: false,
+            has_lease: false,
+            pace: if priority == Priority::Background { Pace::Yielding } else { Pace::Steady },
+            next,
+            blocks,
+            owned,
+        };
         self.fetches.insert(id, fetch);
         took_over
     }
@@ -115,10 +147,9 @@ impl InFlight {
             _ if fetch.is_exact => Want::Fetch,
             _ if joined == Some(id) => Want::Join(id),
             Priority::Demand => Want::Join(id),
-            Priority::Background => Want::Fetch,
-            Priority::Ahead if !fetch.brings_soon(block, now) => Want::Fetch,
-            Priority::Ahead if fetch.started.is_some() => Want::Join(id),
-            Priority::Ahead => Want::Promote(id),
+            _ if fetch.pace != Pace::Steady || !fetch.brings_soon(block, now) => Want::Fetch,
+            _ if fetch.started.is_some() => Want::Join(id),
+            _ => Want::Promote(id),
         }
     }
 
@@ -132,6 +163,18 @@ impl InFlight {
     /// Whether a fetch is one on demand by now.
     pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
         self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
+    }
+
+    /// Sets the pace of a background fetch.
+    pub(crate) fn set_pace(&mut self, id: FetchId, pace: Pace) {
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.pace = pace;
+        }
+    }
+
+    /// Whether the fetch pauses while readers fetch.
+    pub(crate) fn yields(&self, id: FetchId) -> bool {
+        self.fetches.get(&id).is_some_and(|fetch| fetch.pace != Pace::Steady)
     }
 
     /// A thread has started the fetch.
@@ -235,6 +278,24 @@ mod tests {
             Want::Join(1),
             "the reader waits for an earlier block of it"
         );
+    }
+
+    #[test]
+    fn a_reader_in_order_takes_what_waits_in_the_background_and_hastens_what_has_started() {
+        let (mut table, now) = (InFlight::default(), Instant::now());
+        for id in 1..=3 {
+            table.begin(id, Priority::Background, id * 10..id * 10 + 10);
+        }
+        table.start(1, now);
+        assert_eq!(table.ahead(0..35, |block| block == 5), [0..5, 6..10, 20..35], "2 and 3 have not started");
+        assert!(!table.yields(1) && table.yields(2) && table.yields(3));
+        assert_eq!(table.want(10, None, now), Want::Join(1));
+        assert_eq!(table.want(25, None, now), Want::Fetch);
+        table.set_pace(3, Pace::Steady);
+        assert_eq!(table.want(30, None, now), Want::Promote(3));
+        table.set_pace(1, Pace::Limited);
+        assert_eq!(table.ahead(10..12, |_| false), [10..12], "no reader waits for a limited rate");
+        assert_eq!(table.want(10, None, now), Want::Fetch);
     }
 
     #[test]

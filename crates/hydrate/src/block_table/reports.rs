@@ -30,6 +30,11 @@ impl BlockTable {
         self.lock().in_flight.is_promoted(id)
     }
 
+    /// Whether a fetch pauses while readers fetch.
+    pub(crate) fn yields(&self, id: FetchId) -> bool {
+        self.lock().in_flight.yields(id)
+    }
+
     /// A fetch has the right to fetch its blocks.
     pub(crate) fn set_lease(&self, id: FetchId) {
         self.lock().in_flight.set_lease(id);

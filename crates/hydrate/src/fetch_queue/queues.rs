@@ -80,8 +80,13 @@ impl Queues {
 
     /// Raises a queued fetch to demand priority.
     pub(super) fn promote(&mut self, id: FetchId) {
-        let found = self.ahead.iter().find(|(_, fetch)| fetch.id == id).map(|(key, _)| *key);
-        if let Some(fetch) = found.and_then(|key| self.ahead.remove(&key)) {
+        let ahead = self.ahead.iter().find(|(_, fetch)| fetch.id == id).map(|(key, _)| *key);
+        let behind = || self.background.iter().position(|fetch| fetch.id == id);
+        let found = match ahead {
+            Some(key) => self.ahead.remove(&key),
+            None => behind().and_then(|index| self.background.remove(index)),
+        };
+        if let Some(fetch) = found {
             self.demand.push_back(Fetch { priority: Priority::Demand, ..fetch });
         }
     }

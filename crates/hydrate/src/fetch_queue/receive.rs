@@ -123,9 +123,10 @@ impl Interest for Wanted<'_> {
         }
         match (self.deadline(), self.fetch.priority) {
             (Some(deadline), _) => deadline > Instant::now(),
-            (None, Priority::Demand) => false,
+            // A reader may have hastened it and left.
+            (None, _) if self.fetch.job.is_some() => self.fetch.is_wanted(),
             (None, Priority::Ahead) => tries.failures.max(tries.cuts) <= FEW && self.fetch.is_wanted(),
-            (None, Priority::Background) => self.fetch.is_wanted(),
+            (None, Priority::Demand | Priority::Background) => false,
         }
     }
 
@@ -435,7 +436,8 @@ impl<'a> Receiver<'a> {
 
     /// Pauses background work while readers fetch.
     fn yield_to_readers(&self, bytes: u64, attempt: &Attempt<'_>) {
-        if self.fetch.priority != Priority::Background {
+        let yields = || self.fetch.table.yields(self.fetch.id);
+        if self.fetch.priority != Priority::Background || !yields() {
             return;
         }
         let throttle = &self.queue.meters.throttle;
@@ -447,7 +449,7 @@ impl<'a> Receiver<'a> {
         let start = Instant::now();
         loop {
             let left = pause.saturating_sub(start.elapsed());
-            if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() {
+            if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() || !yields() {
                 return;
             }
             std::thread::sleep(left.min(POLL));
