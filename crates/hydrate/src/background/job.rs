@@ -29,8 +29,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second. If it `yields`,
-    /// its fetches pause while readers fetch.
+    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second. If it
+    /// `yields`, its fetches pause while readers fetch.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         wanted: WantedList,
