@@ -237,6 +237,14 @@ def serve_hostile(soak: Soak) -> int:
     return tested("firstbyte-serve", "hostile", **counts)
 
 
+def gateway(soak: Soak) -> int:
+    """200 kills of a gateway, 4,500 clients that read nothing, 1,000 overwrites under readers"""
+    # A quarter of 20,000 descriptors are connections.
+    counts = {"FIRSTBYTE_GATEWAY_KILLS": 4 * soak.times, "FIRSTBYTE_GATEWAY_CLIENTS": 90 * soak.times}
+    failed = tested("firstbyte-cli", "gateway", **counts)
+    return failed + tested("firstbyte-serve", "gateway", FIRSTBYTE_GATEWAY_OVERWRITES=20 * soak.times)
+
+
 def manifests(soak: Soak) -> int:
     """a manifest of 10,000,000 objects, written and read within 256 MiB"""
     return manifest.run(soak.firstbyte, soak.stage, CLEAN | AWS, 10_000_000)
@@ -339,7 +347,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, properties, serve_model, serve_hostile, sync_model, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, kill_move, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, refused_calls, faults_with_crc, faults_without_crc, properties, serve_model, serve_hostile, gateway, sync_model, ranges_model, cache_model, mount_model, mount_crowd, kill_mount, fuzz, guest, examples, install)}
 
 
 def main() -> int:

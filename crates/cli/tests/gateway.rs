@@ -79,7 +79,7 @@ fn a_kill_loses_no_finished_block_and_the_cache_is_one_like_any_other() {
     let (content, block) = (bytes(1, 3 << 20), 128 << 10);
     put(&s3, "k", &content);
     let mut fetched = 0;
-    for run in 0..count("GATEWAY_KILLS", 6) {
+    for run in 0..count("FIRSTBYTE_GATEWAY_KILLS", 6) {
         let mut gateway = Gateway::start(&world, "cache", &[]);
         let from = usize::try_from(run).unwrap() * block % content.len();
         let range = format!("Range: bytes={from}-{}\r\n", from + block - 1);
@@ -112,7 +112,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     put(&s3, "k", &content);
     (0..50).for_each(|number| put(&s3, &format!("small-{number}"), &content[..100_000]));
     let gateway = Gateway::start(&world, "cache", &["--memory", "32MiB"]);
-    let clients = usize::try_from(count("GATEWAY_CLIENTS", 300)).unwrap();
+    let clients = usize::try_from(count("FIRSTBYTE_GATEWAY_CLIENTS", 300)).unwrap();
     // None of them reads its response.
     let open: Vec<TcpStream> = (0..clients)
         .map(|number| {

@@ -87,7 +87,7 @@ fn after_the_time_of_stale_nothing_is_served_without_the_origin() {
 /// Each read has all bytes of one version, or ends early, or is an error.
 #[test]
 fn reads_of_an_object_that_is_overwritten_are_of_one_version_or_errors() {
-    let (origin, rounds) = (Origin::start(), count("GATEWAY_OVERWRITES", 100));
+    let (origin, rounds) = (Origin::start(), count("FIRSTBYTE_GATEWAY_OVERWRITES", 100));
     origin.put("k", &stamped(0));
     let plan = |fresh| Plan { fresh, ..Plan::default() };
     let fresh = [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50)];

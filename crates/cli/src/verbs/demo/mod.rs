@@ -55,7 +55,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "PLACE", default_value = "function")]
     link: Preset,
     /// Size of the large object
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_object_size)]
+    #[arg(long, value_name = "SIZE", default_value = "192MiB", value_parser = parse_object_size)]
     size: u64,
     /// Number of small files. The listed directory has 200 times as many names, up to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
