@@ -252,7 +252,7 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
         let [journal] = &journals(&scene.own())[..] else { panic!("not one journal") };
         assert_eq!(fs::metadata(journal).unwrap().mode() & 0o777, 0o600);
         // As an attacker prepares it where the directory was once open to all.
-        let prepared: [fn(&Scene, &Path); 4] = [
+        let prepared: [Prepare; 4] = [
             |scene, journal| symlink(&scene.secret, journal).unwrap(),
             |scene, journal| fs::hard_link(&scene.secret, journal).unwrap(),
             |_, journal| pipe(journal),

@@ -112,27 +112,30 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
 /// A name that would forge a line of a log, and clear the screen of its reader.
 const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
 
-/// Asserts that a log names [`FORGED`], that each of its lines begins as `begins` says, and that
-/// nothing in it acts.
+/// Whether a line of a log is one of its own.
+type OwnLine = fn(&str) -> bool;
+
+/// Asserts that a log names [`FORGED`], that each of its lines is one of its own, and that nothing
+/// in it acts.
 #[track_caller]
-fn assert_escaped(log: &str, begins: fn(&str) -> bool) {
+fn assert_escaped(log: &str, is_own: OwnLine) {
     assert!(log.contains("forged") && log.contains("[2Jy"), "the log does not name it: {log:?}");
     assert!(!acts(log), "{log:?}");
-    assert!(log.lines().all(|line| begins(line) && !line.starts_with("1999")), "{log:?}");
+    assert!(log.lines().all(|line| is_own(line) && !line.starts_with("1999")), "{log:?}");
 }
 
 #[test]
 fn a_name_in_a_log_file_begins_no_line_and_acts_on_no_terminal() {
-    let begins: [(_, fn(&str) -> bool); 2] = [
+    let forms: [(_, OwnLine); 2] = [
         ("text", |line| line.starts_with(|first: char| first.is_ascii_digit())),
         ("json", |line| serde_json::from_str::<Value>(line).is_ok()),
     ];
-    for (format, begins) in begins {
+    for (format, is_own) in forms {
         let world = World::new();
         world.write(&format!("tree/{FORGED}"), b"content");
         let log = ["-v", "--log-format", format, "--log-file", "log"];
         world.run(&[&log[..], &["cp", "-r", "tree", "out"]].concat()).ok();
-        assert_escaped(&String::from_utf8(world.read("log")).unwrap(), begins);
+        assert_escaped(&String::from_utf8(world.read("log")).unwrap(), is_own);
     }
 }
 
@@ -147,8 +150,8 @@ fn a_name_in_the_log_of_a_mount_begins_no_line_and_acts_on_no_terminal() {
     std::io::copy(&mut opened, &mut std::io::sink()).unwrap_err();
     drop(opened);
     place.unmount().ok();
-    let begins = |line: &str| line.starts_with(|first: char| first.is_ascii_digit());
-    assert_escaped(&String::from_utf8(place.world.read("log")).unwrap(), begins);
+    let is_own: OwnLine = |line| line.starts_with(|first: char| first.is_ascii_digit());
+    assert_escaped(&String::from_utf8(place.world.read("log")).unwrap(), is_own);
 }
 
 #[test]
