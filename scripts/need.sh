@@ -26,7 +26,7 @@ declare -A PACKAGES=(
     # The file systems that listings are tested on, made in image files; mounting them takes root. Then, mounting
     # without privileges, and taking those away for a test.
     [mounts]="mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs mount=mount find=findutils
-        fusermount3=fuse3 setpriv=util-linux"
+        fusermount3=fuse3 setpriv=util-linux perl=perl"
     [servers]="nginx=nginx curl=curl openssl=openssl jq=jq ssh=openssh-client sshd=openssh-server npm=npm go=golang-go"
     # Slurm: a cluster of its own, which the tests start and end.
     [clients]="chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2

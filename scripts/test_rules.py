@@ -233,6 +233,14 @@ class TestPrograms(unittest.TestCase):
         self.assertIn("crates/a/tests/two.rs", found)
 
 
+class Decisions(unittest.TestCase):
+    def test_a_record_cites_tests_that_exist(self):
+        record = {"docs/decisions/0001-x.md": "`a_cache_keeps_two_stores_apart` and `a_cache_tells_two_stores_apart`"}
+        source = {"crates/a/tests/one.rs": "fn a_cache_keeps_two_stores_apart() {}"}
+        [found] = tidy.check_named_tests(record | source)
+        self.assertIn("`a_cache_tells_two_stores_apart`", found)
+
+
 class Contributing(unittest.TestCase):
     def test_every_file_that_it_names_is_there(self):
         root = Path(__file__).resolve().parent.parent

@@ -44,6 +44,9 @@ LITTER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|#\[ignore|\bdbg!\(")
 # A machine's own paths do not belong in a project.
 PRIVATE_PATH = re.compile(r"(?<![\w.])/(root/\.|home/\w+/)")
 MARKDOWN_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+# Names as those of tests are, which are sentences, and such a name as a record cites it.
+LONG_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){3,}\b")
+CITED = re.compile(f"`({LONG_NAME.pattern})`")
 HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 
 
@@ -134,6 +137,19 @@ def check_test_programs(texts: dict[str, str]) -> list[str]:
     return found
 
 
+def check_named_tests(texts: dict[str, str]) -> list[str]:
+    """A test that a decision record cites exists."""
+    sources = [text for name, text in texts.items() if not name.endswith(".md")]
+    words = {word for text in sources for word in LONG_NAME.findall(text)}
+    return [
+        f"{name}: cites `{word}`, which no source has"
+        for name, text in texts.items()
+        if name.startswith("docs/decisions/")
+        for word in CITED.findall(text)
+        if word not in words
+    ]
+
+
 def check_prose(files: dict[str, str]) -> list[str]:
     """Width of comments, and phrases."""
     found = []
@@ -170,7 +186,7 @@ def main() -> int:
             found += check_links(path, text)
         if not name.startswith("peers/") and name not in QUOTES_PHRASES:
             texts[name] = text
-    found += check_test_programs(texts) + check_prose(texts)
+    found += check_test_programs(texts) + check_named_tests(texts) + check_prose(texts)
     for entry in LONG.keys() - {str(p.relative_to(ROOT)) for p in tracked()}:
         found.append(f"{entry}: listed in scripts/tidy.py, but gone")
     print("\n".join(found), end="\n" if found else "")

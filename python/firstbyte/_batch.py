@@ -73,18 +73,23 @@ class Batch:
         if local:
             for directory in {os.path.dirname(os.path.abspath(target)) for _, target in pairs}:
                 os.makedirs(directory, exist_ok=True)
-        if source is os.fspath:
+        is_upload = source is os.fspath
+        if is_upload:
             pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
         jobs = [(source(path), destination(target)) for path, target in pairs]
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
         # A recursive copy is given directories too. Those with other paths below them need no
-        # request.
-        above = {os.path.dirname(path) for path, _ in pairs} if failed else set()
+        # request. Local ones are left out above.
+        above = {os.path.dirname(path) for path, _ in pairs} if failed and not is_upload else set()
+
+        def is_directory(path: str) -> bool:
+            return not is_upload and (path in above or self._fs.isdir(path))
+
         for path, target in pairs:
             error = failed.pop(source(path), None)
-            if isinstance(error, (FileNotFoundError, IsADirectoryError)) and (path in above or self._fs.isdir(path)):
+            if isinstance(error, (FileNotFoundError, IsADirectoryError)) and is_directory(path):
                 if local:
                     os.makedirs(target, exist_ok=True)
             elif error is not None:

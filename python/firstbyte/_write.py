@@ -8,6 +8,7 @@ file is never closed, what was there before is left as it was.
 from __future__ import annotations
 
 import io
+import warnings
 
 from firstbyte import _native
 from firstbyte._typing import Any
@@ -34,8 +35,11 @@ class _Discarded(io.IOBase):
             # After detach(): it belongs to another.
             return
         if not is_closed:
-            _warn(self)
-            self.discard()
+            try:
+                _warn(self)
+            finally:
+                # A warning may be an error.
+                self.discard()
 
 
 class WriteFile(_Discarded, io.BufferedWriter):
@@ -143,8 +147,6 @@ def wrap(
 
 def _warn(file: _Discarded) -> None:
     """Say that a file is discarded, as files do that are not closed."""
-    import warnings
-
     warnings.warn(
         f"unclosed file {file!r}: what was written to it is discarded", ResourceWarning, stacklevel=3, source=file
     )

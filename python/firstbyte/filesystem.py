@@ -330,7 +330,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         is.
         """
         refuse("touch", kwargs)
-        if truncate or not self.exists(path):
+        # A bucket is no object, also where it exists.
+        if truncate or "/" not in self._strip_protocol(path) or not self.exists(path):
             self.pipe_file(path, b"")
 
     # Copies.

@@ -1,11 +1,13 @@
 """`hydrate`, `status`, `release`, and what the cache keeps between opens and between processes."""
 
 import random
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from serving import AWS, CLEAN, serving
+from serving import AWS, CLEAN, ROOT, serving
 from waiting import WAIT_LIMIT, until
 
 import firstbyte
@@ -25,6 +27,19 @@ def states(**options):
 def here(**options):
     """Cached bytes. They count at once; a version counts as hydrated only once it is verified."""
     return {row["location"]: row["bytes_here"] for row in firstbyte.status(**options)}
+
+
+def test_a_cache_of_an_older_version_is_left_as_it_is_by_calls_that_only_read_and_release(cache):
+    old = ROOT / "crates/cli/tests/formats/5c495d8/cache"
+    shutil.copytree(old, cache)
+
+    def files(root):
+        return {path.relative_to(root): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+
+    for call in (firstbyte.status, firstbyte.release):
+        for arguments in ([], ["s3://bucket/large"]):
+            call(*arguments, cache=cache)
+            assert files(cache) == files(old), (call, arguments)
 
 
 def test_what_was_read_is_kept_for_the_next_process(tmp_path):

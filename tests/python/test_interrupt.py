@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from serving import AWS, CLEAN
-from waiting import WAIT_LIMIT, patience
+from serving import AWS, CLEAN, PROGRAM
+from waiting import CLIENT_TIMEOUT, WAIT_LIMIT, patience
 
 # The promised time from Ctrl-C to the end, with what a slow machine adds.
 PROMISED = patience(2)
@@ -85,12 +85,14 @@ CALLS = {
     "cp of a tree": "firstbyte.cp('s3://bucket/tree/', 'to', recursive=True)",
     "cp to the server": "firstbyte.cp(__file__ if '__file__' in globals() else firstbyte.__file__, 's3://bucket/to')",
     "hydrate": "firstbyte.hydrate('{url}/silent')",
+    "hydrate of an object that is described": "firstbyte.hydrate('{url}/described')",
     "hydrate of a tree": "firstbyte.hydrate('s3://bucket/tree/', recursive=True)",
     "the file system's info": SYSTEM + ".info('s3://bucket/key')",
     "its ls": SYSTEM + ".ls('s3://bucket/tree/')",
     "its cat": SYSTEM + ".cat_file('s3://bucket/key')",
     "its rm": SYSTEM + ".rm_file('s3://bucket/key')",
     "its pipe": SYSTEM + ".pipe_file('s3://bucket/key', b'content')",
+    "a large write": "f = firstbyte.open('s3://bucket/key', 'wb'); [f.write(bytes(1 << 20)) for _ in range(200)]; f.close()",
     "its open for writing": "f = " + SYSTEM + ".open('s3://bucket/key', 'wb'); [f.write(bytes(1 << 20)) for _ in range(200)]; f.close()",
 }
 
@@ -107,6 +109,39 @@ def test_ctrl_c_ends_a_call_that_waits_for_a_server_that_stalls(call, tmp_path):
             assert (process.returncode, output) == (0, "interrupted\n")
             assert time.monotonic() - began < PROMISED
             assert not (tmp_path / "to").is_file()
+
+
+# Prints the time from the handler of the signal to the end of the call.
+TIMED = """
+import signal, time
+def handler(*_):
+    global handled
+    handled = time.perf_counter()
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, handler)
+try:
+    CALL
+except KeyboardInterrupt:
+    print(time.perf_counter() - handled)
+"""
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda name: name.replace(" ", "-"))
+def test_no_call_waits_for_its_work_once_ctrl_c_is_handled(call, tmp_path):
+    def elapsed() -> float:
+        with stalling() as (server, url):
+            program = TIMED.replace("CALL", CALLS[call].format(url=url))
+            with running(start(program, url, tmp_path)) as process:
+                assert server.asked.wait(WAIT_LIMIT), "the server was not asked"
+                os.kill(process.pid, signal.SIGINT)
+                return float(process.communicate(timeout=WAIT_LIMIT)[0])
+
+    # A call that waits for work which does not end waits a second each time. One whose work ends
+    # takes some milliseconds, and longer only where the machine is busy at that moment.
+    times = [elapsed()]
+    while min(times) >= patience(0.1) and len(times) < 3:
+        times.append(elapsed())
+    assert min(times) < patience(0.1), times
 
 
 def test_what_was_waited_for_when_ctrl_c_came_can_be_asked_for_again(tmp_path):
@@ -187,3 +222,48 @@ print(os.waitpid(child, 0)[1], flush=True)
     with stalling() as (_, url), running(start(program.replace("URL", url), url, tmp_path)) as process:
         output = process.communicate(timeout=WAIT_LIMIT)[0]
         assert (process.returncode, output) == (0, "True True\n0\n")
+
+
+def test_no_signal_is_handled_otherwise_than_before_the_import(place, served, tmp_path):
+    """Handlers belong to the process, also those of faults in mapped files."""
+    location, at = place("signals/one", bytes(3 << 20)), tmp_path / "at"
+    place("signals/two", b"x")
+    at.mkdir()
+    environment = CLEAN | AWS | {"AWS_ENDPOINT_URL": served.url, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment |= {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    (tmp_path / "run").mkdir(mode=0o700)
+    program = f"""
+import sys, threading
+def handled():
+    lines = open("/proc/self/status").read().splitlines()
+    return [line for line in lines if line.startswith(("SigCgt", "SigIgn", "SigBlk"))]
+# The C library has a handler of its own from the first thread on.
+threading.Thread(target=int).start()
+before = handled()
+import firstbyte, firstbyte.filesystem
+def after(step):
+    if handled() != before:
+        sys.exit(f"{{step}}: {{before}} {{handled()}}")
+after("import")
+with firstbyte.open({location!r}, cache=True) as file:
+    file.read(); file.read_at(5, 10); after("open")
+firstbyte.hydrate("s3://bucket/signals/", recursive=True); after("hydrate")
+list(firstbyte.read_many([{location!r}])); after("read_many")
+firstbyte.cp({location!r}, "copy"); firstbyte.cp("copy", "s3://bucket/signals/back"); after("cp")
+with firstbyte.open("s3://bucket/signals/new", "wb") as file:
+    file.write(bytes(9 << 20))
+after("write")
+list(firstbyte.walk(".")); firstbyte.ls("s3://bucket/signals/"); after("ls")
+open({str(at)!r} + "/one", "rb").read(); after("read of a mount")
+with firstbyte.open({str(at)!r} + "/one", cache=True) as file:
+    file.read()
+firstbyte.hydrate({str(at)!r} + "/two"); firstbyte.status({str(at)!r} + "/two"); firstbyte.release({str(at)!r} + "/two"); after("mount")
+print("the same")
+"""
+    subprocess.run([PROGRAM, "mount", "s3://bucket/signals", at], env=environment, check=True, capture_output=True, timeout=CLIENT_TIMEOUT)
+    try:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
+    finally:
+        subprocess.run([PROGRAM, "unmount", "--lazy", at], env=environment, check=True, capture_output=True, timeout=CLIENT_TIMEOUT)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done

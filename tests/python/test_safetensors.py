@@ -7,7 +7,7 @@ import sys
 
 import numpy
 import pytest
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 from waiting import until
 
 import firstbyte
@@ -132,6 +132,11 @@ def one(begin: int, end: int) -> dict[str, object]:
     return {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
 
 
+def more(value: bytes) -> bytes:
+    """A header whose one tensor has a field that the format ignores."""
+    return b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":' + value + b"}}"
+
+
 REFUSED = {
     "overlaps": raw({"a": one(0, 6), "b": one(4, 8)}, bytes(8)),
     "a gap": raw({"a": one(0, 3), "b": one(4, 8)}, bytes(8)),
@@ -139,6 +144,14 @@ REFUSED = {
     "trailing bytes": raw({"a": one(0, 7)}, bytes(8)),
     "bytes and no tensor": raw({}, bytes(8)),
     "deep nesting": raw(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    "nesting of 200": raw(more(b"[" * 200 + b"]" * 200), b"x"),
+    "nesting of 126": raw(more(b"[" * 126 + b"]" * 126), b"x"),
+    "NaN": raw(more(b"NaN"), b"x"),
+    "an infinity": raw(more(b"-Infinity"), b"x"),
+    "a number out of range": raw(more(b"1e400"), b"x"),
+    "half a character": raw(more(b'"\\ud800"'), b"x"),
+    "a field twice": raw(b'{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+    "metadata twice": raw(b'{"__metadata__":{},"__metadata__":{},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
     "metadata that is no map of texts": raw({"__metadata__": {"a": 1}, "b": one(0, 1)}, b"x"),
     "a list": raw([]),
 }
@@ -158,4 +171,6 @@ def test_what_the_format_takes_is_taken(place):
     padded = raw(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}   ', b"xy")
     assert sorted(dict(firstbyte.load_safetensors(place("padded", padded)))) == ["a", "b"]
     assert dict(firstbyte.load_safetensors(place("empty", raw({})))) == {}
-    assert list(dict(firstbyte.load_safetensors(place("more", raw({"a": {**one(0, 1), "more": 1}}, b"x"))))) == ["a"]
+    for value in [b"1", b"[" * 125 + b"]" * 125, b'{"deeper":null}']:
+        content = raw(more(value), b"x")
+        assert list(dict(firstbyte.load_safetensors(place("more", content)))) == list(load(content)) == ["a"]

@@ -1,7 +1,9 @@
 """The verbs that notebooks use: stat, exists, rm, mv, check, presign, and progress of cp."""
 
 import os
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -114,25 +116,114 @@ def test_a_copy_reports_its_progress_and_chooses(place, tmp_path):
         firstbyte.cp("s3://bucket/t/", tmp_path / "w", recursive=True, progress=stop)
 
 
-def test_a_bucket_is_no_object(served, tmp_path):
+# Calls of an object, with a bucket in its place. Those that read one that is not there say so.
+WITHOUT_A_KEY = {
+    "open to write": lambda fs, bucket: firstbyte.open(f"s3://{bucket}", "wb").close(),
+    "open to write a slash": lambda fs, bucket: firstbyte.open(f"s3://{bucket}/", "wb").close(),
+    "open to write text": lambda fs, bucket: firstbyte.open(f"s3://{bucket}", "w").close(),
+    "open to create": lambda fs, bucket: firstbyte.open(f"s3://{bucket}/", "xb").close(),
+    "open to read": lambda fs, bucket: firstbyte.open(f"s3://{bucket}").close(),
+    "touch": lambda fs, bucket: fs.touch(bucket),
+    "touch without truncating": lambda fs, bucket: fs.touch(bucket, truncate=False),
+    "pipe": lambda fs, bucket: fs.pipe(bucket, b"x"),
+    "pipe nothing": lambda fs, bucket: fs.pipe(bucket, b""),
+    "pipe a map": lambda fs, bucket: fs.pipe({bucket: b"x"}),
+    "pipe much": lambda fs, bucket: fs.pipe(bucket, bytes(9 << 20)),
+    "pipe_file": lambda fs, bucket: fs.pipe_file(f"s3://{bucket}/", b"x"),
+    "the file system's open to write": lambda fs, bucket: fs.open(bucket, "wb").close(),
+    "its open to read": lambda fs, bucket: fs.open(bucket).close(),
+    "put_file": lambda fs, bucket: fs.put_file(__file__, bucket),
+    "cp_file": lambda fs, bucket: fs.cp_file("bucket/key", bucket),
+    "cat_file": lambda fs, bucket: fs.cat_file(bucket),
+    "rm": lambda fs, bucket: firstbyte.rm(f"s3://{bucket}"),
+    "mv": lambda fs, bucket: firstbyte.mv(f"s3://{bucket}", "to"),
+    "cp": lambda fs, bucket: firstbyte.cp(f"s3://{bucket}", "to"),
+    "cp of a slash": lambda fs, bucket: firstbyte.cp(f"s3://{bucket}/", "to"),
+}
+
+
+READS = ("open to read", "its open to read", "cat_file")
+
+
+@pytest.mark.parametrize("bucket", ["bucket", "newbucket"])
+@pytest.mark.parametrize("call", WITHOUT_A_KEY)
+def test_a_bucket_is_no_object(place, served, tmp_path, monkeypatch, call, bucket):
+    monkeypatch.chdir(tmp_path)
+    place("key", b"content")
+    is_missed = bucket == "newbucket" and call in READS
+    with pytest.raises(FileNotFoundError if is_missed else IsADirectoryError):
+        WITHOUT_A_KEY[call](FirstbyteFileSystem(), bucket)
+    assert not (served.root / "newbucket").exists() and not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/p", "s3://bucket/p/", "p", "p/"])
+def test_a_prefix_or_directory_is_copied_recursively_only(place, tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    place("p/one", b"content")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/one").write_bytes(b"content")
+    for call in (firstbyte.cp, firstbyte.mv):
+        with pytest.raises(IsADirectoryError):
+            call(source, tmp_path / "to")
+    assert os.listdir(tmp_path) == ["p"]
+    assert firstbyte.cp(source, tmp_path / "to", recursive=True)["objects"] == 1
+
+
+def test_a_bucket_is_neither_made_nor_missed(place, served):
     fs = FirstbyteFileSystem()
-    for call in [
-        lambda: firstbyte.open("s3://newbucket", "wb").close(),
-        lambda: firstbyte.open("s3://newbucket/", "xb").close(),
-        lambda: fs.touch("newbucket"),
-        lambda: fs.pipe("newbucket", b"x"),
-        lambda: fs.pipe("newbucket", bytes(9 << 20)),
-        lambda: fs.open("newbucket", "wb").close(),
-        lambda: fs.cp_file("bucket/x", "newbucket"),
-    ]:
-        with pytest.raises(OSError) as caught:
-            call()
-        assert isinstance(caught.value, (IsADirectoryError, FileNotFoundError)), caught.value
-    assert not (served.root / "newbucket").exists()
+    place("key", b"content")
     fs.makedirs("bucket/a/b", exist_ok=True)
     fs.makedirs("bucket", exist_ok=True)
     with pytest.raises(FileExistsError):
         fs.makedirs("bucket")
+
+
+class OwnPrefix(BaseHTTPRequestHandler):
+    """A store whose keys may use a prefix alone: requests of the bucket itself are denied."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers["content-length"] or 0))
+        path = self.path.partition("?")[0]
+        is_own = path.startswith("/bucket/mine/")
+        self.server.seen.append((self.command, self.path))
+        if is_own and self.command == "PUT":
+            self.server.objects[path] = body
+        status = 403 if not is_own else 200 if path in self.server.objects else 404
+        self.send_response(status)
+        self.send_header("etag", '"one"')
+        content = self.server.objects.get(path, b"") if self.command == "GET" else b""
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_directories_are_made_without_a_right_on_the_bucket(tmp_path):
+    (tmp_path / "tree/d").mkdir(parents=True)
+    (tmp_path / "tree/d/one").write_bytes(b"content")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OwnPrefix)
+    server.objects, server.seen = {}, []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        fs = FirstbyteFileSystem(
+            endpoint_url=f"http://127.0.0.1:{server.server_port}", access_key_id="key", secret_access_key="secret", region="us-east-1"
+        )
+        fs.makedirs("bucket", exist_ok=True)
+        fs.makedirs("bucket/mine/run", exist_ok=True)
+        fs.pipe("bucket/mine/run/two", b"more")
+        fs.put(str(tmp_path / "tree"), "bucket/mine/tree", recursive=True)
+        assert server.objects == {"/bucket/mine/run/two": b"more", "/bucket/mine/tree/d/one": b"content"}, server.seen
+        # No bucket is created on the way.
+        assert [path for method, path in server.seen if method == "PUT" and not path.startswith("/bucket/mine/")] == []
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_failed_write_leaves_no_directories(tmp_path):
@@ -146,7 +237,7 @@ def test_a_failed_write_leaves_no_directories(tmp_path):
     assert (tmp_path / "a/b/file").read_bytes() == b"x"
 
 
-def test_small_things(place, tmp_path):
+def test_small_things(place, tmp_path, monkeypatch):
     import errno
     import socket
 
@@ -160,8 +251,14 @@ def test_small_things(place, tmp_path):
             file.read_ranges(["ab"])
     with pytest.raises(TypeError, match="several"):
         firstbyte.read_many(location)
-    with pytest.raises(ValueError, match="deadline"):
-        firstbyte.open(location, deadline=0)
+    for deadline in (0, 0.0, "0", "0s", -1, float("nan")):
+        with pytest.raises(ValueError, match="deadline.*500ms"):
+            firstbyte.open(location, deadline=deadline)
+    for variable in ("FIRSTBYTE_READ_DEADLINE", "FIRSTBYTE_READ_TIMEOUT"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "0")
+            with pytest.raises(ValueError, match=f"{variable}.*above zero"):
+                firstbyte.open(location)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -4,11 +4,10 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use firstbyte::{Client, Options, environment, via};
-use firstbyte_location::units;
+use firstbyte_location::units::{self, PositiveDuration};
 use firstbyte_store::{CustomerKey, Gateways, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
@@ -83,8 +82,8 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "FILE", value_parser = parse_via_key)]
     pub via_key: Option<ViaKey>,
     /// Longest time without data before a connection counts as dead
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
-    pub read_timeout: Duration,
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s")]
+    pub read_timeout: PositiveDuration,
     /// The global options that `run` was given, as environment variables for its lines. Arguments
     /// would show the secrets among them to other users.
     #[arg(skip)]
@@ -185,8 +184,8 @@ impl Globals {
         if self.ca_bundle.is_some() {
             store.ca_bundle.clone_from(&self.ca_bundle);
         }
-        options.set_read_timeout(self.read_timeout);
-        options.reads.deadline = self.read_timeout;
+        options.set_read_timeout(self.read_timeout.get());
+        options.reads.deadline = self.read_timeout.get();
         options.copies.concurrency = self.concurrency;
         options
     }

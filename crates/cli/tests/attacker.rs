@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use firstbyte_testkit::{bytes, lacks_root, patience};
+use firstbyte_testkit::{Reply, Scripted, bytes, lacks_root, patience};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::place::detach;
-use support::{PROGRAM, Ran, World};
+use support::{PROGRAM, Ran, World, names_below};
 
 /// The attacker, and a group that attacker and victim are in.
 const ATTACKER: u32 = 12_345;
@@ -26,6 +26,20 @@ struct Scene {
     victim: u32,
     /// A file that the victim owns and others may not see, in a directory of its own.
     secret: PathBuf,
+    /// Whether the attacker left root's runtime directory to be made by the program.
+    is_runtime_new: bool,
+    /// An S3 service that begins each upload and takes no part of it.
+    service: Scripted,
+}
+
+/// Answers of [`Scene::service`].
+fn begins_uploads(_: usize, head: &str) -> Reply {
+    let begun = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
+    match head.split(' ').next() {
+        Some("POST") => Reply::answer("200 OK", &["content-type: application/xml"], begun.as_bytes()),
+        Some("PUT") => Reply::Silence,
+        _ => Reply::answer("404 Not Found", &[], b""),
+    }
 }
 
 impl Scene {
@@ -36,6 +50,7 @@ impl Scene {
         fs::copy(PROGRAM, &program).unwrap();
         world.write("src/x", &bytes(1, 300_000));
         world.write("src/small", b"small");
+        world.write("large", &bytes(2, 20 << 20));
         let secret = world.write("private/secret", b"of the victim");
         let root = world.path("").parent().unwrap().to_owned();
         for path in [&root, &world.path(""), &world.path("src"), &world.path("tmp")] {
@@ -47,7 +62,12 @@ impl Scene {
         for path in [&secret, &world.path("private")] {
             chown(path, Some(victim), Some(victim)).unwrap();
         }
-        Self { world, victim, secret }
+        Self { world, victim, secret, is_runtime_new: true, service: Scripted::start(begins_uploads) }
+    }
+
+    /// Root's directory for control sockets and logs, in this scene's `/run`.
+    fn runtime(&self) -> PathBuf {
+        self.world.path("tmp/firstbyte")
     }
 
     /// The directory that the program uses without a home.
@@ -66,6 +86,14 @@ impl Scene {
         let program = self.world.path("firstbyte");
         command.args(["setpriv", &user, "--regid=65534", &group]).arg(program).args(arguments);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        for (variable, value) in [
+            ("FIRSTBYTE_ENDPOINT_URL", self.service.url()),
+            ("AWS_ACCESS_KEY_ID", "key"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_REGION", "us-east-1"),
+        ] {
+            command.env(variable, value);
+        }
         Ran::from(command.current_dir(self.world.path("")).stdin(Stdio::null()).output().unwrap())
     }
 
@@ -80,8 +108,8 @@ impl Scene {
         .unwrap();
     }
 
-    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory,
-    /// new in `/run`, is not among it.
+    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory is
+    /// not among it where the program makes it.
     fn state(&self) -> BTreeMap<PathBuf, (u32, u32, u64, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut waiting = vec![self.world.path("tmp"), self.world.path("private")];
@@ -94,7 +122,9 @@ impl Scene {
             found.insert(path, (metadata.mode(), metadata.uid(), metadata.nlink(), content));
         }
         found.remove(&self.world.path("tmp"));
-        found.remove(&self.world.path("tmp/firstbyte"));
+        if self.is_runtime_new {
+            found.remove(&self.runtime());
+        }
         found
     }
 }
@@ -153,22 +183,31 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
 ];
 
-/// Runs every verb that has to do with a cache, which may fail, and asserts that nothing has
-/// changed.
-fn nothing_changes(scene: &Scene, what: &str, options: &[&str]) {
+/// The object that [`Scene::service`] begins to take.
+const UPLOAD: &str = "s3://bucket/large";
+
+/// Whether a run has printed the victim's secret, on either stream.
+fn shows_the_secret(ran: &Ran) -> bool {
+    ran.stderr.contains("of the victim") || String::from_utf8_lossy(&ran.stdout).contains("of the victim")
+}
+
+/// Runs every verb that has to do with a cache, with journals or with control sockets. Each may
+/// fail. Asserts that nothing has changed.
+fn nothing_changes(scene: &Scene, what: &str) {
     let before = scene.state();
-    let verbs: [&[&str]; 6] = [
+    let verbs: [&[&str]; 7] = [
         &["hydrate", "-r", "src"],
         &["status"],
         &["status", "--verify"],
         &["release", "--all"],
         &["release", "src/x"],
+        &["cp", "large", UPLOAD, "--deadline", "500ms"],
         &["mount", "src", "private"],
     ];
     for verb in verbs {
-        let ran = scene.run(&[verb, options].concat());
+        let ran = scene.run(verb);
         assert!(matches!(ran.code, Some(0..=3)), "{what}, {verb:?}: {ran:?}");
-        assert!(!ran.stderr.contains("of the victim"), "{what}, {verb:?}: {ran:?}");
+        assert!(!shows_the_secret(&ran), "{what}, {verb:?}: {ran:?}");
         let now = scene.state();
         let changed: Vec<_> = now.iter().filter(|(path, state)| before.get(*path) != Some(state)).collect();
         assert!(changed.is_empty() && now.len() == before.len(), "{what}, {verb:?}: {changed:?} {ran:?}");
@@ -184,7 +223,117 @@ fn nothing_of_the_victims_is_written_or_read_where_another_user_prepared_its_dir
         for (what, prepare) in PREPARED {
             let scene = Scene::new(victim);
             prepare(&scene, &scene.own());
-            nothing_changes(&scene, &format!("{what}, user {victim}"), &[]);
+            nothing_changes(&scene, &format!("{what}, user {victim}"));
+        }
+    }
+}
+
+/// The journals of uploads that are in a directory.
+fn journals(directory: &Path) -> Vec<PathBuf> {
+    let is_journal = |name: &String| name.starts_with("upload-");
+    names_below(directory).into_iter().filter(is_journal).map(|name| directory.join(name)).collect()
+}
+
+#[test]
+fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no_link_there() {
+    if lacks_root() {
+        return;
+    }
+    for victim in [0, 65_534] {
+        let scene = Scene::new(victim);
+        let upload = |deadline: &str| scene.run(&["cp", "large", UPLOAD, "--deadline", deadline]);
+        // The first that is long enough here for an upload to begin.
+        let long_enough = |deadline: &&str| {
+            let ran = upload(deadline);
+            assert_eq!(ran.code, Some(1), "{ran:?}");
+            !journals(&scene.own()).is_empty()
+        };
+        let deadline = ["1s", "5s", "25s"].into_iter().find(long_enough).expect("a journal");
+        let [journal] = &journals(&scene.own())[..] else { panic!("not one journal") };
+        assert_eq!(fs::metadata(journal).unwrap().mode() & 0o777, 0o600);
+        // As an attacker prepares it where the directory was once open to all.
+        let prepared: [Prepare; 4] = [
+            |scene, journal| symlink(&scene.secret, journal).unwrap(),
+            |scene, journal| fs::hard_link(&scene.secret, journal).unwrap(),
+            |_, journal| pipe(journal),
+            |scene, journal| {
+                fs::write(journal, "planted").unwrap();
+                scene.give(journal, ATTACKER);
+                fs::set_permissions(journal, fs::Permissions::from_mode(0o666)).unwrap();
+            },
+        ];
+        for prepare in prepared {
+            fs::remove_file(journal).unwrap();
+            prepare(&scene, journal);
+            let before = scene.state();
+            let ran = upload(deadline);
+            assert_eq!(ran.code, Some(1), "{ran:?}");
+            assert!(!shows_the_secret(&ran), "{ran:?}");
+            assert_eq!(scene.state(), before, "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_of_roots_is_written_or_read_where_another_user_prepared_its_runtime_directory() {
+    if lacks_root() {
+        return;
+    }
+    for (what, prepare) in PREPARED {
+        let scene = Scene { is_runtime_new: false, ..Scene::new(0) };
+        prepare(&scene, &scene.runtime());
+        let before = scene.state();
+        let mounted = scene.run(&["mount", "src", "private", "--nonempty"]);
+        assert!(matches!(mounted.code, Some(1 | 2)), "{what}: {mounted:?}");
+        assert!(!shows_the_secret(&mounted), "{what}: {mounted:?}");
+        assert_eq!(scene.state(), before, "{what}: {mounted:?}");
+    }
+}
+
+/// A user in no group with the victim.
+const STRANGER: u32 = 34_567;
+
+#[test]
+fn nothing_of_the_victims_is_written_to_a_file_of_a_stranger_in_a_shared_cache() {
+    if lacks_root() {
+        return;
+    }
+    for victim in [0, 65_534] {
+        let scene = Scene::new(victim);
+        let shared = scene.world.path("tmp/shared");
+        fs::create_dir(&shared).unwrap();
+        scene.give(&shared, ATTACKER);
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+        let run = |verb: &[&str]| {
+            let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
+            assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
+            ran
+        };
+        // The files of a cache, by their real names.
+        run(&["hydrate", "-r", "src"]).ok();
+        for mode in [0o666, 0o444, 0] {
+            let files: Vec<PathBuf> = names_below(&shared).iter().map(|name| shared.join(name)).collect();
+            assert!(files.len() > 4, "{files:?}");
+            for path in &files {
+                let content = fs::read(path).unwrap();
+                fs::remove_file(path).unwrap();
+                fs::write(path, content).unwrap();
+                chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let of_stranger = |path: &PathBuf| {
+                let found = fs::metadata(path).ok().filter(|found| found.uid() == STRANGER)?;
+                Some((path.clone(), found.mode(), found.mtime_nsec(), fs::read(path).unwrap()))
+            };
+            let before: Vec<_> = files.iter().filter_map(of_stranger).collect();
+            run(&["hydrate", "-r", "src"]);
+            run(&["status", "-r"]);
+            scene.world.write("src/new", b"not of the cache yet");
+            run(&["hydrate", "src/new"]);
+            let now: Vec<_> = files.iter().filter_map(of_stranger).collect();
+            let changed: Vec<_> =
+                now.iter().filter(|file| !before.contains(file)).map(|file| &file.0).collect();
+            assert!(changed.is_empty(), "mode {mode:o}, user {victim}: {changed:?}");
         }
     }
 }
@@ -205,6 +354,7 @@ fn nothing_of_the_victims_is_written_or_read_in_a_shared_cache_that_a_member_pre
         for verb in [&["hydrate", "-r", "src"][..], &["status"], &["release", "--all"]] {
             let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
             assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
+            assert!(!shows_the_secret(&ran), "{verb:?}: {ran:?}");
         }
         let now = fs::metadata(&scene.secret).unwrap();
         assert_eq!(fs::read(&scene.secret).unwrap(), b"of the victim");

@@ -4,7 +4,7 @@
 use crate::support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
 use firstbyte_testkit::{
@@ -355,5 +355,35 @@ fn a_mount_shares_beyond_loopback_with_keys_only() {
     let share = format!("0.0.0.0:{port}");
     let mount = ["mount", "s3://bucket", "mnt", "--cache", "cache", "--share", &share, "--via", &via];
     place.world.run(&mount).fails(2, &["--share", "could read the bucket", "--via-key"]);
-    assert!(!place.is_mounted());
+    assert!(!place.is_mounted() && !place.world.path("cache").exists());
+}
+
+#[test]
+fn a_mount_that_cannot_be_shared_makes_no_cache() {
+    let s3 = S3::ours();
+    let place = Place::new(World::with_s3(&s3));
+    put(&s3, "k", b"content");
+    place.world.write("src/x", b"content");
+    place.world.write("no-key", b"nonsense");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (taken, free) = (taken.local_addr().unwrap().to_string(), format!("127.0.0.1:{}", free_port()));
+    for (source, share, options, facts) in [
+        ("s3://bucket", &taken, &[][..], &["cannot listen on"][..]),
+        ("src", &free, &[], &["buckets of object stores only"]),
+        ("s3://bucket", &free, &["--via-key", "no-key"], &["no-key"]),
+        (
+            "s3://bucket",
+            &free,
+            &["--share-tls-cert", "no-key", "--share-tls-key", "no-key"],
+            &["no-key", "TLS"],
+        ),
+    ] {
+        let via = format!("http://{share}");
+        let mount = ["mount", source, "mnt", "--cache", "cache", "--share", share, "--via", &via];
+        let ran = place.world.run(&[&mount[..], options].concat());
+        let code = ran.code.unwrap();
+        assert!(code == 1 || code == 2, "{ran:?}");
+        ran.fails(code, facts);
+        assert!(!place.is_mounted() && !place.world.path("cache").exists(), "{source}, {share}, {options:?}");
+    }
 }

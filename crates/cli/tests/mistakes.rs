@@ -134,6 +134,42 @@ fn every_error_of_usage_is_one_line() {
 }
 
 #[test]
+fn a_limit_of_no_time_is_refused_wherever_it_is_given() {
+    let mut world = World::new();
+    world.write("file", b"content");
+    for line in [
+        "--read-timeout 0 stat file",
+        "--read-timeout 0s stat file",
+        "cp file to --deadline 0",
+        "sync file to --deadline 0ms",
+        "mv file to --deadline 0",
+        "mount . mnt --read-deadline 0",
+        "probe . --time 0",
+        "bench run . --max-time 0",
+        "bench functions --timeout 0",
+        "advise run --data 5GB --read 1GB --deadline 0s --at ec2",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ran = world.run(&words);
+        assert_eq!(ran.stderr.lines().count(), 1, "{line}: {ran:?}");
+        assert!(ran.code == Some(1) || ran.code == Some(2), "{line}: {ran:?}");
+        let named = ran.stderr.contains("above zero") || ran.stderr.contains("more than 0s");
+        assert!(named && ran.stderr.contains("0"), "{line}: {ran:?}");
+    }
+    for (variable, line) in [
+        ("FIRSTBYTE_READ_TIMEOUT", "stat file"),
+        ("FIRSTBYTE_DEADLINE", "cp file to"),
+        ("FIRSTBYTE_READ_DEADLINE", "mount . mnt"),
+    ] {
+        world.set(variable, "0");
+        let words: Vec<&str> = line.split(' ').collect();
+        world.run(&words).fails(2, &["above zero"]);
+        world.set(variable, "1h");
+    }
+    assert_eq!(world.names(), ["file"]);
+}
+
+#[test]
 fn names_with_a_slip_are_suggested() {
     let s3 = S3::ours();
     let world = planted(&s3);

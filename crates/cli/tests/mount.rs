@@ -77,7 +77,11 @@ fn what_cannot_be_mounted_is_one_clear_line_and_leaves_nothing() {
     place.world.run(&["mount", "src", "mnt", "--metrics", "nonsense"]).fails(2, &["--metrics nonsense"]);
     place.world.run(&["mount", "src", "mnt", "--record", "no/such/file"]).fails(1, &["no/such/file"]);
     place.world.run(&["mount", "src", "mnt", "--log", "file/log"]).fails(1, &["--log", "file/log"]);
-    assert!(!place.is_mounted());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = taken.local_addr().unwrap().to_string();
+    let mount = ["mount", "src", "mnt", "--cache", "cache", "--metrics", &metrics];
+    place.world.run(&mount).fails(1, &["--metrics", &metrics]);
+    assert!(!place.is_mounted() && !place.world.path("cache").exists());
 }
 
 #[test]

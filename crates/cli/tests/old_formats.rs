@@ -106,6 +106,34 @@ fn a_cache_of_an_older_build_is_emptied_and_used() {
 }
 
 #[test]
+fn a_cache_of_an_older_build_is_left_as_it_is_by_verbs_that_only_read_and_release() {
+    let world = World::new();
+    restore(&kept("cache"), &world.path("cache"));
+    let files = || -> Vec<_> {
+        names_below(&world.path("cache"))
+            .into_iter()
+            .map(|name| (world.read(&format!("cache/{name}")), name))
+            .collect()
+    };
+    let before = files();
+    for verb in [
+        &["status"][..],
+        &["status", "-r"],
+        &["status", "--verify"],
+        &["status", "s3://bucket/large"],
+        &["release", "s3://bucket/large"],
+        &["release", "-r", "s3://bucket"],
+        &["release", "--all"],
+    ] {
+        let ran = world.run(&[verb, &["--cache", "cache"]].concat()).ok();
+        assert!(ran.stderr.contains("older version"), "{verb:?}: {ran:?}");
+        assert!(files() == before, "{verb:?}: {:?}", names_below(&world.path("cache")));
+        world.run(&[verb, &["--cache", "none"]].concat()).ok();
+        assert!(!world.path("none").exists(), "{verb:?}");
+    }
+}
+
+#[test]
 fn a_journal_of_an_older_build_is_not_taken_for_bytes_of_another_object() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);

@@ -9,7 +9,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
+use firstbyte_testkit::bytes;
 use serde_json::Value;
+use support::place::Place;
 use support::{Ran, World};
 
 /// Names that act on a terminal, and names that look like what these are escaped as.
@@ -105,6 +107,51 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
     assert_eq!(ran.receipt()["failed"][0]["location"], "d\x1b\u{202e}");
     assert!(!acts(&String::from_utf8(ran.stdout.clone()).unwrap()), "{ran:?}");
     ran.fails(2, &["error: d\\x1b\\xe2\\x80\\xae: is a directory"]);
+}
+
+/// A name that would forge a line of a log, and clear the screen of its reader.
+const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
+
+/// Whether a line of a log is one of its own.
+type OwnLine = fn(&str) -> bool;
+
+/// Asserts that a log names [`FORGED`], that each of its lines is one of its own, and that nothing
+/// in it acts.
+#[track_caller]
+fn assert_escaped(log: &str, is_own: OwnLine) {
+    assert!(log.contains("forged") && log.contains("[2Jy"), "the log does not name it: {log:?}");
+    assert!(!acts(log), "{log:?}");
+    assert!(log.lines().all(|line| is_own(line) && !line.starts_with("1999")), "{log:?}");
+}
+
+#[test]
+fn a_name_in_a_log_file_begins_no_line_and_acts_on_no_terminal() {
+    let forms: [(_, OwnLine); 2] = [
+        ("text", |line| line.starts_with(|first: char| first.is_ascii_digit())),
+        ("json", |line| serde_json::from_str::<Value>(line).is_ok()),
+    ];
+    for (format, is_own) in forms {
+        let world = World::new();
+        world.write(&format!("tree/{FORGED}"), b"content");
+        let log = ["-v", "--log-format", format, "--log-file", "log"];
+        world.run(&[&log[..], &["cp", "-r", "tree", "out"]].concat()).ok();
+        assert_escaped(&String::from_utf8(world.read("log")).unwrap(), is_own);
+    }
+}
+
+#[test]
+fn a_name_in_the_log_of_a_mount_begins_no_line_and_acts_on_no_terminal() {
+    let place = Place::new(World::new());
+    let source = place.world.write(&format!("src/{FORGED}"), &bytes(1, 300_000));
+    place.mount("src", &["--log", "log"]);
+    let mut opened = fs::File::open(place.directory.join(FORGED)).unwrap();
+    // Another version of it, which a reader of the first is not given.
+    fs::write(source, bytes(2, 200_000)).unwrap();
+    std::io::copy(&mut opened, &mut std::io::sink()).unwrap_err();
+    drop(opened);
+    place.unmount().ok();
+    let is_own: OwnLine = |line| line.starts_with(|first: char| first.is_ascii_digit());
+    assert_escaped(&String::from_utf8(place.world.read("log")).unwrap(), is_own);
 }
 
 #[test]

@@ -11,12 +11,12 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{count, ends_within, holds_within, patience};
+use firstbyte_testkit::{count, ends_within, holds_within, patience, until};
 use rustix::process::{Pid, Signal, kill_process};
-use support::World;
 use support::place::Place;
 use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
+use support::{Ran, World};
 
 /// The promised time from a signal or the deadline to the end, on an idle machine.
 const PROMISE: Duration = Duration::from_secs(2);
@@ -274,6 +274,34 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
     });
     kill_process(daemon, Signal::CONT).unwrap();
     assert!(alive.is_empty(), "still alive: {alive:#?}");
+}
+
+#[test]
+fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
+    let locations: [&[&str]; 3] = [&["URL/file"], &["s3://b/key"], &["-r", "s3://b/p/"]];
+    for trouble in [Trouble::Stalls, Trouble::StallsInTheBody] {
+        for args in locations {
+            let server = Troubled::start(trouble);
+            let world = world(&server);
+            let args = args.iter().map(|word| word.replace("URL", &server.url)).collect::<Vec<_>>();
+            let first = ["--json", "hydrate", "--cache", "cache"].map(str::to_owned);
+            let mut command = world.command(&[&first[..], &args].concat());
+            let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = child.spawn().unwrap();
+            until("the server is asked", || server.requests() > 0);
+            std::thread::sleep(MEANWHILE);
+            signal(&child, Signal::INT);
+            let ran = Ran::from(child.wait_with_output().unwrap());
+            assert_eq!(ran.code, Some(130), "{trouble:?}, {args:?}: {ran:?}");
+            assert!(ran.stderr.contains("run it again"), "{trouble:?}, {args:?}: {ran:?}");
+            assert!(!ran.stderr.contains("no answer"), "{trouble:?}, {args:?}: {ran:?}");
+            // The run itself, and none of its objects.
+            let receipt = ran.receipt();
+            let kinds: Vec<_> =
+                receipt["failed"].as_array().unwrap().iter().map(|failed| &failed["kind"]).collect();
+            assert_eq!(kinds, ["interrupted"], "{trouble:?}, {args:?}: {ran:?}");
+        }
+    }
 }
 
 /// Ids of the processes whose command lines name `place`.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_size};
+use firstbyte_location::units::{PositiveDuration, UnitError, parse_rate, parse_size};
 use firstbyte_store::{CustomerKey, Gateways, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
@@ -48,7 +48,8 @@ impl Options {
         let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
         let flag = |name| given(name).map(|text| parse(name, &text, parse_flag)).transpose();
         let size = |name| given(name).map(|text| parse(name, &text, in_units(parse_size))).transpose();
-        let time = |name| given(name).map(|text| parse(name, &text, in_units(parse_duration))).transpose();
+        let limit = |text: &str| text.parse().map(PositiveDuration::get);
+        let limit = |name| given(name).map(|text| parse(name, &text, in_units(limit))).transpose();
 
         let store = &mut options.store;
         store.endpoint_url = given("ENDPOINT_URL");
@@ -67,7 +68,7 @@ impl Options {
         }
         let key = |path: String| parse("SSE_C_KEY", &path, CustomerKey::read);
         store.customer_key = given("SSE_C_KEY").map(key).transpose()?;
-        if let Some(silence) = time("READ_TIMEOUT")? {
+        if let Some(silence) = limit("READ_TIMEOUT")? {
             options.set_read_timeout(silence);
         }
 
@@ -90,7 +91,7 @@ impl Options {
         reads.cache_size = size("CACHE_SIZE")?;
         reads.reserve = size("RESERVE")?.unwrap_or(reads.reserve);
         options.set_memory(size("MEMORY")?.unwrap_or_else(|| environment::default_memory(lookup)));
-        if let Some(deadline) = time("READ_DEADLINE")? {
+        if let Some(deadline) = limit("READ_DEADLINE")? {
             options.set_deadline(deadline);
         }
         let rate = |text: String| parse("LIMIT_RATE", &text, in_units(parse_rate));

@@ -156,13 +156,20 @@ impl Cache {
         Self::in_directory(opened.ok_or_else(missing)?, limits)
     }
 
-    /// Opens the cache in `dir`, and creates nothing. `None` if there is no cache.
+    /// Opens the cache in `dir`, and creates nothing. `None` if there is no cache, or one of an
+    /// older format, which stays as it is.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn existing(dir: &Path, sharing: Sharing, limits: Limits) -> Result<Option<Self>> {
         let opened = directory::open(dir, sharing, Absent::Leave)?;
         opened.map(|dir| Self::in_directory(dir, limits)).transpose()
+    }
+
+    /// The format of the cache in `dir` if it is older than those that this version reads.
+    #[must_use]
+    pub fn older_format(dir: &Path, sharing: Sharing) -> Option<u32> {
+        directory::older(&PrivateDirectory::open(dir, sharing).ok()?)
     }
 
     fn in_directory(dir: PrivateDirectory, limits: Limits) -> Result<Self> {

@@ -1,10 +1,12 @@
 //! Hydration into a cache that is too small: the job ends, the files that fit are cached, and no
 //! fetched block is discarded. Bytes are counted on the wire.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use firstbyte_hydrate::cache::{Cache, Limits, State};
-use firstbyte_hydrate::{BLOCK, Error, Hydrator, Progress, Settings, Wanted, WantedList};
+use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
 use firstbyte_testkit::{Place, Subject, bytes, scratch, until, wait_limit};
 use tempfile::TempDir;
 
@@ -189,9 +191,44 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
     }
     let progress = job.wait(wait_limit());
     assert!(progress.is_over, "{progress:?}");
+    assert!(progress.failed.iter().all(lost_to_a_release), "{progress:?}");
     assert!(progress.fetched <= 33 * MIB, "{progress:?}");
     let done = progress.files_done == 1 && progress.failed.is_empty();
     assert!(done == file.backing().is_some(), "{progress:?}");
+}
+
+/// Whether a file failed because it was released again and again. The cache had room for it.
+fn lost_to_a_release(failure: &Failure) -> bool {
+    matches!(failure.error, Error::Released { .. })
+}
+
+#[test]
+fn a_job_that_loses_its_files_to_releases_without_a_pause_does_not_say_that_there_is_no_room() {
+    for (count, size) in [(1, 16 * MIB as usize), (200, 10_000)] {
+        let subject = Subject::start(Place::ServeS3);
+        let cache = scratch();
+        let hydrator = engine(&subject, &cache, 64 * MIB);
+        let names = plant(&subject, "f", count, size);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Relaxed) {
+                    for name in &names {
+                        hydrator.cache().unwrap().release(&subject.at(name)).unwrap();
+                    }
+                }
+            });
+            for _ in 0..3 {
+                let job = hydrator.hydrate(wanted(&subject, &names), None).unwrap();
+                let progress = job.wait(wait_limit());
+                // Before an assertion fails: the other thread has to end.
+                let right = progress.is_over && progress.failed.iter().all(lost_to_a_release);
+                ended.fetch_or(!right, Relaxed);
+                assert!(right, "{size}: {progress:?}");
+            }
+            ended.store(true, Relaxed);
+        });
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! - **Durations**: `us ms s m min h d`. No unit means seconds. At most a hundred years.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest valid duration, a hundred years. Adding it to the current time does not overflow.
@@ -27,6 +28,7 @@ enum Kind {
     Size,
     Rate,
     Duration,
+    PositiveDuration,
 }
 
 impl Kind {
@@ -34,7 +36,7 @@ impl Kind {
         let example = match self {
             Self::Size => "64MiB, 5GB or 1048576",
             Self::Rate => "600Mbit, 40MB or 8MiB (per second)",
-            Self::Duration => "500ms, 30s, 5m, 2h or 7d, at most 36500d",
+            Self::Duration | Self::PositiveDuration => "500ms, 30s, 5m, 2h or 7d, at most 36500d",
         };
         UnitError { text: text.trim().to_owned(), kind: self, example }
     }
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Self::Size => "size",
             Self::Rate => "rate",
             Self::Duration => "duration",
+            Self::PositiveDuration => "duration above zero",
         })
     }
 }
@@ -105,6 +108,39 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
     let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
+}
+
+/// A duration above zero: a limit, within which something has to be possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PositiveDuration(Duration);
+
+impl PositiveDuration {
+    /// The duration.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// A number of seconds.
+    ///
+    /// # Errors
+    /// As [`duration`]; also zero.
+    pub fn from_seconds(seconds: f64) -> Result<Self, UnitError> {
+        Self::new(duration(seconds)?, &format!("{seconds} s"))
+    }
+
+    fn new(duration: Duration, text: &str) -> Result<Self, UnitError> {
+        if duration.is_zero() { Err(Kind::PositiveDuration.refuse(text)) } else { Ok(Self(duration)) }
+    }
+}
+
+impl FromStr for PositiveDuration {
+    type Err = UnitError;
+
+    /// Parses what [`parse_duration`] does, except zero.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        Self::new(parse_duration(text)?, text)
+    }
 }
 
 /// Splits a text into a number and a unit in lower case. Signs, exponents and `inf` are not
@@ -182,6 +218,20 @@ mod tests {
         for text in ["7", "7b", "7k", "7kb", "7kib", "7m", "7mb", "7mib", "7g", "7gb", "7gib", "7t", "7p"] {
             assert_eq!(parse_size(text).unwrap(), parse_rate(text).unwrap(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_limit_is_above_zero() {
+        assert_eq!("1us".parse().map(PositiveDuration::get), Ok(Duration::from_micros(1)));
+        assert_eq!(PositiveDuration::from_seconds(0.5).unwrap().get(), Duration::from_millis(500));
+        for text in ["0", "0s", "0.0ms", "0.0001us", "-1s", "never"] {
+            let error = text.parse::<PositiveDuration>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}` is not a duration")), "{error}");
+        }
+        assert!("0".parse::<PositiveDuration>().unwrap_err().to_string().contains("above zero"));
+        assert!(
+            PositiveDuration::from_seconds(0.0).is_err() && PositiveDuration::from_seconds(-1.0).is_err()
+        );
     }
 
     #[test]

@@ -17,13 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest request head read, bytes.
 const LONGEST: u64 = 8 << 10;
 
+/// Listens at `address`, which another program may have.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| {
+        Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
+    })
+}
+
 /// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the
 /// address, for port 0.
-pub(crate) fn serve(address: SocketAddr, core: &Arc<FileSystem>) -> Result<SocketAddr> {
+pub(crate) fn serve(listener: TcpListener, core: &Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
-        Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
+        Error::io(std::path::Path::new("--metrics"), "its server cannot be started", error)
     };
-    let listener = TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     let core = Arc::downgrade(core);
     let accept = move || {

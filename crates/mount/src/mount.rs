@@ -1,7 +1,7 @@
 //! Mounts a location, serves it, and unmounts it. The command line calls [`Mount`] in two steps:
 //! one waits for the store (`prepare`), the other changes the machine.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +50,8 @@ pub struct Prepared {
     children: Option<(Vec<Child>, Instant)>,
     /// The location, as the mount table shows it.
     name: String,
+    /// The listener of the metrics server.
+    metrics: Option<TcpListener>,
     options: Options,
 }
 
@@ -59,12 +61,12 @@ impl Prepared {
     /// # Errors
     /// Mounting is not possible.
     pub fn attach(self, hydrator: Hydrator) -> Result<Mount> {
-        let Self { directory, device, source, children, name, options } = self;
+        let Self { directory, device, source, children, name, metrics, options } = self;
         let core = Arc::new(FileSystem::new(source, hydrator, &options)?);
         if let Some((children, begun)) = children {
             core.keep(b"", children, begun);
         }
-        let metrics = options.metrics.map(|address| metrics::serve(address, &core)).transpose()?;
+        let metrics = metrics.map(|listener| metrics::serve(listener, &core)).transpose()?;
         let control = options.control.as_deref().map(|path| Listening::start(path, &core)).transpose()?;
         let fuse =
             Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&core, &options));
@@ -119,12 +121,13 @@ impl Mount {
         // Asked for early: what this machine cannot do is reported before any request is sent.
         let device = mountpoint::device(&directory)?;
         mountpoint::may_mount(&directory)?;
+        let metrics = options.metrics.map(metrics::listen).transpose()?;
         let begun = Instant::now();
         let (source, children) = Source::open(store, location.clone(), options.memory, options.modes)?;
         let first = |children: Children| children.take(PEEK + 1).collect::<Result<Vec<_>>>();
         let children = children.map(first).transpose()?.map(|children| (children, begun));
         let name = mountpoint::shown(&location.to_string());
-        Ok(Prepared { directory, device, source, children, name, options: options.clone() })
+        Ok(Prepared { directory, device, source, children, name, metrics, options: options.clone() })
     }
 
     /// The directory, by its real path.

@@ -2,7 +2,9 @@
 
 use crate::support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -44,8 +46,13 @@ impl Local {
 
     /// Whether another user can read a file below the mount.
     fn is_read_by_a_stranger(&self, name: &str) -> bool {
-        Command::new("cat").arg(self.path(name)).uid(NOBODY).gid(NOBODY).output().unwrap().status.success()
+        is_read_by_a_stranger(&self.path(name))
     }
+}
+
+/// Whether another user can read a file.
+fn is_read_by_a_stranger(path: &Path) -> bool {
+    Command::new("cat").arg(path).uid(NOBODY).gid(NOBODY).output().unwrap().status.success()
 }
 
 impl Drop for Local {
@@ -100,6 +107,46 @@ fn other_users_reach_only_what_the_source_shows_them() {
 }
 
 #[test]
+fn other_users_reach_only_what_a_host_shows_its_login() {
+    if lacks_root() {
+        return;
+    }
+    let everyone = Options { access: Access::Everyone, metadata_ttl: Duration::from_millis(1), ..options() };
+    let mut root = PathBuf::new();
+    let mounted = Mounted::with(Place::Sftp, &everyone, |subject| {
+        let Location::Sftp(base) = &subject.base else { panic!("{}", subject.base) };
+        root = PathBuf::from(OsStr::from_bytes(&base.path));
+        for (name, mode) in
+            [("open", 0o644), ("closed", 0o600), ("private/open", 0o644), ("theirs", 0o600), ("tool", 0o750)]
+        {
+            subject.place(name, b"x");
+            set_mode(&root.join(name), mode);
+        }
+        chown(root.join("theirs"), Some(NOBODY), Some(NOBODY)).unwrap();
+        set_mode(&root.join("private"), 0o700);
+        set_mode(&root, 0o755);
+    });
+    let is_read = |name: &str| is_read_by_a_stranger(&mounted.path(name));
+    // Found by a listing, and by name.
+    for _ in 0..2 {
+        assert!(is_read("open"));
+        // The owner there is a number of another machine.
+        for name in ["closed", "private/open", "theirs", "tool"] {
+            assert!(!is_read(name), "{name}");
+            assert_eq!(fs::read(mounted.path(name)).unwrap(), b"x", "{name}");
+        }
+        assert_eq!(fs::read_dir(mounted.directory.path()).unwrap().count(), 5);
+        assert_eq!(shown(&mounted.path("tool")), (0o750, 0, 0));
+        assert_eq!(shown(&mounted.path("theirs")), (0o600, 0, 0));
+        assert_eq!(shown(&mounted.path("private")), (0o700, 0, 0));
+    }
+    set_mode(&root.join("open"), 0o600);
+    set_mode(&root.join("private"), 0o755);
+    until("the kernel looks again", || !is_read("open"));
+    until("the kernel looks again", || is_read("private/open"));
+}
+
+#[test]
 fn a_root_that_is_closed_closes_all_below_it() {
     if lacks_root() {
         return;
@@ -123,6 +170,25 @@ fn programs_below_a_mount_can_be_run_and_directories_have_no_count_of_links() {
     for directory in ["", "d", "d/e"] {
         assert_eq!(fs::metadata(local.path(directory)).unwrap().nlink(), 1, "{directory}");
     }
+}
+
+#[test]
+fn programs_that_count_links_find_what_is_in_subdirectories() {
+    let local = Local::start(&options(), |source| {
+        fs::create_dir_all(source.join("d/e/f")).unwrap();
+        for name in ["x", "d/x", "d/e/x", "d/e/f/x"] {
+            write(source.join(name), b"x", 0o644);
+        }
+    });
+    // As by default before Perl 5.32: a count of 2 would say that there are no subdirectories.
+    let program = "use File::Find; $File::Find::dont_use_nlink = 0;
+        find({ no_chdir => 1, wanted => sub { print \"$_\\n\" if -f $_ } }, $ARGV[0]);";
+    let found =
+        Command::new("perl").args(["-e", program]).arg(local.directory.path()).output().unwrap().stdout;
+    let mut found: Vec<_> = std::str::from_utf8(&found).unwrap().lines().collect();
+    found.sort_unstable();
+    let expected = ["d/e/f/x", "d/e/x", "d/x", "x"].map(|name| local.path(name));
+    assert_eq!(found, expected.map(|path| path.to_str().unwrap().to_owned()));
 }
 
 #[test]

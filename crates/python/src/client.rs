@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use firstbyte::account::{self, Account, Terms};
 use firstbyte::billing::{Declared, Transfer, parse_money};
 use firstbyte::{Error, Options, Receipt, environment};
+use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, units};
 use firstbyte_store::{Keys, ServerSideEncryption, Sharing, Signing};
 use firstbyte_transfer::Concurrency;
@@ -98,12 +98,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "cache_size" => all.reads.cache_size = Some(value.extract::<Size>()?.0),
             "memory" => all.set_memory(value.extract::<Size>()?.0),
             "deadline" => {
-                let deadline = value.extract::<Time>()?.0;
-                if deadline.is_zero() {
-                    let line = "deadline: a read takes some time; give more than 0 seconds";
-                    return Err(PyValueError::new_err(line));
-                }
-                all.set_deadline(deadline);
+                all.set_deadline(value.extract::<TimeLimit>()?.0.get());
             }
             "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
             "profile" => all.store.profile = Some(value.extract()?),
@@ -412,18 +407,18 @@ impl FromPyObject<'_, '_> for Money {
     }
 }
 
-/// A time: seconds, or as the command line has it.
-struct Time(Duration);
+/// A limit of time: seconds, or as the command line has it.
+struct TimeLimit(PositiveDuration);
 
-impl FromPyObject<'_, '_> for Time {
+impl FromPyObject<'_, '_> for TimeLimit {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            let seconds = units::duration(given.extract()?);
-            return seconds.map(Self).map_err(|error| PyValueError::new_err(error.to_string()));
-        }
-        let text: String = given.extract()?;
-        units::parse_duration(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
+        let limit = if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
+            PositiveDuration::from_seconds(given.extract()?)
+        } else {
+            given.extract::<String>()?.parse()
+        };
+        limit.map(Self).map_err(|error| PyValueError::new_err(format!("deadline: {error}")))
     }
 }

@@ -24,6 +24,7 @@ mod objects;
 mod place;
 mod progress;
 mod reading;
+mod safetensors;
 mod scandir;
 mod shard;
 mod target;
@@ -77,6 +78,8 @@ mod _native {
     use crate::many::{Objects, read_many};
     #[pymodule_export]
     use crate::objects::{delete, glob, join, list, put, stat};
+    #[pymodule_export]
+    use crate::safetensors::safetensors_header;
     #[pymodule_export]
     use crate::scandir::Scandir;
     #[pymodule_export]

@@ -197,8 +197,12 @@ impl Reader<'_> {
         if file.data.needs.is_none() {
             assumed.push("requests or files".to_owned());
         }
+        let deadline = match file.goal.deadline.map(|time| time.0) {
+            Some(0.0) => return self.error("goal.deadline", "no job takes no time; write more than 0s"),
+            deadline => deadline,
+        };
         let goal = Goal {
-            deadline: file.goal.deadline.map(|time| time.0),
+            deadline,
             waiting: file.goal.waiting.map(|money| money.0),
             shared: file.goal.shared,
             durable: file.goal.durable,

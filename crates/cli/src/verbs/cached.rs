@@ -15,6 +15,7 @@ use firstbyte_mount::Control;
 use firstbyte_store::Sharing;
 
 use crate::globals::Globals;
+use crate::render::console;
 use crate::render::error::{Error, Result};
 
 /// Where blocks are kept, and how many.
@@ -56,23 +57,36 @@ impl CacheArgs {
     }
 
     /// Opens the cache for verbs that only read or release. `None` if there is none: nothing is
-    /// created.
-    pub fn open(&self) -> Result<Option<Cache>> {
-        let cache = Some(self.directory());
+    /// created. An older one is named and left as it is.
+    pub fn open(&self, globals: &Globals) -> Result<Option<Cache>> {
+        let directory = self.directory();
         let (sharing, cache_size, reserve) = (self.sharing(), self.cache_size, self.reserve);
-        Ok(existing_cache(&Settings { cache, sharing, cache_size, reserve, ..Settings::default() })?)
+        let cache = Some(directory.clone());
+        let found = existing_cache(&Settings { cache, sharing, cache_size, reserve, ..Settings::default() })?;
+        if found.is_none()
+            && !globals.quiet
+            && let Some(format) = Cache::older_format(&directory, sharing)
+        {
+            console::note(format_args!(
+                "{}: a cache of an older version (format {format}), which the next mount or hydrate empties",
+                shown(&directory)
+            ));
+        }
+        Ok(found)
     }
 
     /// The cache of the mount that the operands lie below, else the one given.
-    pub fn open_for(&self, places: &[Place]) -> Result<Option<Cache>> {
+    pub fn open_for(&self, places: &[Place], globals: &Globals) -> Result<Option<Cache>> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
-        let Some(mounted) = mounted.filter(|_| self.named().is_none()) else { return self.open() };
+        let Some(mounted) = mounted.filter(|_| self.named().is_none()) else {
+            return self.open(globals);
+        };
         let directory =
             firstbyte_mount::attribute(mounted, "cache")?.map(PathBuf::from).ok_or_else(|| {
                 Error::failed(format!("{}: this mount keeps no cache", shown(mounted)))
                     .advise("mount it with --cache DIR, or name the location itself")
             })?;
-        Self { cache: Some(directory), ..self.clone() }.open()
+        Self { cache: Some(directory), ..self.clone() }.open(globals)
     }
 
     /// Settings for an engine that uses it.

@@ -30,7 +30,7 @@ pub struct LocationsArgs {
 /// Runs it.
 pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     let mut options = globals.options();
-    options.set_read_timeout(PATIENCE.min(globals.read_timeout));
+    options.set_read_timeout(PATIENCE.min(globals.read_timeout.get()));
     let found = globals.store_of(options.store).ok().and_then(|store| begun_by(&args.beginning, &store));
     found.unwrap_or_default().iter().try_for_each(console::print)?;
     Ok(Exit::Done)

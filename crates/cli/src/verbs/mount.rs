@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use firstbyte::Client;
 use firstbyte_hydrate::Settings;
+use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Kind, Location, shown, units};
 use firstbyte_mount::{Access, Modes, Mount, Occupied, Options, PassthroughUse, Stored};
 use firstbyte_store::{Outages, Store};
@@ -68,8 +69,8 @@ pub struct MountArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     metadata_ttl: Duration,
     /// Longest time of a read before it fails with an input/output error
-    #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline", value_parser = units::parse_duration)]
-    read_deadline: Duration,
+    #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline")]
+    read_deadline: PositiveDuration,
     /// Fetch files of at most SIZE completely on open, which waits for it. The kernel then reads
     /// them without the daemon, also when mapped
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
@@ -171,7 +172,7 @@ impl MountArgs {
 
     /// Settings of a reader without a cache.
     fn uncached(&self, globals: &Globals) -> Settings {
-        Settings { cache: None, deadline: self.read_deadline, ..self.cache.settings(globals) }
+        Settings { cache: None, deadline: self.read_deadline.get(), ..self.cache.settings(globals) }
     }
 
     /// Settings of a reader with the cache.
@@ -222,16 +223,13 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 /// Mounts, calls `ready`, and serves until it is unmounted or a signal comes.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
-    if args.read_deadline.is_zero() {
-        return Err(Error::usage("--read-deadline 0: a read takes some time").advise("give more than 0s"));
-    }
     allow_many_descriptors();
     super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     let location = args.location()?;
     let account = args.account.open(std::slice::from_ref(&location), globals)?;
     let given = globals.options().store;
     let store_options = firstbyte_store::Options {
-        read_deadline: globals.read_timeout.min(args.read_deadline),
+        read_deadline: globals.read_timeout.min(args.read_deadline).get(),
         outages: Outages::FailFast,
         spending: account.spending(),
         gateways: args.share.gateways(given.gateways.clone())?,
@@ -244,7 +242,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let brought = start.as_ref().map(|start| start::receipt(start, &location, &store, &account));
     let options = Options {
         metadata_ttl: args.metadata_ttl,
-        deadline: args.read_deadline,
+        deadline: args.read_deadline.get(),
         eager: args.eager,
         memory: globals.memory_ceiling(),
         access: if args.allow_other { Access::Everyone } else { Access::Owner },
@@ -263,6 +261,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     end_by_signals(&slot, &reported)?;
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
         .map_err(|error| explained(error, &store, &location))?;
+    args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
     // After all that may refuse the mount: a refused one makes no cache.
     let client = args.client(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());

@@ -11,6 +11,7 @@ use firstbyte::Client;
 use firstbyte::account::Account;
 use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
+use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, header_value};
 use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
@@ -62,8 +63,8 @@ pub struct Movement {
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
     /// Longest time of the whole run; data that has arrived by then is kept
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
-    deadline: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<PositiveDuration>,
     /// Show what would be copied and deleted, without copying or deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -336,7 +337,7 @@ impl Movement {
 
     /// The longest time for the whole run on `source`.
     pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<Deadline<'s>> {
-        self.deadline.map(|after| Deadline { after, source })
+        self.deadline.map(|after| Deadline { after: after.get(), source })
     }
 
     /// Whether `--include` and `--exclude` take `name`, relative to the source.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte::billing::{Billing, Transfer, parse_money, today};
 use firstbyte_advise::model::{Bill, Catalogue, Cloud};
-use firstbyte_location::{Location, units};
+use firstbyte_location::Location;
+use firstbyte_location::units::PositiveDuration;
 use firstbyte_probe::{Budget, Identity, Options, Report, Rights};
 use firstbyte_store::{Outages, Prices};
 use rustix::system::uname;
@@ -47,8 +48,8 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Longest time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
-    time: Duration,
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    time: PositiveDuration,
     /// Highest cost by list prices [default: 0.05USD]. Bytes count as sent to the internet, unless
     /// --transfer says otherwise
     #[arg(long, value_name = "MONEY", value_parser = parse_money)]
@@ -77,7 +78,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let name = args.name.clone().unwrap_or_else(|| model_name(&location));
     check_name(&name)?;
     let options = Options {
-        budget: Budget { time: args.time, usd: args.budget.unwrap_or(USD), prices },
+        budget: Budget { time: args.time.get(), usd: args.budget.unwrap_or(USD), prices },
         rights: if args.write { Rights::ReadWrite } else { Rights::ReadOnly },
         disk: args.disk.clone(),
     };

@@ -37,7 +37,7 @@ pub struct ReleaseArgs {
 /// Runs it.
 pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
-    let cache = args.cache.open_for(&places)?;
+    let cache = args.cache.open_for(&places, globals)?;
     let mut report = Report::new("release", super::joined(&args.operands), None);
     let released =
         if let Some(cache) = &cache { release(args, cache, &places) } else { Ok(Released::default()) };
@@ -46,10 +46,13 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
             report.receipt().objects = released.versions;
             report.receipt().bytes = released.bytes;
             if released.versions == 0 && !globals.quiet {
-                let what = super::joined(&args.operands);
-                console::note(format_args!(
-                    "{what}: nothing of it was in the cache; firstbyte status shows what is"
-                ));
+                match args.all {
+                    true => console::note("nothing was in the cache"),
+                    false => console::note(format_args!(
+                        "{}: nothing of it was in the cache; firstbyte status shows what is",
+                        super::joined(&args.operands)
+                    )),
+                }
             }
             if released.busy > 0 && !globals.quiet {
                 console::note(format_args!("{} in use by the kernel, released in part", released.busy));

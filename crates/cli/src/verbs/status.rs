@@ -62,7 +62,7 @@ struct Totals {
 /// Runs it.
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
-    let cache = args.cache.open_for(&places)?;
+    let cache = args.cache.open_for(&places, globals)?;
     if args.verify {
         return verify(cache.as_ref(), globals);
     }

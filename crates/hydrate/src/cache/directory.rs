@@ -44,7 +44,7 @@ pub(super) const SHARDS: u64 = 256;
 /// Where a cache may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// Nothing is created: a verb that only reads finds no cache.
+    /// Nothing is created or emptied: a verb that only reads finds no cache.
     Leave,
     Create,
 }
@@ -59,11 +59,17 @@ pub(super) fn open(path: &Path, sharing: Sharing, absent: Absent) -> Result<Opti
         Err(error) if absent == Absent::Leave && error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(Error::cache(path, "cannot use the cache directory"))?,
     };
-    if absent == Absent::Leave && !directory.has(Path::new(FORMAT_FILE)) {
+    if absent == Absent::Leave && (!directory.has(Path::new(FORMAT_FILE)) || older(&directory).is_some()) {
         return Ok(None);
     }
     prepare(&directory)?;
     Ok(Some(directory))
+}
+
+/// The format of a cache that this version does not read. Verbs that only read leave it as it is,
+/// and the next process that fills the cache empties it.
+pub(super) fn older(directory: &PrivateDirectory) -> Option<u32> {
+    read_format(directory).ok().and_then(|text| number(&text)).filter(|found| *found < FORMAT)
 }
 
 /// Creates the parts of a cache. Refuses a directory that is not a cache, and looks like one.

@@ -112,8 +112,8 @@ impl PrivateDirectory {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// `PermissionDenied` for a link, a pipe or a device, for a file that has a second name, and,
-    /// unless the directory is shared, for a file of another user.
+    /// `PermissionDenied` for a link, a pipe or a device, for a file that has a second name, and
+    /// for a file of another user, except those of the group in a shared directory.
     pub fn file(&self, name: &Path, opening: Opening) -> io::Result<File> {
         let flags = match opening {
             Opening::Read => OFlags::RDONLY,
@@ -139,6 +139,12 @@ impl PrivateDirectory {
         }
         if self.sharing == Sharing::Private && found.st_uid != geteuid().as_raw() {
             return Err(foreign(&found));
+        }
+        if self.sharing == Sharing::Group && !self.is_of_group(&found)? {
+            return Err(denied(&format!(
+                "it belongs to user {} and group {}, which do not share this directory",
+                found.st_uid, found.st_gid
+            )));
         }
         // Through a second name, a write would change a file elsewhere.
         if opening != Opening::Read && found.st_nlink > 1 {
@@ -261,6 +267,12 @@ impl PrivateDirectory {
             }
         }
         Ok(())
+    }
+
+    /// Whether a file is this user's, or of the group that shares the directory. The owner of any
+    /// other one could read what is written to it.
+    fn is_of_group(&self, found: &Stat) -> io::Result<bool> {
+        Ok(found.st_uid == geteuid().as_raw() || found.st_gid == rustix::fs::fstat(&self.directory)?.st_gid)
     }
 
     fn file_mode(&self) -> u32 {

@@ -2,6 +2,7 @@
 //! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>,
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use firstbyte::environment::Lookup;
@@ -59,8 +60,8 @@ impl Settings {
         let timeout = match own("TIMEOUT") {
             None => TIMEOUT,
             Some((name, text)) => {
-                let wrong = || format!("{name} is {text}; write milliseconds");
-                Duration::from_millis(text.parse().map_err(|_| wrong())?)
+                let wrong = || format!("{name} is {text}; write milliseconds, at least 1");
+                Duration::from_millis(text.parse::<NonZeroU64>().map_err(|_| wrong())?.get())
             }
         };
         let mut resource = pairs(&lookup("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());

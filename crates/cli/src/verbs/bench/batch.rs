@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use firstbyte::{Client, Copy, environment};
 use firstbyte_bench::batch::{Batch, Ended, Job};
 use firstbyte_bench::results;
-use firstbyte_location::units::parse_size;
+use firstbyte_location::units::{PositiveDuration, parse_size};
 
 use super::cost;
 use super::run::{self, RunArgs};
@@ -107,7 +107,7 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
 /// take.
 fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &Place<'_>) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
-    let hours = (most + BESIDE).as_secs_f64() / 3600.0;
+    let hours = (most.get() + BESIDE).as_secs_f64() / 3600.0;
     let tariff = args.cost.tariff(globals, None)?;
     let costs = tariff.of_instance(&format!("batch:{}", place.queue), &batch.instances()?, hours);
     args.cost.check(&costs)?;
@@ -132,7 +132,7 @@ fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<
         line,
         cpus: args.cpus.map(|cpus| cpus.ceil() as u32),
         memory_mib: memory.map(|bytes| bytes.div_ceil(1 << 20)),
-        limit: args.max_time.map(|most| most + BESIDE),
+        limit: args.max_time.map(|most| most.get() + BESIDE),
         once: args.cost.budget.is_some(),
         env: region.into_iter().map(|region| ("AWS_REGION".to_owned(), region)).collect(),
     })
@@ -186,7 +186,9 @@ fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Glo
     };
     say(format!("job {id} is submitted"));
     let stop = || stopped.load(Ordering::Relaxed);
-    let ended = batch.wait(&id, args.max_time, &stop, &mut |state| say(format!("job {id}: {state}")));
+    let ended = batch.wait(&id, args.max_time.map(PositiveDuration::get), &stop, &mut |state| {
+        say(format!("job {id}: {state}"))
+    });
     if ended.is_err()
         && let Err(error) = batch.terminate(&id, "bench run was ended")
     {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte::environment;
 use firstbyte_bench::functions::{FunctionSize, Server, Settings, SlowDirectory, Source};
-use firstbyte_location::units::{parse_duration, parse_size};
+use firstbyte_location::units::{PositiveDuration, parse_size};
 use serde_json::json;
 
 use super::super::address;
@@ -55,8 +55,8 @@ pub struct FunctionsArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     environments: usize,
     /// The longest time of a call, after which its environment is killed
-    #[arg(long, value_name = "TIME", default_value = "29s", value_parser = parse_duration)]
-    timeout: Duration,
+    #[arg(long, value_name = "TIME", default_value = "29s")]
+    timeout: PositiveDuration,
     /// Where callers connect, on this machine
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001")]
     listen: String,
@@ -95,7 +95,7 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
             python: found(&args.python),
         },
         size: args.function,
-        timeout: args.timeout,
+        timeout: args.timeout.get(),
         concurrency: args.environments,
         listen: address::resolve("--listen", &args.listen)?,
         link_to: args.link_to.clone(),

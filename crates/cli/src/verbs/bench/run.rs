@@ -20,7 +20,7 @@ use firstbyte_bench::result::{Outcome, Results, Run};
 use firstbyte_bench::results::Writer;
 use firstbyte_bench::suites::{SUITES, Suite};
 use firstbyte_bench::targets::{self, Request, Target};
-use firstbyte_location::units::{parse_duration, parse_size};
+use firstbyte_location::units::{PositiveDuration, parse_size};
 use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
@@ -132,8 +132,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_bytes: Option<u64>,
     /// Stop after this time
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub max_time: Option<std::time::Duration>,
+    #[arg(long, value_name = "TIME")]
+    pub max_time: Option<PositiveDuration>,
     #[command(flatten)]
     pub cost: CostArgs,
     /// Show the cases, their contenders and what they cost, without running them
@@ -193,7 +193,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         max_bytes: args.max_bytes,
         max_usd: args.cost.budget,
         costs,
-        max_seconds: args.max_time.map(|time| time.as_secs_f64()),
+        max_seconds: args.max_time.map(|time| time.get().as_secs_f64()),
         keep: false,
         stop: &stop,
     };

@@ -162,7 +162,7 @@ fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
 /// Asks the endpoint for its buckets: the smallest request that shows whether it is there and likes
 /// the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
-    let patience = PATIENCE.min(globals.read_timeout);
+    let patience = PATIENCE.min(globals.read_timeout.get());
     let options = globals.options();
     let store = Options { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
     let options = firstbyte::Options { store, ..options };

@@ -51,6 +51,17 @@ impl ShareArgs {
         }
     }
 
+    /// Fails if the gateway cannot be started. It is started without a cache, and ended.
+    pub fn try_out(
+        &self,
+        location: &Location,
+        options: Options,
+        uncached: Settings,
+        globals: &Globals,
+    ) -> Result<()> {
+        self.start(location, options, Settings { cache: None, ..uncached }, globals).map(drop)
+    }
+
     /// Starts the gateway, if one is wanted.
     pub fn start(
         &self,

@@ -1,0 +1,40 @@
+//! `safetensors_header`: what the header of a safetensors file says of its tensors.
+//!
+//! The rules of the text are those of the format's own library (`HashMetadata` and `TensorInfo` in
+//! safetensors/src/tensor.rs): the same JSON parser and the same fields. `_safetensors.py` checks
+//! the numbers against the file.
+
+use std::collections::HashMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Header {
+    /// Texts of the file's maker, checked and not used.
+    #[serde(rename = "__metadata__")]
+    _metadata: Option<HashMap<String, String>>,
+    #[serde(flatten)]
+    tensors: HashMap<String, Facts>,
+}
+
+/// The facts about one tensor.
+#[derive(Deserialize)]
+struct Facts {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+/// Name, type, shape, first byte and end of a tensor.
+type Row = (String, String, Vec<u64>, u64, u64);
+
+/// Parses a header. The tensors are in no order.
+#[pyfunction]
+pub(crate) fn safetensors_header(py: Python<'_>, text: &[u8]) -> PyResult<Vec<Row>> {
+    let parsed = py.detach(|| serde_json::from_slice::<Header>(text));
+    let header = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let row = |(name, Facts { dtype, shape, data_offsets: (begin, end) })| (name, dtype, shape, begin, end);
+    Ok(header.tensors.into_iter().map(row).collect())
+}
