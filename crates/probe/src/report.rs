@@ -180,7 +180,7 @@ impl Report {
             shown_seconds(spent.seconds),
             count(spent.requests.total() as f64),
             shown_bytes(spent.bytes as f64),
-            if spent.usd == 0.0 { "0".to_owned() } else { significant(spent.usd) }
+            significant(spent.usd)
         )
     }
 }

@@ -165,7 +165,8 @@ fn table(rows: &[&Row]) -> String {
         return String::new();
     }
     let (name, one) = unit(rows);
-    let time = |seconds: f64| significant(seconds / one);
+    // A thousandth of the unit is nothing beside the other times of the column.
+    let time = |seconds: f64| if seconds / one < 1e-3 { "0".to_owned() } else { significant(seconds / one) };
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let waiting = rows.iter().any(|row| row.waiting.is_some());
     let line = |row: &&Row| {

@@ -27,14 +27,9 @@ pub fn shown_seconds(seconds: f64) -> String {
 #[must_use]
 pub fn significant(value: f64) -> String {
     let size = value.abs();
-    let decimals = match size {
-        s if s >= 99.95 || s == 0.0 => 0,
-        s if s >= 9.995 => 1,
-        s if s >= 0.9995 => 2,
-        s if s >= 0.09995 => 3,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
+    // What rounds up to a power of ten has its digits.
+    let decimals = if size == 0.0 { 0.0 } else { (2.0 - (size * 1.000_51).log10().floor()).clamp(0.0, 12.0) };
+    format!("{value:.0$}", decimals as usize)
 }
 
 /// A count: whole where it is whole.
@@ -57,5 +52,8 @@ mod tests {
         assert_eq!(shown_seconds(1_140.0), "19.0 min");
         assert_eq!(shown_seconds(37_935.0), "10.5 h");
         assert_eq!([3.0, 0.5].map(count), ["3", "0.500"]);
+        let values = [0.0, 0.000_011_44, 0.0996, 0.099_96, 0.9996, 9.996, 99.96, 1234.5];
+        let shown = ["0", "0.0000114", "0.0996", "0.100", "1.00", "10.0", "100", "1234"];
+        assert_eq!(values.map(significant), shown);
     }
 }
