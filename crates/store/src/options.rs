@@ -324,10 +324,11 @@ impl Options {
             };
             checked.map_err(|why| Error::Options {
                 what: name.to_owned(),
-                why: format!("`{}` {why}", text.escape_debug()),
+                why: format!("`{}` {why}", redacted_operand(text).escape_debug()),
             })?;
         }
         if let Some(url) = self.endpoint_url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
+            let url = redacted_operand(url);
             let why = format!("`{url}` is not an endpoint; write http(s)://HOST[:PORT]");
             return Err(Error::Options { what: "--endpoint-url".to_owned(), why });
         }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use firstbyte_location::redacted_operand;
+
 use crate::deferred::Deferred;
 use crate::error::{Error, Result};
 use crate::header_text::header_value;
@@ -52,13 +54,14 @@ impl Gateways {
         let urls = self.urls.get()?;
         let refuse = |why: String| Err(Error::Options { what: "--via".to_owned(), why });
         for (place, url) in urls.iter().enumerate() {
+            let shown = redacted_operand(url);
             let Some(origin) = Origin::parse_url(url) else {
                 return refuse(format!(
-                    "`{url}` is no gateway; write http(s)://HOST:PORT, separated by commas"
+                    "`{shown}` is no gateway; write http(s)://HOST:PORT, separated by commas"
                 ));
             };
             if urls[..place].iter().any(|other| Origin::parse_url(other).as_ref() == Some(&origin)) {
-                return refuse(format!("{url} is there twice; name each gateway once"));
+                return refuse(format!("{shown} is there twice; name each gateway once"));
             }
         }
         Ok(urls)
