@@ -25,7 +25,7 @@ def arrow_filesystem(
     Args:
         target_protocol: "s3", "gs", "az", "http", "https" or "file".
         cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous,
-            access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
+            access_key_id, secret_access_key, session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         `pyarrow.fs.FileSystem`.

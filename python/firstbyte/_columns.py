@@ -40,7 +40,7 @@ def list_arrow(
         followlinks: whether links stand for what they lead to. A link to a directory above it is
             not entered.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: for a location, as for `firstbyte.open`.
+            session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
     Returns:
         A `Listing` with a row an entry, in any order, and the columns
@@ -88,7 +88,7 @@ def iter_batches(
         path, recursive, stat, followlinks: as for `list_arrow`.
         batch_size: rows of a batch; the last one may have fewer.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: for a location, as for `firstbyte.open`.
+            session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
     Returns:
         An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating,

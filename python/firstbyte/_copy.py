@@ -68,13 +68,15 @@ def cp(
             "none".
         model: a file that `probe` wrote, or a name of `advise models`, for `predicted_seconds`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
-            metadata, storage_class, acl, tags: of the objects that are written, as the options of
-            the program; `metadata` and `tags` are dicts.
+            expires, metadata, storage_class, acl, tags: of the objects that are written, as the
+            options of the program; `metadata` and `tags` are dicts, and `expires` is a text such as
+            "2027-01-01T00:00:00Z".
+        guess_mime_type: whether a file's content type follows from its extension; True by default.
         sse: "s3", "kms", or the id of a key of KMS.
         request_payer: whether requests to requester-pays buckets are paid for.
         concurrency: the number of requests at once, instead of one that is measured.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json cp` prints: `objects`, `bytes`,
@@ -129,9 +131,10 @@ def sync(
         limit_rate: bytes a second, as a number or like "40MB".
         budget, transfer, bill_as, model: as for `cp`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
-            metadata, storage_class, acl, tags, sse, request_payer, concurrency: as for `cp`.
+            expires, guess_mime_type, metadata, storage_class, acl, tags, sse, request_payer,
+            concurrency: as for `cp`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json sync` prints: `objects`, `bytes`,

@@ -41,7 +41,8 @@ def hydrate(
             AWS Lambda `/tmp/firstbyte-UID`).
         budget, transfer, bill_as, model: as for `firstbyte.cp`.
         cache_shared, cache_store, cache_size, memory, deadline, endpoint_url, profile, region,
-            anonymous, access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
+            anonymous, access_key_id, secret_access_key, session_token, sse_c_key: as for
+            `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json hydrate` prints: `objects`,

@@ -34,7 +34,7 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
             current directory. A str that begins with `s3://`, `gs://`, `az://`, `http://`
             or `https://` is a location: `s3://` itself lists the buckets.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: for a location, as for `firstbyte.open`.
+            session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
     Returns:
         A list of str, or of bytes if `path` is bytes or gives bytes; without `.` and `..`. In any

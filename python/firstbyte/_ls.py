@@ -67,7 +67,7 @@ def ls(location: Location, *, recursive: bool = False, **options: Unpack[Options
             lists the buckets.
         recursive: whether everything below is listed: all objects, without their directories.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         list of `Entry`, in any order, with `name` (str, relative to `location`), `location` (str),
@@ -100,7 +100,7 @@ def glob(pattern: Location, **options: Unpack[Options]) -> list[str]:
         pattern: a location or path with wildcards; not in a bucket's name. A URL has none, since
             `?` begins its query.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         list of str, written as the pattern is, in the order of their bytes: objects and, unless the

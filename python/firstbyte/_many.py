@@ -30,7 +30,7 @@ def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
         memory: most bytes that are read ahead; by default 32 MiB or an eighth of the container's
             memory.
         endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         An iterator of bytes, one for each sample. Requests under way end when it is closed or
@@ -60,7 +60,7 @@ def read_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
 
     Args:
         samples, concurrency, memory, endpoint_url, profile, region, anonymous, access_key_id,
-            secret_access_key, session_token: as for `iter_many`.
+            secret_access_key, session_token, sse_c_key: as for `iter_many`.
 
     Returns:
         list[bytes], one for each sample, in their order.

@@ -128,6 +128,8 @@ def open(
         region: AWS region; followed from the bucket where it is not given.
         anonymous: whether S3 requests go unsigned, for public buckets.
         access_key_id, secret_access_key, session_token: credentials, whatever the environment has.
+        sse_c_key: the file with the key that S3 objects are encrypted with (SSE-C): 32 bytes, or
+            their base64 or hexadecimal text. It is read when a request needs it.
 
     Returns:
         `File`, a binary file with `size`, `version` and `read_at`; with buffering=0 its `RawFile`.

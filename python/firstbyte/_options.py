@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     access_key_id: str | None
     secret_access_key: str | None
     session_token: str | None
+    sse_c_key: Location | None
 
 
 class ReadOptions(Options, total=False):
@@ -57,10 +58,12 @@ class CopyOptions(Options, Terms, total=False):
     """Options of functions that write objects: those of the program, in Python's spelling."""
 
     content_type: str | None
+    guess_mime_type: bool | None
     content_encoding: str | None
     content_disposition: str | None
     content_language: str | None
     cache_control: str | None
+    expires: str | None
     metadata: dict[str, str] | None
     storage_class: str | None
     acl: str | None

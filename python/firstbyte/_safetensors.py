@@ -82,7 +82,7 @@ def load_safetensors(
         device: for torch, where each tensor is moved when it has arrived.
         cache: the cache directory, True for the usual one, False (by default) for none.
         cache_size, memory, deadline, endpoint_url, profile, region, anonymous, access_key_id,
-            secret_access_key, session_token: as for `firstbyte.open`.
+            secret_access_key, session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         Iterator[tuple[str, Any]]: name and tensor, a `numpy.ndarray` or a `torch.Tensor` of the

@@ -35,7 +35,7 @@ def plan(
         include: patterns of names that are taken though `exclude` leaves them.
         exclude: patterns of names that are left out.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         dict, the header of the manifest: `id`, `created`, `firstbyte`, `sources` and `shards`, a

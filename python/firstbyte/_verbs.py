@@ -23,7 +23,7 @@ def stat(location: Location, **options: Unpack[Options]) -> Entry:
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         `Entry`, as `firstbyte.ls` gives it, with `type`, `size`, `mtime` and `etag`.
@@ -43,7 +43,7 @@ def exists(location: Location, **options: Unpack[Options]) -> bool:
     Args:
         location: as for `stat`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         bool.
@@ -65,7 +65,7 @@ def rm(location: Location, *, recursive: bool = False, **options: Unpack[Options
         location: `s3://BUCKET/KEY`, `file://PATH` or a path.
         recursive: whether everything below is deleted.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with `deleted` and others, as `firstbyte --json rm` prints it.
@@ -95,9 +95,10 @@ def mv(
         recursive: whether directories are moved with everything below them.
         progress, budget, transfer, bill_as, model: as for `firstbyte.cp`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
-            metadata, storage_class, acl, tags, sse, request_payer, concurrency: likewise.
+            expires, guess_mime_type, metadata, storage_class, acl, tags, sse, request_payer,
+            concurrency: likewise.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json mv` prints.
@@ -128,7 +129,7 @@ def check(
         include: patterns of names that are compared though `exclude` leaves them.
         exclude: patterns of names that are left out.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         list of dict, a row for each difference, empty if there is none: `difference`
@@ -159,7 +160,7 @@ def presign(location: Location, *, expires: int = 3600, put: bool = False, **opt
         expires: seconds, at most 7 days.
         put: whether the URL allows to write the object, instead of reading it.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: as for `firstbyte.open`.
+            session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         str, the URL. It grants what the credentials that signed it may do, and ends with them.

@@ -41,7 +41,7 @@ def walk(
         followlinks: whether to enter links to directories. A link to a directory above it is then
             followed for ever.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
-            session_token: for a location, as for `firstbyte.open`.
+            session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
     Yields:
         A path that begins with `top`, and two lists of names in it: the directories, links to them

@@ -73,6 +73,21 @@ def test_objects_and_trees_are_moved(place, served, tmp_path):
     assert bar.n == bar.total == 7
 
 
+def test_a_move_that_is_made_again_has_nothing_to_do(place, served, tmp_path):
+    place("again/d/one", b"content")
+    for again in range(2):
+        moved = firstbyte.mv("s3://bucket/again/", tmp_path / "moved", recursive=True)
+        assert moved["objects"] == 1 - again
+    for again in range(2):
+        moved = firstbyte.mv(tmp_path / "moved", "s3://bucket/back/", recursive=True)
+        assert moved["objects"] == 1 - again
+    assert firstbyte.exists("s3://bucket/back/moved/d/one")
+    with pytest.raises(FileNotFoundError):
+        firstbyte.mv(tmp_path / "moved", "s3://bucket/elsewhere/", recursive=True)
+    with pytest.raises(FileNotFoundError):
+        firstbyte.mv("s3://bucket/again/", tmp_path / "elsewhere", recursive=True)
+
+
 def test_places_are_compared(place, tmp_path):
     for name in ("c/same", "c/other", "c/only"):
         place(name, b"content")

@@ -3,12 +3,12 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use firstbyte::{Client, Options, environment, via};
 use firstbyte_location::units::{self, PositiveDuration};
-use firstbyte_store::{CustomerKey, Gateways, HttpHeaders, Redirects, Signing, Store};
+use firstbyte_store::{CustomerKey, Deferred, Gateways, HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 use crate::render::log_line::{self, LogFormat};
@@ -60,27 +60,27 @@ pub struct Globals {
     pub request_payer: bool,
     /// Key that S3 objects are encrypted with (SSE-C), for reads and writes: a file with 32 bytes,
     /// or their base64 or hexadecimal text
-    #[arg(long, global = true, value_name = "FILE", value_parser = CustomerKey::read)]
-    pub sse_c_key: Option<CustomerKey>,
+    #[arg(long, global = true, value_name = "FILE")]
+    pub sse_c_key: Option<String>,
     /// Trust the certificates in this PEM file, of authorities or the server's own, instead of the
     /// system's
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
     /// Header for the named web server: `NAME: VALUE`, or @FILE with one per line. Not sent to any
     /// other host
-    #[arg(long, global = true, value_name = "HEADER", value_parser = parse_headers)]
-    pub header: Vec<HttpHeaders>,
+    #[arg(long, global = true, value_name = "HEADER")]
+    pub header: Vec<String>,
     /// Follow redirects from https to http. Others on the network can then read and change the data
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
     /// Read through these gateways, each of which caches its share of every object: URL,URL,..., or
     /// @FILE with one per line, or slurm[:PORT] for one on each node of the job. Listings, and
     /// reads that no gateway answers, go to the origin
-    #[arg(long, global = true, value_name = "URLS", value_parser = parse_via)]
-    pub via: Option<ViaUrls>,
+    #[arg(long, global = true, value_name = "URLS")]
+    pub via: Option<String>,
     /// Key file of the gateways of --via, whose first key is used
-    #[arg(long, global = true, value_name = "FILE", value_parser = parse_via_key)]
-    pub via_key: Option<ViaKey>,
+    #[arg(long, global = true, value_name = "FILE")]
+    pub via_key: Option<String>,
     /// Longest time without data before a connection counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s")]
     pub read_timeout: PositiveDuration,
@@ -113,42 +113,21 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 /// Parses headers or names of files with headers, one on each line.
-fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
+fn read_headers(given: &[String]) -> Result<HttpHeaders, String> {
     let header = |line: &str| match line.split_once(':') {
         Some((name, value)) => (name.trim().to_ascii_lowercase(), value.trim().to_owned()),
-        // The text may be a secret, which clap would repeat: the store refuses the empty name.
+        // The text may be a secret, which is not repeated: the store refuses the empty name.
         None => (String::new(), String::new()),
     };
     let mut headers = Vec::new();
-    for line in text.lines() {
+    for line in given.iter().flat_map(|text| text.lines()) {
         let lines = match line.strip_prefix('@') {
             Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
             None => line.to_owned(),
         };
-        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
-            headers.push(header(line));
-        }
+        headers.extend(lines.lines().filter(|line| !line.trim().is_empty()).map(header));
     }
     Ok(HttpHeaders(headers))
-}
-
-/// The URLs of gateways.
-#[derive(Clone, Debug)]
-pub struct ViaUrls(Vec<String>);
-
-/// The key file of gateways, and the key in it that clients use.
-#[derive(Clone, Debug)]
-pub struct ViaKey {
-    pub file: PathBuf,
-    keys: firstbyte_store::Keys,
-}
-
-fn parse_via_key(path: &str) -> Result<ViaKey, String> {
-    Ok(ViaKey { file: PathBuf::from(path), keys: via::key(path)? })
-}
-
-fn parse_via(text: &str) -> Result<ViaUrls, String> {
-    via::urls(text, &environment::variable).map(ViaUrls)
 }
 
 fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
@@ -159,6 +138,11 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
             _ => Err("write a number from 1 on, or `auto`".into()),
         },
     }
+}
+
+/// The option, or the variable if that has its value.
+fn setting(option: &'static str, variable: &'static str, value: &str) -> &'static str {
+    if environment::variable(variable).as_deref() == Some(value) { variable } else { option }
 }
 
 impl Globals {
@@ -172,14 +156,14 @@ impl Globals {
         store.profile.clone_from(&self.profile);
         store.region.clone_from(&self.region);
         store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
-        store.http_headers = HttpHeaders(self.header.iter().flat_map(|it| it.0.clone()).collect());
+        let headers = self.header.clone();
+        store.http_headers = Deferred::new("--header", move || read_headers(&headers));
         store.request_payer = self.request_payer;
-        store.customer_key.clone_from(&self.sse_c_key);
-        store.gateways = Gateways {
-            urls: self.via.as_ref().map_or_else(Vec::new, |via| via.0.clone()),
-            own: None,
-            keys: self.via_key.as_ref().map(|key| key.keys.clone()),
-        };
+        store.customer_key = self.sse_c_key.clone().map(|path| {
+            let setting = setting("--sse-c-key", "FIRSTBYTE_SSE_C_KEY", &path);
+            Deferred::new(setting, move || CustomerKey::read(Path::new(&path)))
+        });
+        store.gateways = self.gateways();
         store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
         if self.ca_bundle.is_some() {
             store.ca_bundle.clone_from(&self.ca_bundle);
@@ -190,11 +174,24 @@ impl Globals {
         options
     }
 
+    /// The gateways of `--via`. The list and the key are read when a range is.
+    fn gateways(&self) -> Gateways {
+        let urls = self.via.clone().map(|text| {
+            let setting = setting("--via", "FIRSTBYTE_VIA", &text);
+            let nodes = environment::variable(via::NODES);
+            Deferred::new(setting, move || via::urls(&text, nodes.as_deref()))
+        });
+        let keys = self.via_key.clone().map(|path| {
+            let setting = setting("--via-key", "FIRSTBYTE_VIA_KEY", &path);
+            Deferred::new(setting, move || via::key(&path))
+        });
+        Gateways { urls: urls.unwrap_or_default(), own: None, keys }
+    }
+
     /// The setting that `--endpoint-url` comes from.
     pub fn endpoint_setting(&self) -> &'static str {
-        const VARIABLE: &str = "FIRSTBYTE_ENDPOINT_URL";
-        let in_variable = environment::variable(VARIABLE);
-        if in_variable.is_some() && in_variable == self.endpoint_url { VARIABLE } else { "--endpoint-url" }
+        let url = self.endpoint_url.as_deref().unwrap_or_default();
+        setting("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
     }
 
     /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its

@@ -158,6 +158,14 @@ fn a_list_names_what_is_copied() {
         let ran = world.run_with_input(&limited, b"b\nmissing\n");
         assert!(ran.code == Some(3) && ran.stderr.contains("src/missing"), "{ran:?}");
         assert_eq!(world.read("in/b"), b"b");
+        // A prefix is no object, whether keys below it exist or not.
+        for from in ["s3://bucket/src", "src"] {
+            for name in ["d", "d/"] {
+                let ran = world.run_with_input(&["cp", from, "no/", "--files-from", "-"], name.as_bytes());
+                assert!(ran.code != Some(0) && ran.stderr.contains("src/d"), "{from} {name}: {ran:?}");
+                assert!(support::names_below(&world.path("no")).is_empty(), "{from} {name}");
+            }
+        }
         world.write("wrong", b"a\n../list\n");
         world.run(&["cp", "src", "x", "--files-from", "wrong"]).fails(2, &["../list"]);
         world.run(&["cp", "src", "x", "--files-from", "nowhere"]).fails(1, &["nowhere"]);

@@ -12,11 +12,16 @@ use firstbyte_testkit::{QuirkStore, Reply, Scripted, bytes, lacks_root, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Ran, World};
 
-/// Lines that start threads, each in its own way.
-const LINES: [&str; 7] = [
+/// Lines that start threads, each in its own way. `$N` is the number of the run.
+const LINES: [&str; 12] = [
     "cp -r many out/tree-$N",
+    "cp big s3://bucket/big-$N",
+    "cp s3://bucket/big out/big-$N",
+    "cat s3://bucket/big",
     "run --jobs 8 list",
     "cp -r many s3://bucket/$N/",
+    "mv -r s3://bucket/$N/ out/moved-$N",
+    "check many s3://bucket/",
     "rm -r -n many",
     "rm -r -n s3://bucket/",
     "sync --delete many synced/$N",
@@ -38,12 +43,30 @@ fn world(store: &QuirkStore) -> World {
     let list: String = (0..8).map(|number| format!("cp many/{number} out/\n")).collect();
     world.write("list", list.as_bytes());
     world.write("big", &bytes(1, 12 << 20));
+    store.insert("big", &bytes(2, 12 << 20));
     world
 }
 
-/// Runs a line below a limit. Panics, signals and endless waits are refused.
+/// Runs the lines below a limit. Panics, signals and endless waits are refused.
 #[track_caller]
-fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) {
+fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], user: Option<u32>) {
+    let number = format!("{}-{}", limits[0].0 as u32, limits[0].1);
+    for line in LINES {
+        let line = line.replace("$N", &number).replace("$URL", files.url());
+        ends_cleanly(limited(world, &line, limits, user), &format!("{line}, {limits:?}"));
+    }
+    let read = mounts_cleanly(world, &format!("mnt-{number}"), |line| limited(world, line, limits, user));
+    match read {
+        // A file takes a descriptor. The mount itself goes on without one.
+        Err(error) if limits[0].0 == Resource::Nofile => {
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{limits:?}");
+        }
+        read => assert_eq!(read.unwrap(), b"x", "{limits:?}"),
+    }
+}
+
+/// A line that runs below a limit.
+fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) -> Command {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };
     if let Some(user) = user {
@@ -56,18 +79,46 @@ fn run(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Opti
     };
     // SAFETY: the closure makes system calls alone.
     unsafe { command.pre_exec(limit) };
-    ends_cleanly(command, &format!("{line}, {limits:?}"));
+    command
+}
+
+/// Mounts a directory by the command that `limited` makes of the line, and reads a file there.
+/// What is refused, and not mounted, counts as read.
+#[track_caller]
+fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) -> std::io::Result<Vec<u8>> {
+    let line = format!("mount --allow-other many {name}");
+    let place = world.path(name);
+    std::fs::create_dir(&place).unwrap();
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    if lacks_root() || ends_cleanly(limited(&line), &line).code != Some(0) {
+        return Ok(b"x".to_vec());
+    }
+    let read = std::fs::read(place.join("7"));
+    world.run(&["unmount", place.to_str().unwrap()]).ok();
+    read
+}
+
+/// A web server with a file under every name.
+fn files() -> Scripted {
+    Scripted::start(|_, head| {
+        let content = bytes(3, 3 << 20);
+        match head.starts_with("HEAD") {
+            true => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 3145728"], b""),
+            false => Reply::answer("200 OK", &["etag: \"1\""], &content),
+        }
+    })
 }
 
 /// Runs a program that ends by itself, with a result or a line.
 #[track_caller]
-fn ends_cleanly(mut command: Command, what: &str) {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut child) = command.spawn() else { return };
+fn ends_cleanly(mut command: Command, what: &str) -> Ran {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     until("the run ends", || child.try_wait().unwrap().is_some());
     let ran = Ran::from(child.wait_with_output().unwrap());
     let is_clean = matches!(ran.code, Some(0 | 1 | 3)) && !ran.stderr.contains("panicked");
     assert!(is_clean, "{what}: {ran:?}");
+    ran
 }
 
 /// A control group that limits processes, of either version of the interface. Removed when dropped.
@@ -101,12 +152,12 @@ impl Drop for Group {
 
 #[test]
 fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
-    let store = QuirkStore::start(&[]);
+    let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
     for most in [1, 2, 3, 5] {
         let Some(group) = Group::new(most) else { return };
-        for line in &LINES[..6] {
-            let line = line.replace("$N", &format!("group-{most}"));
+        for line in LINES {
+            let line = line.replace("$N", &format!("group-{most}")).replace("$URL", files.url());
             let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
             group.take(&mut command);
             ends_cleanly(command, &format!("{line}, pids.max {most}"));
@@ -115,28 +166,17 @@ fn a_control_group_of_few_processes_means_fewer_threads_or_one_line() {
 }
 
 #[test]
-fn a_mount_that_is_ready_goes_on_however_few_processes_there_may_be() {
-    if lacks_root() {
-        return;
-    }
-    let world = World::new();
-    world.write("data/file", b"content");
-    for most in 2..12 {
+fn a_mount_that_is_ready_answers_reads_however_few_processes_there_may_be() {
+    let store = QuirkStore::start(&[]);
+    let world = world(&store);
+    for most in 1..12 {
         let Some(group) = Group::new(most) else { return };
-        let place = world.path(&format!("mnt-{most}"));
-        std::fs::create_dir(&place).unwrap();
-        let mut command = world.command(&["mount", "data", place.to_str().unwrap()]);
-        group.take(&mut command);
-        let ran = Ran::from(command.stdin(Stdio::null()).output().unwrap());
-        assert!(!ran.stderr.contains("panicked"), "{most}: {ran:?}");
-        if ran.code == Some(0) {
-            // Without a thread to fetch it a read fails, and the next one works.
-            drop(std::fs::read(place.join("file")));
-            std::fs::write(group.0.join("pids.max"), "max").unwrap();
-            let read = std::fs::read(place.join("file"));
-            world.run(&["unmount", place.to_str().unwrap()]);
-            assert_eq!(read.unwrap(), b"content", "{most}: {ran:?}");
-        }
+        let read = mounts_cleanly(&world, &format!("mnt-{most}"), |line| {
+            let mut command = world.command(&line.split(' ').collect::<Vec<_>>());
+            group.take(&mut command);
+            command
+        });
+        assert_eq!(read.unwrap(), b"x", "{most}");
     }
 }
 
@@ -145,14 +185,7 @@ fn few_processes_mean_fewer_threads_or_one_line() {
     if lacks_root() {
         return;
     }
-    let store = QuirkStore::start(&[]);
-    let files = Scripted::start(|_, head| {
-        let content = bytes(3, 3 << 20);
-        match head.starts_with("HEAD") {
-            true => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 3145728"], b""),
-            false => Reply::answer("200 OK", &["etag: \"1\""], &content),
-        }
-    });
+    let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
     for directory in ["", "out", "synced"] {
         std::fs::create_dir_all(world.path(directory)).unwrap();
@@ -160,38 +193,27 @@ fn few_processes_mean_fewer_threads_or_one_line() {
     }
     // A user of whom there is no process.
     let user = 50_000 + std::process::id() % 10_000;
-    for (number, limits) in [
+    for limits in [
         &[(Resource::Nproc, 1)],
         &[(Resource::Nproc, 2)],
         &[(Resource::Nproc, 3)],
         &[(Resource::Nproc, 4)],
         &[(Resource::Nproc, 6)],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        for line in LINES {
-            let line = line.replace("$N", &number.to_string()).replace("$URL", files.url());
-            run(&world, &line, limits, Some(user));
-        }
+    ] {
+        run_all(&world, &files, limits, Some(user));
     }
 }
 
 #[test]
 fn little_memory_for_stacks_and_few_descriptors_mean_fewer_threads_or_one_line() {
-    let store = QuirkStore::start(&[]);
+    let (store, files) = (QuirkStore::start(&[]), files());
     let world = world(&store);
-    for (number, limits) in [
+    for limits in [
         &[(Resource::As, 256 << 20)],
         &[(Resource::As, 160 << 20)],
         &[(Resource::Nofile, 32)],
         &[(Resource::Nofile, 16)],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        for line in &LINES[..6] {
-            run(&world, &line.replace("$N", &number.to_string()), limits, None);
-        }
+    ] {
+        run_all(&world, &files, limits, None);
     }
 }

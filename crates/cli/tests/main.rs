@@ -81,3 +81,4 @@ mod trees;
 mod two_services;
 mod upload;
 mod versions;
+mod wide_directory;

@@ -1,37 +1,90 @@
-//! Proxy variables: an unusable one stops only the requests that would need it, and is named.
+//! Settings of a network, in variables or options: an unusable one stops only the requests that
+//! need it, and is named.
 
 use crate::support;
 
 use firstbyte_testkit::{Reply, Scripted};
 use support::World;
+use support::servers::S3;
+
+/// A world with files, in which `variable` is set.
+fn world_with(variable: &str, value: &str) -> World {
+    let mut world = World::new();
+    world.set(variable, value);
+    world.write("src/a", b"x");
+    world.write("src/b/c", b"y");
+    world
+}
+
+/// All verbs between local places work.
+#[track_caller]
+fn works_locally(world: &World, options: &[&str]) {
+    for words in [
+        &["cp", "src/a", "o"][..],
+        &["cp", "-r", "src/", "o1"],
+        &["sync", "src", "o2"],
+        &["ls", "src"],
+        &["cat", "src/a"],
+        &["check", "src", "o2"],
+        &["mv", "-r", "o2", "o3"],
+        &["du", "src"],
+        &["rm", "-r", "--yes", "o1", "o3", "o"],
+    ] {
+        world.run(&[options, words].concat()).ok();
+    }
+}
 
 #[test]
-fn an_unusable_proxy_stops_only_what_needs_it() {
-    for (variable, value) in [
-        ("http_proxy", "socks5h://127.0.0.1:1"),
-        ("HTTPS_PROXY", "https://127.0.0.1:1"),
-        ("ALL_PROXY", "socks5://me:secret@127.0.0.1:1"),
-        ("AWS_CA_BUNDLE", "/nowhere.pem"),
+fn an_unusable_proxy_or_certificate_stops_only_what_needs_it() {
+    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"x"));
+    let address = server.url().strip_prefix("http://").unwrap();
+    for (variable, value, url, named) in [
+        ("http_proxy", "socks5h://127.0.0.1:1", "http://host.invalid/x", "http_proxy"),
+        ("HTTPS_PROXY", "https://127.0.0.1:1", "https://host.invalid/x", "HTTPS_PROXY"),
+        ("ALL_PROXY", "socks5://me:secret@127.0.0.1:1", "https://host.invalid/x", "ALL_PROXY"),
+        ("AWS_CA_BUNDLE", "/nowhere.pem", &format!("https://{address}/x"), "/nowhere.pem"),
+        ("FIRSTBYTE_CA_BUNDLE", "src/a", &format!("https://{address}/x"), "src/a"),
     ] {
-        let mut world = World::new();
-        world.set(variable, value);
-        world.write("src/a", b"x");
-        world.run(&["cp", "src/a", "o"]).ok();
-        world.run(&["sync", "src", "o2"]).ok();
-        world.run(&["ls", "src"]).ok();
-        let scheme = if variable.starts_with("http_") { "http" } else { "https" };
-        let named = match variable {
-            "AWS_CA_BUNDLE" => "/nowhere.pem",
-            other => other,
-        };
-        let ran = world.run(&["cat", &format!("{scheme}://host.invalid/x")]);
-        if variable != "AWS_CA_BUNDLE" {
-            assert!(ran.code != Some(0) && ran.stderr.contains(named), "{ran:?}");
-        }
+        let mut world = world_with(variable, value);
+        works_locally(&world, &[]);
+        let ran = world.run(&["cat", url]);
+        assert!(ran.code != Some(0) && ran.stderr.contains(named), "{variable}: {ran:?}");
         assert!(!ran.stderr.contains("secret"), "{ran:?}");
         world.set("no_proxy", "*");
-        let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"x"));
         world.run(&["cat", &format!("{}/x", server.url())]).ok();
+    }
+}
+
+#[test]
+fn a_missing_or_bad_file_of_a_setting_stops_only_what_needs_it() {
+    let s3 = S3::ours();
+    World::with_s3(&s3).run_with_input(&["cp", "-", "s3://bucket/k"], b"x").ok();
+    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b"x"));
+    let (object, page) = ("s3://bucket/k", format!("{}/x", server.url()));
+    for (variable, option, values, needs) in [
+        ("FIRSTBYTE_SSE_C_KEY", "--sse-c-key", ["/nowhere", "src/a"], object),
+        ("FIRSTBYTE_VIA_KEY", "--via-key", ["/nowhere", "src/a"], object),
+        ("FIRSTBYTE_VIA", "--via", ["@/nowhere", "no gateway"], object),
+        ("FIRSTBYTE_HEADER", "--header", ["@/nowhere", "no header"], page.as_str()),
+    ] {
+        for value in values {
+            let mut world = World::with_s3(&s3);
+            if option == "--via-key" {
+                world.set("FIRSTBYTE_VIA", "http://127.0.0.1:9");
+            }
+            for name in ["src/a", "src/b/c"] {
+                world.write(name, b"x");
+            }
+            works_locally(&world, &[option, value]);
+            world.run(&[option, value, "cat", needs]).fails(2, &[option]);
+            world.run(&[option, value, "cp", needs, "copy"]).fails(2, &[option]);
+            world.set(variable, value);
+            works_locally(&world, &[]);
+            let named = if option == "--header" || value == "no gateway" { option } else { variable };
+            world.run(&["cat", needs]).fails(2, &[named]);
+            // A listing reads no object.
+            world.run(&["ls", "s3://bucket/"]).ok();
+        }
     }
 }
 

@@ -143,7 +143,8 @@ fn requests_of_runs_that_fail_are_counted() {
         assert_ne!(ran.code, Some(0), "{words:?}");
         let text = [ran.stdout.clone(), ran.stderr.clone().into_bytes()].concat();
         let text = String::from_utf8(text).unwrap();
-        let Some(receipt) = text.lines().find(|line| line.starts_with('{')) else { continue };
+        let receipt = text.lines().find(|line| line.starts_with('{'));
+        let receipt = receipt.unwrap_or_else(|| panic!("{words:?}: no receipt in {text}"));
         let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
         assert!(receipt["requests"].as_u64().unwrap() >= 1, "{words:?}: {receipt}");
     }

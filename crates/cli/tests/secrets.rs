@@ -131,6 +131,69 @@ fn receipts_progress_logs_and_errors_show_no_secret() {
 }
 
 #[test]
+fn parameters_that_are_secret_by_their_names_are_shown_nowhere_however_the_url_is_written() {
+    let server = Scripted::start(|_, head| match head.contains("/big") {
+        true => Reply::answer("200 OK", &["etag: \"1\""], b"x"),
+        false => Reply::answer("404 Not Found", &[], b""),
+    });
+    let address = server.url().strip_prefix("http://").unwrap().to_owned();
+    let world = World::new();
+    world.write("tree/file", b"x");
+    let secrets = format!("key={SIGNATURE}&code={KEY}&pwd={PASSWORD}&sessionid={TOKEN}&token={TOKEN}");
+    let urls = [
+        format!("http://{address}/big?{secrets}"),
+        format!("http://{address}/missing?a=1&{secrets}"),
+        format!("http://{address}/mis sing?a=b c&{secrets}"),
+        format!("http://127.0.0.1:1/x?{secrets}#part"),
+        format!("http:/{address}/big?{secrets}"),
+        format!("http:/127.0.0.1:1/a b?{secrets}"),
+        format!("HTTPS:/user:{PASSWORD}@127.0.0.1:1/x?{secrets}"),
+    ];
+    for (number, url) in urls.iter().enumerate() {
+        world.write("list", format!("cp '{url}' out\n").as_bytes());
+        for verb in [
+            &["cp", url][..],
+            &["cp", "-r", url, "out"],
+            &["cp", "tree/file", url],
+            &["cp", "--dry-run", url, "out"],
+            &["cp", "tree/file", url, "out/"],
+            &["cat", url],
+            &["stat", url],
+            &["ls", url],
+            &["du", url],
+            &["tree", url],
+            &["sync", url, "tree"],
+            &["sync", "tree", url],
+            &["mv", url, "out"],
+            &["mv", "tree/file", url],
+            &["rm", url],
+            &["check", url, "tree/file"],
+            &["plan", url, "--out", "plan"],
+            &["hydrate", "--wait", url],
+            &["status", url],
+            &["release", url],
+            &["mount", url, "nowhere"],
+            &["presign", url],
+            &["doctor", url],
+            &["run", "list"],
+            &["cp", "s3://bucket/k", "out", "--endpoint-url", url],
+            &["cp", "s3://bucket/k", "out", "--via", url],
+        ] {
+            let log = format!("log-{number}");
+            for options in [&["--json", "-vv"][..], &["-v", "--progress", "always"], &["--log-file", &log]] {
+                let ran =
+                    world.run(&[&["--read-timeout", "1s", "--no-sign-request"], options, verb].concat());
+                let of = format!("{verb:?} {options:?} (ended with {:?})", ran.code);
+                assert_harmless(&format!("standard error of {of}"), ran.stderr.as_bytes());
+                assert_harmless(&format!("standard output of {of}"), &ran.stdout);
+            }
+            assert_harmless(&format!("the log of {verb:?}"), &fs::read(world.path(&log)).unwrap_or_default());
+        }
+    }
+    assert_private(&world.path("../home"));
+}
+
+#[test]
 fn a_proxys_password_and_that_of_an_endpoint_are_not_shown() {
     let mut world = World::new();
     world.set("http_proxy", &format!("http://user:{PASSWORD}@127.0.0.1:1"));

@@ -3,7 +3,9 @@
 
 use crate::support;
 
-use firstbyte_testkit::{ACCESS_KEY, Quirk, QuirkStore, SECRET_KEY, bytes, free_port};
+use firstbyte_testkit::{
+    ACCESS_KEY, Certificate, Made, Quirk, QuirkStore, SECRET_KEY, bytes, free_port, lacks_root,
+};
 use support::servers::S3;
 use support::{World, kills};
 
@@ -92,8 +94,10 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
 #[test]
 fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let (minio, versity) = (S3::minio(), S3::versitygw());
-    let (count, each) = (24_u64, 512 << 10);
-    let link = kills::slow_link(&minio, count * each);
+    // One object goes in parts.
+    let (count, each, large) = (24_u64, 512 << 10, 20 << 20);
+    let length = count * each + large;
+    let link = kills::slow_link(&minio, length);
     let config = format!(
         "[endpoint.minio]\nurl = 'http://{}'\n[endpoint.versity]\nurl = '{}'\n",
         link.address(),
@@ -106,24 +110,111 @@ fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     for seed in 1..=count {
         world.write(&format!("tree/d{}/{seed}.html", seed % 3), &bytes(seed, usize::try_from(each).unwrap()));
     }
+    world.write("tree/large.html", &bytes(99, usize::try_from(large).unwrap()));
     world.age("tree");
     world.run(&["cp", "-r", "tree/", "s3+minio://bucket/t/", "--metadata", "run=7"]).ok();
     let copy = ["-r", "s3+minio://bucket/t/", "s3+versity://bucket/t/"];
-    let survival = kills::survive(&world, &copy, link, count * each, 7, 3);
+    let survival = kills::survive(&world, &copy, link, length, 7, 3);
     assert!(survival.kills > 0);
     // What was complete was not fetched again.
-    assert!(survival.carried.bytes_to_client < count * each * (1 + survival.kills), "{:?}", survival.carried);
+    assert!(survival.carried.bytes_to_client < length * (1 + survival.kills), "{:?}", survival.carried);
     let direct =
         format!("[endpoint.minio]\nurl = '{}'\n[endpoint.versity]\nurl = '{}'\n", minio.url, versity.url);
     world.write("config/firstbyte/config.toml", direct.as_bytes());
     world.run(&["check", "--content", "s3+minio://bucket/t", "s3+versity://bucket/t"]).ok();
     world.run(&["check", "tree", "s3+versity://bucket/t"]).ok();
-    let stat = |service: &str| {
-        world.run(&["--json", "stat", &format!("{service}://bucket/t/d1/1.html")]).ok().receipt()
+    for name in ["d1/1.html", "large.html"] {
+        let stat = |service: &str| {
+            world.run(&["--json", "stat", &format!("{service}://bucket/t/{name}")]).ok().receipt()
+        };
+        let (old, new) = (stat("s3+minio"), stat("s3+versity"));
+        for field in ["content_type", "modified", "metadata", "size"] {
+            assert!(!new[field].is_null() && old[field] == new[field], "{name}, {field}: {old} {new}");
+        }
+    }
+}
+
+#[test]
+fn a_named_endpoint_is_mounted_and_hydrated() {
+    if lacks_root() {
+        return;
+    }
+    let Two { one: _one, two: _two, world } = two_of_ours();
+    let content = bytes(4, 3 << 20);
+    world.write("file", &content);
+    world.run(&["cp", "file", "s3+one://bucket/d/file"]).ok();
+    world.run(&["cp", "file", "s3+one://bucket/d/other"]).ok();
+    let place = world.path("mnt");
+    std::fs::create_dir(&place).unwrap();
+    world.run(&["mount", "s3+one://bucket/d", "mnt"]).ok();
+    let read = std::fs::read(place.join("file"));
+    let hydrated = world.run(&["hydrate", "--wait", "mnt/other"]);
+    let status = world.run(&["status", "mnt/other"]);
+    world.run(&["unmount", "mnt"]).ok();
+    assert!(read.unwrap() == content);
+    hydrated.ok();
+    assert!(String::from_utf8_lossy(&status.ok().stdout).contains("hydrated"));
+    // The same version by its own name: what is here is used.
+    let receipt = world.run(&["--json", "hydrate", "--wait", "s3+one://bucket/d/other"]).ok().receipt();
+    assert_eq!(receipt["received_bytes"], 0, "{receipt}");
+}
+
+#[test]
+fn each_endpoint_has_an_authority_of_its_own() {
+    let certificates = [(); 2].map(|()| Certificate::make(Made::Authority));
+    let servers = certificates.each_ref().map(|made| {
+        let (chain, key) = (made.certificate(), made.key());
+        let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+        S3::ours_with(&[&["--write"], &tls[..]].concat())
+    });
+    let endpoint = |name: &str, at: usize, authority: usize| {
+        let bundle = certificates[authority].certificate();
+        format!("[endpoint.{name}]\nurl = '{}'\nca_bundle = '{}'\n", servers[at].url, bundle.display())
     };
-    let (old, new) = (stat("s3+minio"), stat("s3+versity"));
-    for field in ["content_type", "modified", "metadata", "size"] {
-        assert_eq!(old[field], new[field], "{field}: {old} {new}");
+    let config = [endpoint("one", 0, 0), endpoint("two", 1, 1), endpoint("wrong", 1, 0)].concat();
+    let mut world = world_with(&config);
+    world.set("AWS_ACCESS_KEY_ID", ACCESS_KEY);
+    world.set("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    world.write("file", &bytes(5, 100_000));
+    world.run(&["cp", "file", "s3+one://bucket/file"]).ok();
+    world.run(&["cp", "s3+one://bucket/file", "s3+two://bucket/file"]).ok();
+    world.run(&["cp", "s3+two://bucket/file", "s3+one://bucket/back"]).ok();
+    assert!(world.run(&["cat", "s3+one://bucket/back"]).ok().stdout == world.read("file"));
+    let words = ["not signed by a trusted authority"];
+    world.run(&["cp", "s3+one://bucket/file", "s3+wrong://bucket/no"]).fails(1, &words);
+    world.run(&["cp", "s3+wrong://bucket/file", "out"]).fails(1, &words);
+}
+
+#[test]
+fn two_names_of_one_endpoint_copy_in_the_server_if_their_profile_is_the_same() {
+    let keys = World::new();
+    let file = keys.write("keys", b"one secret-of-one write\n");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let one = S3::ours_with(&["--write", "--auth", file.to_str().unwrap()]);
+    let endpoint = |name: &str, profile: &str| {
+        format!("[endpoint.{name}]\nurl = '{}'\nprofile = '{profile}'\n", one.url)
+    };
+    let config = [endpoint("one", "a"), endpoint("again", "a"), endpoint("other", "b")].concat();
+    let mut world = world_with(&config);
+    let profile =
+        |name: &str| format!("[{name}]\naws_access_key_id = one\naws_secret_access_key = secret-of-one\n");
+    let credentials = world.write("credentials", [profile("a"), profile("b")].concat().as_bytes());
+    world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
+    world.write("file", &bytes(6, 100_000));
+    world.run(&["cp", "file", "s3+one://bucket/d/file"]).ok();
+    for (name, in_server) in [("one", true), ("again", true), ("other", false)] {
+        let target = format!("s3+{name}://bucket/{name}");
+        let ran = world.run(&["-vv", "cp", "s3+one://bucket/d/file", &target]).ok();
+        assert_eq!(ran.stderr.contains("CopyObject"), in_server, "{name}: {}", ran.stderr);
+        assert!(world.run(&["cat", &target]).ok().stdout == world.read("file"));
+        // An object is never moved onto itself, which would delete it.
+        for words in [
+            ["mv", "s3+one://bucket/d/file", &format!("s3+{name}://bucket/d/file")].as_slice(),
+            &["mv", "-r", "s3+one://bucket/d/", &format!("s3+{name}://bucket/d/")],
+        ] {
+            assert_ne!(world.run(words).code, Some(0), "{words:?}");
+            assert!(world.run(&["cat", "s3+one://bucket/d/file"]).ok().stdout == world.read("file"));
+        }
     }
 }
 

@@ -96,6 +96,7 @@ mod file;
 pub mod filter;
 #[cfg(feature = "manifest")]
 pub mod manifest;
+pub mod moved;
 pub mod name_list;
 pub mod operand;
 mod options;

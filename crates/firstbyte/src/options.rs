@@ -1,10 +1,10 @@
 //! The options of a client, and the environment variables that set them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use firstbyte_location::units::{PositiveDuration, UnitError, parse_rate, parse_size};
-use firstbyte_store::{CustomerKey, Gateways, Redirects, Sharing, Signing};
+use firstbyte_store::{CustomerKey, Deferred, Gateways, Redirects, Sharing, Signing};
 
 use crate::environment::{self, Lookup};
 use crate::error::{Error, Result};
@@ -66,18 +66,20 @@ impl Options {
         if let Some(bundle) = given("CA_BUNDLE") {
             store.ca_bundle = Some(PathBuf::from(bundle));
         }
-        let key = |path: String| parse("SSE_C_KEY", &path, CustomerKey::read);
-        store.customer_key = given("SSE_C_KEY").map(key).transpose()?;
+        let key =
+            |path: String| Deferred::new("FIRSTBYTE_SSE_C_KEY", move || CustomerKey::read(Path::new(&path)));
+        store.customer_key = given("SSE_C_KEY").map(key);
         if let Some(silence) = limit("READ_TIMEOUT")? {
             options.set_read_timeout(silence);
         }
 
-        let urls = |text: String| parse("VIA", &text, |text| via::urls(text, lookup));
-        let key = |path: String| parse("VIA_KEY", &path, via::key);
+        let nodes = lookup(via::NODES);
+        let urls = |text: String| Deferred::new("FIRSTBYTE_VIA", move || via::urls(&text, nodes.as_deref()));
+        let key = |path: String| Deferred::new("FIRSTBYTE_VIA_KEY", move || via::key(&path));
         options.store.gateways = Gateways {
-            urls: given("VIA").map(urls).transpose()?.unwrap_or_default(),
+            urls: given("VIA").map(urls).unwrap_or_default(),
             own: None,
-            keys: given("VIA_KEY").map(key).transpose()?,
+            keys: given("VIA_KEY").map(key),
         };
 
         let reads = &mut options.reads;
@@ -161,8 +163,6 @@ fn parse_flag(text: &str) -> std::result::Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn with(pairs: &'static [(&'static str, &'static str)]) -> Result<Options> {

@@ -3,7 +3,8 @@
 
 use firstbyte_store::Keys;
 
-use crate::environment::Lookup;
+/// The variable in which Slurm names the nodes of a job.
+pub const NODES: &str = "SLURM_JOB_NODELIST";
 
 /// The port of the gateways of a Slurm job, if none is given.
 const PORT: u16 = 8090;
@@ -12,19 +13,18 @@ const PORT: u16 = 8090;
 const MOST_NODES: usize = 100_000;
 
 /// The URLs that `text` names: `URL,URL,...`, `@FILE` with one on each line, or `slurm` or
-/// `slurm:PORT` for one gateway on each node in `SLURM_JOB_NODELIST`.
+/// `slurm:PORT` for one gateway on each of `nodes`, the value of [`NODES`].
 ///
 /// # Errors
 /// The fault, with what to write instead.
-pub fn urls(text: &str, lookup: Lookup<'_>) -> Result<Vec<String>, String> {
+pub fn urls(text: &str, nodes: Option<&str>) -> Result<Vec<String>, String> {
     let urls: Vec<String> = if let Some(path) = text.strip_prefix('@') {
         let listed = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
         let lines = listed.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines.map(str::to_owned).collect()
     } else if let Some(port) = slurm_port(text)? {
-        let nodes = lookup("SLURM_JOB_NODELIST")
-            .ok_or("SLURM_JOB_NODELIST is not set: this is no job of Slurm; list the URLs")?;
-        nodes_in(&nodes)?.iter().map(|node| format!("http://{node}:{port}")).collect()
+        let nodes = nodes.ok_or("SLURM_JOB_NODELIST is not set: this is no job of Slurm; list the URLs")?;
+        nodes_in(nodes)?.iter().map(|node| format!("http://{node}:{port}")).collect()
     } else {
         text.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
     };
@@ -142,15 +142,14 @@ mod tests {
 
     #[test]
     fn a_list_a_file_or_a_job_names_gateways() {
-        let none = |_: &str| None;
-        assert_eq!(urls("http://a:1/, http://b:2", &none).unwrap(), ["http://a:1", "http://b:2"]);
+        assert_eq!(urls("http://a:1/, http://b:2", None).unwrap(), ["http://a:1", "http://b:2"]);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# gateways\nhttp://a:1\n\nhttps://b:2\n").unwrap();
         let at = format!("@{}", file.path().display());
-        assert_eq!(urls(&at, &none).unwrap(), ["http://a:1", "https://b:2"]);
-        let job = |name: &str| (name == "SLURM_JOB_NODELIST").then(|| "n[1-2]".to_owned());
-        assert_eq!(urls("slurm", &job).unwrap(), ["http://n1:8090", "http://n2:8090"]);
-        assert_eq!(urls("slurm:99", &job).unwrap(), ["http://n1:99", "http://n2:99"]);
+        assert_eq!(urls(&at, None).unwrap(), ["http://a:1", "https://b:2"]);
+        let job = Some("n[1-2]");
+        assert_eq!(urls("slurm", job).unwrap(), ["http://n1:8090", "http://n2:8090"]);
+        assert_eq!(urls("slurm:99", job).unwrap(), ["http://n1:99", "http://n2:99"]);
         for (text, why) in [
             ("", "names no gateway"),
             (",", "names no gateway"),
@@ -158,7 +157,7 @@ mod tests {
             ("slurm:x", "slurm:PORT"),
             ("@/missing", "/missing"),
         ] {
-            assert!(urls(text, &none).unwrap_err().contains(why), "{text}");
+            assert!(urls(text, None).unwrap_err().contains(why), "{text}");
         }
     }
 }

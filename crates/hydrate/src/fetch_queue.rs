@@ -85,7 +85,7 @@ impl FetchQueue {
         promoted.into_iter().for_each(|id| queues.promote(id));
         queues.watch(&watched);
         self.wake(&mut queues);
-        Self::refuse(queues);
+        self.run_here(queues);
         // A reader that joined a fetch between the table and the queue could not promote it there.
         let joined = waiting.into_iter().filter(|(table, id)| table.is_promoted(*id));
         let promoted: Vec<FetchId> = joined.map(|(_, id)| id).collect();
@@ -149,9 +149,7 @@ impl FetchQueue {
             if let Err(error) = spawned {
                 queues.free_slots.push(slot);
                 tracing::warn!(%error, threads = queues.threads, "no further thread");
-                if queues.threads == 0 {
-                    queues.threadless = Some(Arc::new(error));
-                }
+                queues.threadless = queues.threads == 0;
                 break;
             }
             queues.threads += 1;
@@ -160,14 +158,43 @@ impl FetchQueue {
         self.watch(queues);
     }
 
-    /// Fails all queued fetches if there is no thread and none can be started: nothing would ever
-    /// run them.
-    fn refuse(mut queues: MutexGuard<'_, Queues>) {
-        let Some(source) = queues.threadless.take() else { return };
-        let refused = queues.take_all();
+    /// Runs queued fetches on the caller's thread if there is no other and none can be started:
+    /// nothing else would ever run them. Ends when one could be started after all.
+    fn run_here<'q>(self: &'q Arc<Self>, mut queues: MutexGuard<'q, Queues>) {
+        if !std::mem::take(&mut queues.threadless) {
+            return;
+        }
+        let Some(slot) = queues.free_slots.pop() else { return };
+        let mut buffer = Vec::new();
+        // It counts as a thread, so that other callers leave their fetches to it.
+        queues.threads += 1;
+        while queues.threads == 1
+            && let Some(fetch) = queues.next()
+        {
+            queues = self.run(queues, fetch, slot, &mut buffer);
+            self.wake(&mut queues);
+        }
+        queues.threads -= 1;
+        queues.free_slots.push(slot);
+    }
+
+    /// Runs one fetch.
+    fn run<'q>(
+        self: &'q Arc<Self>,
+        mut queues: MutexGuard<'q, Queues>,
+        fetch: Fetch,
+        slot: usize,
+        buffer: &mut Vec<u8>,
+    ) -> MutexGuard<'q, Queues> {
+        let (priority, memory) = (fetch.priority, memory_of(&fetch));
+        queues.started(priority, memory);
+        // One that ended may leave room for several.
+        self.wake(&mut queues);
         drop(queues);
-        let error = Error::Thread { source };
-        refused.into_iter().for_each(|fetch| receive::refuse(fetch, &error));
+        receive::run(self, fetch, slot, buffer);
+        let mut queues = self.lock();
+        queues.ended(priority, memory);
+        queues
     }
 
     /// Starts or wakes the supervisor.
@@ -190,14 +217,7 @@ impl FetchQueue {
         queues.starting -= 1;
         loop {
             if let Some(fetch) = queues.next() {
-                let (priority, memory) = (fetch.priority, memory_of(&fetch));
-                queues.started(priority, memory);
-                // One that ended may leave room for several.
-                self.wake(&mut queues);
-                drop(queues);
-                receive::run(&self, fetch, slot, &mut buffer);
-                queues = self.lock();
-                queues.ended(priority, memory);
+                queues = self.run(queues, fetch, slot, &mut buffer);
                 continue;
             }
             if queues.closed || !queues.can_idle(&mut buffer) {

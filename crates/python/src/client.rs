@@ -10,8 +10,8 @@ use firstbyte::billing::{Declared, Transfer, parse_money};
 use firstbyte::{Error, Options, Receipt, environment};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, units};
-use firstbyte_store::{Keys, ServerSideEncryption, Sharing, Signing};
-use firstbyte_transfer::Concurrency;
+use firstbyte_store::{CustomerKey, Deferred, Keys, ServerSideEncryption, Sharing, Signing, expires_header};
+use firstbyte_transfer::{Concurrency, ContentTypes};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -114,6 +114,11 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             }
             "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
             "session_token" => keys.session_token = Some(value.extract()?),
+            "sse_c_key" => {
+                let path = value.extract::<PathBuf>()?;
+                let key = Deferred::new("sse_c_key", move || CustomerKey::read(&path));
+                all.store.customer_key = Some(key);
+            }
             name => write_option(&mut all, name, &value)?,
         }
     }
@@ -157,6 +162,17 @@ fn write_option(all: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "content_type" => metadata.content_type = Some(value.extract()?),
         "content_encoding" | "content_disposition" | "content_language" | "cache_control" => {
             metadata.headers.insert(name.replace('_', "-"), value.extract()?);
+        }
+        "expires" => {
+            let time = expires_header(&value.extract::<String>()?);
+            let time = time.map_err(|why| PyValueError::new_err(format!("expires: {why}")))?;
+            metadata.headers.insert("expires".to_owned(), time);
+        }
+        "guess_mime_type" => {
+            all.copies.content_types = match value.is_truthy()? {
+                true => ContentTypes::ByName,
+                false => ContentTypes::FromStore,
+            };
         }
         "metadata" => {
             let pairs = value.extract::<BTreeMap<String, String>>()?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte::filter::Filter;
+use firstbyte::moved::{is_moved, moved_tree};
 use firstbyte::{Depth, Error, Receipt};
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Cancel, Durability, Error as StoreError, Presign, PresignMethod};
@@ -147,8 +148,14 @@ fn moved(
     observer: &dyn Observer,
 ) -> firstbyte::Result<Summary> {
     let texts = [source.as_os_str().to_owned()];
-    let parsed = Source::parse(source.as_os_str(), depth, Wildcards::Off, engine.store())?;
-    let target = parsed.target(&Destination::parse(destination.as_os_str(), &texts, Wildcards::Off)?)?;
+    let destination = Destination::parse(destination.as_os_str(), &texts, Wildcards::Off)?;
+    let parsed = Source::parse(source.as_os_str(), depth, Wildcards::Off, engine.store());
+    let store = engine.store();
+    if depth == Depth::Tree && moved_tree(&parsed, source.as_os_str(), &destination, store).is_some() {
+        return Ok(Summary::default());
+    }
+    let parsed = parsed?;
+    let target = parsed.target(&destination)?;
     let (root, extent) = match parsed {
         Source::Object(location @ Location::Http(_)) => {
             let why = "mv cannot delete on a web server; use cp".into();
@@ -185,7 +192,11 @@ fn moved(
         shard: Shard::default(),
         effect: Effect::Apply,
     };
-    Ok(engine.move_tree(&Move { tree, extent }, observer)?)
+    let (root, target) = (tree.source.clone(), tree.destination.clone());
+    match engine.move_tree(&Move { tree, extent }, observer) {
+        Err(_) if is_moved(engine.store(), &root, &target) => Ok(Summary::default()),
+        moved => Ok(moved?),
+    }
 }
 
 /// Keeps what differs.

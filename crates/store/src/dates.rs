@@ -2,16 +2,32 @@
 
 use std::time::SystemTime;
 
+use time::format_description::BorrowedFormatItem;
+use time::format_description::well_known::{Rfc2822, Rfc3339};
+use time::macros::format_description;
+
+/// The preferred format of an HTTP date.
+const HTTP: &[BorrowedFormatItem<'_>] =
+    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+
 /// Parses an HTTP date (RFC 9110, 5.6.7) in the preferred format.
 pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
-    use time::macros::format_description;
-    let format = format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    time::PrimitiveDateTime::parse(text, format).ok().map(|date| date.assume_utc().into())
+    time::PrimitiveDateTime::parse(text, HTTP).ok().map(|date| date.assume_utc().into())
 }
 
 /// Parses an RFC 3339 time, the format of S3's XML and of our listings.
 pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
-    time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok().map(Into::into)
+    time::OffsetDateTime::parse(text, &Rfc3339).ok().map(Into::into)
+}
+
+/// The value of the header `Expires` for a time that is written as the header has it, or as ISO
+/// 8601 does.
+///
+/// # Errors
+/// Another text, with what to write instead.
+pub fn expires_header(text: &str) -> std::result::Result<String, String> {
+    let date = time::OffsetDateTime::parse(text, &Rfc3339)
+        .or_else(|_| time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))
+        .map_err(|_| "write a time such as 2027-01-01T00:00:00Z".to_owned())?;
+    date.to_offset(time::UtcOffset::UTC).format(HTTP).map_err(|error| error.to_string())
 }

@@ -92,7 +92,7 @@ impl Http {
 
     /// The headers of the options for `at`, to which a request for `url` has come.
     fn own_headers(&self, url: &HttpUrl, at: &HttpUrl) -> Result<Vec<(String, String)>> {
-        let given = &self.client.options.http_headers.0;
+        let given = self.client.options.http_headers.get()?.checked()?;
         if given.is_empty() || (at.tls, &at.authority) != (url.tls, &url.authority) {
             return Ok(Vec::new());
         }
@@ -106,7 +106,7 @@ impl Http {
                 format!("goes to one server, {first}, and {here} is named too; copy from one at a time");
             return Err(Error::Options { what: "--header".to_owned(), why });
         }
-        Ok(given.clone())
+        Ok(given.to_vec())
     }
 
     /// Describes what is at a URL: by `HEAD`, or by a `GET` of one byte if that is refused or has

@@ -36,6 +36,7 @@ mod cancel;
 mod codes;
 mod conditions;
 mod dates;
+mod deferred;
 mod error;
 mod gateways;
 #[cfg(feature = "google")]
@@ -74,6 +75,8 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
+pub use dates::expires_header;
+pub use deferred::Deferred;
 pub use error::{
     Asked, CertificateFault, Error, FailureKind, Result, Trace, Traced, difference, differing_texts,
     io_advice,

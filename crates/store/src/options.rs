@@ -2,7 +2,7 @@
 //! them only what finds the credentials of a service reads the environment.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::{Algorithm, Hasher, redacted_operand};
 use firstbyte_pacing::{DEADLINE, RETRIES};
 
+use crate::deferred::Deferred;
 use crate::error::{Error, Result};
 use crate::header_text::{CONTROL, header_value};
 use crate::origin::Origin;
@@ -40,6 +41,25 @@ impl fmt::Debug for AzureConnection {
 /// Headers for a web server. `Debug` omits their values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpHeaders(pub Vec<(String, String)>);
+
+impl HttpHeaders {
+    /// The headers, if each may be sent.
+    ///
+    /// # Errors
+    /// [`Error::Options`], without the values.
+    pub(crate) fn checked(&self) -> Result<&[(String, String)]> {
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        for (name, value) in &self.0 {
+            let checked = match name.as_str() {
+                "" => Err("has no name; write NAME: VALUE, or @FILE"),
+                name if !name.bytes().all(token) => Err("has a name that is no word"),
+                _ => header_value(value),
+            };
+            checked.map_err(|why| Error::Options { what: "--header".to_owned(), why: why.to_owned() })?;
+        }
+        Ok(&self.0)
+    }
+}
 
 impl fmt::Debug for HttpHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,9 +114,11 @@ impl CustomerKey {
     ///
     /// # Errors
     /// The fault, with the path.
-    pub fn read(path: &str) -> std::result::Result<Self, String> {
-        let content = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
-        Self::parse(&content).ok_or_else(|| format!("{path}: no key; write 32 bytes, or their base64 or hex"))
+    pub fn read(path: &Path) -> std::result::Result<Self, String> {
+        let shown = path.display();
+        let content = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
+        Self::parse(&content)
+            .ok_or_else(|| format!("{shown}: no key; write 32 bytes, or their base64 or hex"))
     }
 
     /// Parses the content of a key's file: 32 bytes, or their base64 or hexadecimal text. `None`
@@ -159,7 +181,7 @@ pub struct Options {
     /// Encryption of S3 writes.
     pub encryption: Option<ServerSideEncryption>,
     /// The key of S3 objects that are read and written. Objects without one are read too.
-    pub customer_key: Option<CustomerKey>,
+    pub customer_key: Option<Deferred<CustomerKey>>,
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
@@ -169,7 +191,7 @@ pub struct Options {
     /// Tags of S3 writes. Without any, a copy within S3 keeps those of its source.
     pub tags: Vec<(String, String)>,
     /// Headers of requests to the first web server that is asked, and to no other.
-    pub http_headers: HttpHeaders,
+    pub http_headers: Deferred<HttpHeaders>,
     /// File with users and passwords of web servers, as `.netrc` of curl.
     pub netrc: Option<PathBuf>,
     /// PEM file with certificate authorities to trust instead of the system's.
@@ -214,7 +236,7 @@ impl Default for Options {
             storage_class: None,
             acl: None,
             tags: Vec::new(),
-            http_headers: HttpHeaders::default(),
+            http_headers: Deferred::default(),
             netrc: None,
             ca_bundle: None,
             redirects: Redirects::KeepTls,
@@ -302,23 +324,14 @@ impl Options {
             };
             checked.map_err(|why| Error::Options {
                 what: name.to_owned(),
-                why: format!("`{}` {why}", text.escape_debug()),
+                why: format!("`{}` {why}", redacted_operand(text).escape_debug()),
             })?;
         }
-        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        for (name, value) in &self.http_headers.0 {
-            let checked = match name.as_str() {
-                "" => Err("has no name; write NAME: VALUE, or @FILE"),
-                name if !name.bytes().all(token) => Err("has a name that is no word"),
-                _ => header_value(value),
-            };
-            checked.map_err(|why| Error::Options { what: "--header".to_owned(), why: why.to_owned() })?;
-        }
         if let Some(url) = self.endpoint_url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
+            let url = redacted_operand(url);
             let why = format!("`{url}` is not an endpoint; write http(s)://HOST[:PORT]");
             return Err(Error::Options { what: "--endpoint-url".to_owned(), why });
         }
-        self.gateways.check()?;
         let region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         match &self.region {
             Some(text) if !text.bytes().all(region) => Err(Error::Options {

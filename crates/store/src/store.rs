@@ -1,7 +1,7 @@
 //! [`Store`]: every operation on a location, passed to the backend of its scheme.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use firstbyte_listing::Order;
 use firstbyte_location::{EndpointName, Entry, HttpUrl, Kind, Location, ObjectLocation, Service, Version};
@@ -70,8 +70,9 @@ pub struct Store {
     http: Arc<Http>,
     #[cfg(feature = "sftp")]
     sftp: Arc<Sftp>,
-    /// The gateways that ranges are read through. `None`: all come from the origin.
-    ring: Option<Arc<Ring>>,
+    /// The gateways that ranges are read through, once a range is read. `None`: all come from the
+    /// origin.
+    ring: Arc<OnceLock<Option<Ring>>>,
 }
 
 impl Store {
@@ -81,7 +82,6 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;
-        let ring = Ring::new(&options, |options| Ok(Arc::new(Self::new(options)?)))?.map(Arc::new);
         let client = Arc::new(Client::new(Arc::new(options), s3::ca_bundle));
         Ok(Self {
             named: Arc::new(NamedServices::new(client.options.config_file.clone())),
@@ -94,7 +94,7 @@ impl Store {
             http: Arc::new(Http::new(Arc::clone(&client))),
             #[cfg(feature = "sftp")]
             sftp: Arc::new(Sftp::new(Arc::clone(&client))),
-            ring,
+            ring: Arc::default(),
             client,
         })
     }
@@ -137,7 +137,7 @@ impl Store {
             http: Arc::new(self.http.by(Arc::clone(&client))),
             #[cfg(feature = "sftp")]
             sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
-            ring: self.ring.clone(),
+            ring: Arc::clone(&self.ring),
             client,
         }
     }
@@ -172,6 +172,16 @@ impl Store {
     /// no endpoint has.
     pub fn endpoint_of(&self, service: Service) -> Result<Endpoint> {
         self.s3_of(service)?.endpoint()
+    }
+
+    /// Whether two objects are in one service, which can copy between them: by the same scheme, or
+    /// by two endpoint names of one URL and profile.
+    #[must_use]
+    pub fn is_one_service(&self, one: &ObjectLocation, other: &ObjectLocation) -> bool {
+        match (one.service, other.service) {
+            (Service::NamedS3(one), Service::NamedS3(other)) => self.named.are_one(one, other),
+            (one, other) => one == other,
+        }
     }
 
     /// The endpoints that the configuration file names.
@@ -405,7 +415,7 @@ impl Store {
     ) -> Result<Written> {
         require_key(destination)?;
         match (source, destination) {
-            (Location::Object(from), Location::Object(to)) if from.service == to.service => {
+            (Location::Object(from), Location::Object(to)) if self.is_one_service(from, to) => {
                 self.objects(to)?.copy(from, version, to, options)
             }
             _ => Err(unsupported(destination, WITHIN)),

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use firstbyte_location::redacted_operand;
+
+use crate::deferred::Deferred;
 use crate::error::{Error, Result};
 use crate::header_text::header_value;
 use crate::origin::Origin;
@@ -35,30 +38,32 @@ impl Via {
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
     /// Their URLs, each once, as all clients write them.
-    pub urls: Vec<String>,
+    pub urls: Deferred<Vec<String>>,
     /// The one that runs in this process: its segments are read from the origin.
     pub own: Option<String>,
     /// The key for all of them. `None`: requests are not signed.
-    pub keys: Option<Keys>,
+    pub keys: Option<Deferred<Keys>>,
 }
 
 impl Gateways {
-    /// Checks the URLs.
+    /// The URLs.
     ///
     /// # Errors
     /// One that is no URL, or is there twice.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn checked(&self) -> Result<&[String]> {
+        let urls = self.urls.get()?;
         let refuse = |why: String| Err(Error::Options { what: "--via".to_owned(), why });
-        for (place, url) in self.urls.iter().enumerate() {
+        for (place, url) in urls.iter().enumerate() {
+            let shown = redacted_operand(url);
             let Some(origin) = Origin::parse_url(url) else {
                 return refuse(format!(
-                    "`{url}` is no gateway; write http(s)://HOST:PORT, separated by commas"
+                    "`{shown}` is no gateway; write http(s)://HOST:PORT, separated by commas"
                 ));
             };
-            if self.urls[..place].iter().any(|other| Origin::parse_url(other).as_ref() == Some(&origin)) {
-                return refuse(format!("{url} is there twice; name each gateway once"));
+            if urls[..place].iter().any(|other| Origin::parse_url(other).as_ref() == Some(&origin)) {
+                return refuse(format!("{shown} is there twice; name each gateway once"));
             }
         }
-        Ok(())
+        Ok(urls)
     }
 }

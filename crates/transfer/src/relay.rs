@@ -51,7 +51,11 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
         context.observer.expected(0, size);
     }
     // To check the user's checksum the bytes have to pass here.
-    let inside = context.settings.checksum.is_none() && is_one_service(&job.source, &job.destination);
+    let inside = context.settings.checksum.is_none()
+        && match (&job.source, &job.destination) {
+            (Location::Object(from), Location::Object(to)) => context.store.is_one_service(from, to),
+            _ => false,
+        };
     let options = put_options(context, job, &stat);
     if inside && size <= SINGLE_COPY {
         match context.store.copy(&job.source, &stat.version, &job.destination, &options) {
@@ -94,14 +98,6 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     let pending = plan.pieces().collect();
     let relay = Relay { source: job.source.clone(), stat, plan, parts, way };
     Ok(Started::Split { object: Arc::new(relay), pending, first: None })
-}
-
-/// Whether a service can copy between them by itself.
-fn is_one_service(source: &Location, destination: &Location) -> bool {
-    match (source, destination) {
-        (Location::Object(from), Location::Object(to)) => from.service == to.service,
-        _ => false,
-    }
 }
 
 /// Reads a range of a pinned version into memory.

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
-use firstbyte_location::Location;
-use firstbyte_transfer::{Check, Content};
+use firstbyte_location::{Location, shown};
+use firstbyte_store::Store;
+use firstbyte_transfer::{Check, Content, Engine};
 
 use super::filter::FilterArgs;
 use crate::globals::Globals;
@@ -45,36 +46,57 @@ pub struct CheckArgs {
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
-    let source = Source::parse(&args.source, Depth::Tree, Wildcards::Off, engine.store())?;
-    let select = |name: &[u8]| args.filter.takes(name);
-    let (source, destination, is_object) = match source {
-        Source::Object(location) => {
-            let target =
-                Source::Object(location.clone()).target(&Destination::of(&args.destination, false)?)?;
-            (location, target, true)
-        }
-        Source::Tree { root, .. } | Source::Glob { base: root, .. } => {
-            (root, Location::parse(&args.destination)?, false)
-        }
-    };
-    // An empty place differs from one that is not there.
-    if !is_object {
-        engine.store().stat(&destination)?;
-    }
-    let report = Report::new("check", source.to_string(), Some(destination.to_string()));
-    let mut report = report.counting(engine.store());
+    let names = [&args.source, &args.destination].map(|text| shown(text).to_string());
+    let [source, destination] = names;
+    let mut report = Report::new("check", source, Some(destination)).counting(engine.store());
     report.receipt().differences = Some(0);
-    let content = if args.content { Content::Read } else { Content::Held };
-    let check = Check { source, destination, select: &select, content };
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
-    report.add(match is_object {
-        true => engine.check_object(&check, &progress),
-        false => engine.check(&check, &progress),
-    });
+    match places(args, engine.store()) {
+        Ok(places) => compare(args, &engine, places, &progress, &mut report),
+        Err(error) => report.fail(error),
+    }
     report.output(progress);
     let found = report.receipt().differences.unwrap_or(0);
     match report.end(globals, Output::Free)? {
         Exit::Done if found > 0 => Ok(Exit::Failed),
         exit => Ok(exit),
     }
+}
+
+/// Two places to compare.
+struct Places {
+    source: Location,
+    destination: Location,
+    depth: Depth,
+}
+
+/// The places of the operands, which are there.
+fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
+    match Source::parse(&args.source, Depth::Tree, Wildcards::Off, store)? {
+        Source::Object(source) => {
+            let destination = Destination::of(&args.destination, false)?;
+            let destination = Source::Object(source.clone()).target(&destination)?;
+            Ok(Places { source, destination, depth: Depth::Object })
+        }
+        Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
+            let destination = Location::parse(&args.destination)?;
+            // An empty place differs from one that is not there.
+            store.stat(&destination)?;
+            Ok(Places { source, destination, depth: Depth::Tree })
+        }
+    }
+}
+
+fn compare(args: &CheckArgs, engine: &Engine, places: Places, progress: &Progress, report: &mut Report) {
+    let Places { source, destination, depth } = places;
+    let receipt = report.receipt();
+    receipt.source = source.to_string();
+    receipt.destination = Some(destination.to_string());
+    let select = |name: &[u8]| args.filter.takes(name);
+    let content = if args.content { Content::Read } else { Content::Held };
+    let check = Check { source, destination, select: &select, content };
+    report.add(match depth {
+        Depth::Object => engine.check_object(&check, progress),
+        Depth::Tree => engine.check(&check, progress),
+    });
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_inside_target, refuse_lost_sources};
+use firstbyte::moved::{is_moved, moved_tree};
 use firstbyte::operand::Glob;
 use firstbyte_location::{Kind, Location, shown};
-use firstbyte_store::{Durability, Error as StoreError};
+use firstbyte_store::Durability;
 use firstbyte_transfer::{
     Action, Compare, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer as _, Over,
     Settings, Shard, Summary, Tree,
@@ -110,15 +111,14 @@ impl Mv<'_> {
     ) -> Result<Vec<(Source, Location)>> {
         let mut moves = Vec::new();
         for text in sources {
-            let source = match self.source(text, wildcards) {
-                Err(_) if self.was_moved(text, destination) => continue,
-                Ok(Source::Object(Location::Local(path)))
-                    if path.symlink_metadata().is_err() && self.was_moved(text, destination) =>
-                {
-                    continue;
-                }
-                source => source?,
-            };
+            let source = self.source(text, wildcards);
+            if self.args.recursive
+                && let Some((root, target)) = moved_tree(&source, text, destination, self.engine.store())
+            {
+                self.note_moved(&root, &target);
+                continue;
+            }
+            let source = source?;
             let target = source.target(destination)?;
             if let Source::Object(location) = &source
                 && !self.engine.is_wanted(location, &target)?
@@ -136,29 +136,11 @@ impl Mv<'_> {
         Ok(moves)
     }
 
-    /// Whether a tree is gone from its source and is at its target: a run that was killed after its
-    /// last deletion has moved it.
-    fn was_moved(&self, text: &OsStr, destination: &Destination) -> bool {
-        let tree = Source::tree(text).ok().filter(|_| self.args.recursive);
-        let Some((Source::Tree { root, .. }, target)) =
-            tree.and_then(|tree| Some((tree.clone(), tree.target(destination).ok()?)))
-        else {
-            return false;
-        };
-        self.is_at(&root, &target)
-    }
-
-    fn is_at(&self, root: &Location, target: &Location) -> bool {
-        let store = self.engine.store();
-        let is_gone = match store.stat(root) {
-            Err(error @ StoreError::NotFound { .. }) => !error.concerns_store(),
-            _ => false,
-        };
-        let is_moved = is_gone && store.stat(target).is_ok_and(|found| found.kind == Kind::Directory);
-        if is_moved && !self.quiet {
+    /// Says that an earlier run has moved a tree.
+    fn note_moved(&self, root: &Location, target: &Location) {
+        if !self.quiet {
             console::note(format_args!("{root}: nothing is left to move; {target} is there"));
         }
-        is_moved
     }
 
     fn source(&self, text: &OsStr, wildcards: Wildcards) -> Result<Source> {
@@ -282,7 +264,10 @@ impl Mv<'_> {
         };
         let (root, target) = (tree.source.clone(), tree.destination.clone());
         match self.engine.move_tree(&Move { tree, extent }, progress) {
-            Err(_) if glob.is_none() && self.is_at(&root, &target) => report.add(Ok(Summary::default())),
+            Err(_) if glob.is_none() && is_moved(self.engine.store(), &root, &target) => {
+                self.note_moved(&root, &target);
+                report.add(Ok(Summary::default()));
+            }
             run => report.add(run),
         }
         match glob {

@@ -13,7 +13,9 @@ use firstbyte::manifest::ShardRun;
 use firstbyte::name_list::NameList;
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, shown, units};
-use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Spending, header_value};
+use firstbyte_store::{
+    Durability, Metadata, Options, ServerSideEncryption, Spending, expires_header, header_value,
+};
 use firstbyte_transfer::{Compare, ContentTypes, Effect, Limits, Settings, Stop};
 
 use super::account::AccountArgs;
@@ -108,7 +110,7 @@ pub struct Movement {
     #[arg(long, value_name = "TEXT", value_parser = parse_header_value)]
     content_language: Option<String>,
     /// Expires header of uploads to S3, such as 2027-01-01T00:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = parse_expires)]
+    #[arg(long, value_name = "TIME", value_parser = expires_header)]
     expires: Option<String>,
     /// User metadata of uploads, in addition to the source's own. Repeat the option, or separate
     /// pairs with commas
@@ -236,19 +238,6 @@ fn parse_cache_control(text: &str) -> std::result::Result<String, String> {
 
 fn parse_header_value(text: &str) -> std::result::Result<String, String> {
     header_value(text).map(|()| text.to_owned()).map_err(|why| format!("it {why}"))
-}
-
-/// Parses a time as the header has it, or as ISO 8601 does.
-fn parse_expires(text: &str) -> std::result::Result<String, String> {
-    use time::format_description::well_known::{Rfc2822, Rfc3339};
-    use time::macros::format_description;
-    let http = format_description!(
-        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
-    );
-    let date = time::OffsetDateTime::parse(text, &Rfc3339)
-        .or_else(|_| time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))
-        .map_err(|_| "write a time such as 2027-01-01T00:00:00Z".to_owned())?;
-    date.to_offset(time::UtcOffset::UTC).format(http).map_err(|error| error.to_string())
 }
 
 fn parse_storage_class(text: &str) -> std::result::Result<String, String> {

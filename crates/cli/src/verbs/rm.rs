@@ -78,13 +78,19 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let mut report = Report::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
     // Every operand is judged before the first deletion.
-    let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>()?;
+    let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();
+    let targets = targets.unwrap_or_else(|error| {
+        report.fail(error);
+        Vec::new()
+    });
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     for target in targets.iter().flatten() {
         if report.has_ended() {
             break;
         }
-        removal.delete(target, &progress, &mut report)?;
+        if let Err(error) = removal.delete(target, &progress, &mut report) {
+            report.fail(error);
+        }
     }
     report.output(progress);
     report.end(globals, Output::Free)

@@ -243,7 +243,7 @@ impl Cache {
             match Packed::from_record(&self.shared, &seen) {
                 Ok(_) => report.blocks += 1,
                 Err(Unread::Damaged) => report.wrong += 1,
-                Err(Unread::Gone) => continue,
+                Err(Unread::Gone | Unread::Unopened) => continue,
             }
             report.versions += 1;
         }

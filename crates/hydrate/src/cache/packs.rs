@@ -104,6 +104,8 @@ pub(super) enum Unread {
     Gone,
     /// It was not what had been written, and is removed.
     Damaged,
+    /// Its pack cannot be opened now, for example because there is no descriptor left. It stays.
+    Unopened,
 }
 
 impl Packs {
@@ -146,8 +148,15 @@ impl Packs {
         shared: &Shared,
     ) -> Result<Record<'a>, Unread> {
         let number = seen.place.pack();
-        let file = self.pack(number);
-        if let Some(record) = file.ok().and_then(|file| record::read(&file, seen.place, buffer)) {
+        let file = match self.pack(number) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let pack = self.dir.shown(&pack_name(number));
+                tracing::warn!("{}: cannot be opened: {error}", shown(&pack));
+                return Err(Unread::Unopened);
+            }
+            file => file.ok(),
+        };
+        if let Some(record) = file.and_then(|file| record::read(&file, seen.place, buffer)) {
             return Ok(record);
         }
         if self.remove(seen, Exempt::None, shared).is_none() {

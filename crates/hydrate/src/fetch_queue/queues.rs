@@ -48,8 +48,8 @@ pub(super) struct Queues {
     pub(super) starting: usize,
     pub(super) free_slots: Vec<usize>,
     pub(super) threads: usize,
-    /// The error of the first thread, which could not be started.
-    pub(super) threadless: Option<Arc<std::io::Error>>,
+    /// Whether there is no thread, and none could be started.
+    pub(super) threadless: bool,
     /// Whether the supervisor's thread exists.
     pub(super) supervised: bool,
     /// The supervisor sleeps until it is woken. Otherwise it wakes after a tick, because waking it
@@ -97,12 +97,6 @@ impl Queues {
             self.waiting.pop_front();
         }
         self.waiting.extend(reads.iter().map(Arc::downgrade));
-    }
-
-    /// Removes all fetches.
-    pub(super) fn take_all(&mut self) -> Vec<Fetch> {
-        let ahead = std::mem::take(&mut self.ahead).into_values();
-        self.demand.drain(..).chain(ahead).chain(self.background.drain(..)).collect()
     }
 
     /// Queued fetches that may start.
@@ -245,7 +239,7 @@ mod tests {
             started += 1;
         }
         assert_eq!(started, startable);
-        queues.take_all();
+        (queues.demand, queues.ahead, queues.background) = Default::default();
         (started, memory)
     }
 

@@ -162,14 +162,6 @@ impl Interest for Wanted<'_> {
     }
 }
 
-/// Reports the error that keeps a fetch from running to the reads that wait for its blocks.
-pub(super) fn refuse(fetch: Fetch, error: &Error) {
-    fetch.table.failed(fetch.id, error);
-    if let Some(job) = fetch.job {
-        job.ended(Some(error.clone()));
-    }
-}
-
 /// Makes the buffer as long as a fetch needs it. A longer one of an earlier fetch is freed: the
 /// memory of all threads is counted by what they fetch.
 fn fit(buffer: &mut Vec<u8>, length: usize) {

@@ -115,7 +115,8 @@ impl Parts {
             let protocol = self.protocol.as_deref().unwrap_or("https");
             format!("{protocol}://{name}.blob.{}", self.suffix.as_deref().unwrap_or("core.windows.net"))
         });
-        let unusable = || format!("{endpoint} is no endpoint; write http(s)://HOST[:PORT]");
+        let shown = firstbyte_location::redacted_operand(&endpoint);
+        let unusable = || format!("{shown} is no endpoint; write http(s)://HOST[:PORT]");
         let origin = Origin::parse_url(&endpoint).ok_or_else(unusable)?;
         let rest = endpoint.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
         let path = rest.find('/').map(|at| rest[at..].trim_end_matches('/').to_owned()).unwrap_or_default();

@@ -23,6 +23,7 @@ use self::member::Member;
 pub use self::owner::SEGMENT;
 use crate::body::Body;
 use crate::cancel::Cancel;
+use crate::deferred::Deferred;
 use crate::error::{Error, Result};
 use crate::options::{Options, Outages, Proxies};
 use crate::query::{Get, Integrity};
@@ -63,16 +64,21 @@ impl Ring {
     /// # Errors
     /// As `make`.
     pub(crate) fn new(options: &Options, make: MakeReader) -> Result<Option<Self>> {
-        let Gateways { urls, own, keys } = &options.gateways;
+        let Gateways { own, keys, .. } = &options.gateways;
+        let urls = options.gateways.checked()?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let keys = keys.as_ref().map(Deferred::get).transpose()?;
         let member = |url: &String| {
             let reader = match own.as_ref() == Some(url) {
                 true => None,
-                false => Some(make(of_gateway(options, url, keys.clone()))?),
+                false => Some(make(of_gateway(options, url, keys.cloned()))?),
             };
             Ok((Arc::new(Member::new(url.clone())), reader))
         };
         let members = urls.iter().map(member).collect::<Result<Vec<_>>>()?;
-        Ok((!members.is_empty()).then(|| Self { members, watch: Watch::default() }))
+        Ok(Some(Self { members, watch: Watch::default() }))
     }
 
     /// The beginning of a range, up to the end of its segment at most, from a gateway; or from

@@ -17,6 +17,11 @@ pub(super) enum Reading {
     Plain,
 }
 
+/// Whether an operation needs the key.
+pub(super) fn is_needed(operation: Operation, reading: Reading) -> bool {
+    writes(operation) || (reading == Reading::WithKey && (reads(operation) || copies(operation)))
+}
+
 /// Adds the headers with the key to those of an operation.
 pub(super) fn add(
     operation: Operation,

@@ -147,6 +147,18 @@ impl NamedServices {
         Ok(self.endpoints()?.keys().copied().collect())
     }
 
+    /// Whether two names are of one service: the same URL, with the same credentials. An unusable
+    /// file is reported by every request.
+    pub(crate) fn are_one(&self, one: EndpointName, other: EndpointName) -> bool {
+        let Ok(endpoints) = self.endpoints() else { return one == other };
+        let identity = |name| {
+            let settings: &EndpointSettings = endpoints.get(&name)?;
+            let url = settings.url.as_deref().map(|url| url.trim_end_matches('/').to_ascii_lowercase());
+            Some((url, settings.profile.as_deref(), settings.sign))
+        };
+        one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
+    }
+
     /// The service of a name, within the scope of `client`.
     pub(crate) fn get(&self, name: EndpointName, client: &Client) -> Result<S3> {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);

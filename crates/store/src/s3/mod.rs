@@ -291,8 +291,10 @@ impl S3 {
         if options.request_payer {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
         }
-        if let Some(key) = &options.customer_key {
-            customer_key::add(call.operation, key, reading, &mut request.headers);
+        if let Some(key) = &options.customer_key
+            && customer_key::is_needed(call.operation, reading)
+        {
+            customer_key::add(call.operation, key.get()?, reading, &mut request.headers);
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
             let (rules, credentials) = match is_directory_bucket(call.object) {

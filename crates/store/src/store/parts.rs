@@ -41,7 +41,7 @@ impl Store {
     #[must_use]
     pub fn has_copied_parts(&self, source: &Location, destination: &Location) -> bool {
         match (object_in_s3(source, ""), object_in_s3(destination, "")) {
-            (Ok(source), Ok(destination)) => source.service == destination.service,
+            (Ok(source), Ok(destination)) => self.is_one_service(source, destination),
             _ => false,
         }
     }

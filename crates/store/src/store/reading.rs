@@ -8,7 +8,7 @@ use firstbyte_location::{Location, Strength};
 use super::Store;
 use crate::body::Body;
 use crate::error::{Error, Result};
-use crate::gateways::Reader;
+use crate::gateways::{Reader, Ring};
 use crate::local;
 use crate::query::Get;
 
@@ -32,7 +32,7 @@ impl Store {
 
     /// Requests bytes from a gateway, or else from the origin.
     fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
-        if let Some(ring) = &self.ring {
+        if let Some(ring) = self.ring_for(location)? {
             let scoped = Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() };
             let origin: Arc<dyn Reader> = Arc::new(self.clone());
             if let Some(body) = ring.get(location, &scoped, &origin)? {
@@ -40,6 +40,19 @@ impl Store {
             }
         }
         self.get_once(location, get)
+    }
+
+    /// The gateways that options name for ranges of this location, of which a wrong list or key
+    /// stops no other reads.
+    fn ring_for(&self, location: &Location) -> Result<Option<&Ring>> {
+        if !matches!(location, Location::Object(_)) {
+            return Ok(None);
+        }
+        if let Some(ring) = self.ring.get() {
+            return Ok(ring.as_ref());
+        }
+        let ring = Ring::new(&self.client.options, |options| Ok(Arc::new(Self::new(options)?)))?;
+        Ok(self.ring.get_or_init(|| ring).as_ref())
     }
 
     fn get_once(&self, location: &Location, get: &Get) -> Result<Body> {

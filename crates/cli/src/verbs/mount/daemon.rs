@@ -91,7 +91,7 @@ fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
     }
     // It fails only for a process that leads a group, which a child does not.
     let _ = setsid();
-    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdin(OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
     dup2_stdout(told)?;
     Ok(dup2_stderr(log)?)
 }
@@ -121,8 +121,8 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
 fn tell(outcome: &Value) -> Result<()> {
     let failed = |error: io::Error| Error::io("who started the daemon", &error);
     console::write_output(format!("{outcome}\n").as_bytes()).map_err(failed)?;
-    let nothing = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
-    dup2_stdout(&nothing).map_err(|error| failed(error.into()))
+    // No new file: there may be no descriptor for it, and the mount is ready.
+    dup2_stdout(io::stdin()).map_err(|error| failed(error.into()))
 }
 
 /// A mount of which there was nothing to tell leaves nothing.

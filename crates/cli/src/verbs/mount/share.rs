@@ -5,7 +5,7 @@
 //! fetched once.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +15,7 @@ use firstbyte_location::Location;
 use firstbyte_serve::{Authentication, Config, GatewayConfig, Keys, Limits, Running, Server, Source, Tls};
 use firstbyte_store::{Gateways, Options, Via};
 
-use crate::globals::{Globals, ViaKey};
+use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::signals;
 use crate::verbs::address;
@@ -43,7 +43,7 @@ impl ShareArgs {
     pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
         let Some(share) = &self.share else { return Ok(gateways) };
         let address = address::resolve("--share", share)?;
-        let own = gateways.urls.iter().find(|url| is_own(url, address)).cloned();
+        let own = gateways.urls.get()?.iter().find(|url| is_own(url, address)).cloned();
         match own {
             Some(_) => Ok(Gateways { own, ..gateways }),
             None => Err(Error::usage(format!("--share {share}: none of the gateways of --via is here"))
@@ -93,8 +93,7 @@ impl ShareArgs {
             usd_per_request: None,
             names: None,
         });
-        let key_file = globals.via_key.as_ref().map(|ViaKey { file, .. }| file);
-        let keys = key_file.map(|file| Keys::read(file)).transpose();
+        let keys = globals.via_key.as_ref().map(|file| Keys::read(Path::new(file))).transpose();
         let config = Config {
             listen: address::resolve("--share", share)?,
             authentication: keys

@@ -155,6 +155,20 @@ fn an_object_is_complete_if_it_matches_the_checksum_of_the_store() {
 }
 
 #[test]
+fn a_pack_that_cannot_be_opened_keeps_its_records() {
+    let dir = scratch();
+    put(&limited(dir.path(), 1 << 30), 1);
+    // A file with a second name is refused, as any file is without a descriptor.
+    let second = dir.path().join("second");
+    std::fs::hard_link(&files(dir.path(), ".pack")[0], &second).unwrap();
+    let cache = limited(dir.path(), 1 << 30);
+    assert!(!is_here(&cache, 1));
+    assert_eq!(cache.verify().unwrap(), Report::default());
+    std::fs::remove_file(second).unwrap();
+    assert!(is_here(&cache, 1));
+}
+
+#[test]
 fn a_damaged_record_is_found_dropped_and_put_again() {
     let dir = scratch();
     let cache = open_at(dir.path());

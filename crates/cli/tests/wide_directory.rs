@@ -1,0 +1,51 @@
+//! One directory with very many long names: what compares, plans or deletes stays within the
+//! memory that the README promises.
+
+use crate::support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::Value;
+use support::{Ran, World};
+
+const FILES: usize = 200_000;
+
+/// The promise of the README for a release build, in bytes.
+const CEILING: u64 = 44_000_000;
+
+/// The least that a run of a release build needs, in bytes. A development build, whose code is
+/// larger, needs more.
+const LEAST: u64 = 11_000_000;
+
+/// The peak memory of a run, in bytes, as its receipt has it.
+#[track_caller]
+fn peak(ran: &Ran) -> u64 {
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let lines = ran.stderr.lines().chain(text.lines().rev().take(3));
+    let receipts = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let peaks = receipts.filter_map(|receipt| receipt["peak_memory_bytes"].as_u64());
+    peaks.last().unwrap_or_else(|| panic!("no receipt: {}", ran.stderr))
+}
+
+#[test]
+fn what_is_asked_of_one_directory_with_many_long_names_stays_within_the_promised_memory() {
+    let world = World::new();
+    let directory = world.path("wide");
+    fs::create_dir_all(&directory).unwrap();
+    let end = "a-long-name-".repeat(15);
+    for number in 0..FILES {
+        fs::File::create(directory.join(format!("{number:06}-{end}"))).unwrap();
+    }
+    symlink("wide", world.path("wide-again")).unwrap();
+    world.write("one/name", b"");
+    symlink("one", world.path("one-again")).unwrap();
+    for line in ["check $ $-again", "plan $ --out manifest", "sync -n $ empty", "rm -r -n $"] {
+        let peak_of = |directory: &str| {
+            let line = format!("--json {line}").replace('$', directory);
+            peak(&world.run(&line.split(' ').collect::<Vec<_>>()).ok())
+        };
+        let (least, most) = (peak_of("one"), peak_of("wide"));
+        assert!(most <= CEILING.max(least + CEILING - LEAST), "{line}: {most} bytes, {least} for one name");
+    }
+}

@@ -1,0 +1,41 @@
+//! Moves that an earlier run has finished. A run that was killed after its last deletion leaves no
+//! source to parse or to list: run again, it has nothing to do and no failure. The command line and
+//! Python share the rule.
+
+use std::ffi::OsStr;
+
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::{Error as StoreError, Store};
+
+use crate::copy_rules::{Destination, Source};
+
+/// The source and target of a tree that an earlier run has moved. `None` for a source that is
+/// there, or is not at its target. `parsed`: what `text` was parsed as.
+pub fn moved_tree<E>(
+    parsed: &Result<Source, E>,
+    text: &OsStr,
+    destination: &Destination,
+    store: &Store,
+) -> Option<(Location, Location)> {
+    let is_gone = match parsed {
+        Err(_) => true,
+        Ok(Source::Object(Location::Local(path))) => path.symlink_metadata().is_err(),
+        Ok(_) => false,
+    };
+    let tree = Source::tree(text).ok().filter(|_| is_gone)?;
+    let target = tree.target(destination).ok()?;
+    match tree {
+        Source::Tree { root, .. } if is_moved(store, &root, &target) => Some((root, target)),
+        _ => None,
+    }
+}
+
+/// Whether nothing is at `root`, and a directory is at `target`.
+#[must_use]
+pub fn is_moved(store: &Store, root: &Location, target: &Location) -> bool {
+    let is_gone = match store.stat(root) {
+        Err(error @ StoreError::NotFound { .. }) => !error.concerns_store(),
+        _ => false,
+    };
+    is_gone && store.stat(target).is_ok_and(|found| found.kind == Kind::Directory)
+}
