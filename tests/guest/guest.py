@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import image
+from waiting import patience
 
 HERE = Path(__file__).resolve().parent
 # Bytes of the guest's memory. qemu takes what is used.
@@ -43,7 +44,7 @@ class Job:
     programs: tuple[Path, ...] = ()
     # Files and directories that lie in /job, where Python finds modules.
     others: tuple[Path, ...] = ()
-    # Seconds of the host after which the guest is killed.
+    # Seconds of an idle host after which the guest is killed.
     deadline: float = 300
     # Whether the clock counts instructions, so that times do not depend on the host.
     counted: bool = False
@@ -60,7 +61,7 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
         reports.touch()
         ended = False
         try:
-            subprocess.run(command(boot, home, job.counted), stdin=subprocess.DEVNULL, timeout=job.deadline, check=True)
+            subprocess.run(command(boot, home, job.counted), stdin=subprocess.DEVNULL, timeout=patience(job.deadline), check=True)
             ended = True
         except subprocess.TimeoutExpired:
             pass
@@ -69,7 +70,7 @@ def run(job: Job, console: Path | None = None) -> list[dict]:
         found = [json.loads(line) for line in reports.read_text(errors="replace").splitlines() if line.endswith("}")]
         if not found or found[-1].get("job") != "ended":
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-REPEATED:])
-            why = "failed" if ended else f"did not end within {job.deadline:.0f} s"
+            why = "failed" if ended else f"did not end within {patience(job.deadline):.0f} s"
             raise GuestFailed(f"{job.module} {why}; the last of {len(found)} reports: {found[-1:]}; the console:\n{tail}")
         return found[:-1]
 
