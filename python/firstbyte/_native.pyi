@@ -57,6 +57,7 @@ __all__ = [
     "read_many",
     "release",
     "rm",
+    "safetensors_header",
     "stat",
     "status",
     "sync",
