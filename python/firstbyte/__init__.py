@@ -22,35 +22,6 @@ import firstbyte._interpreter  # First: it refuses an import that must not reach
 from firstbyte._arrow import arrow_filesystem
 from firstbyte._columns import Batches, Listing, RecordBatch, iter_batches, list_arrow
 from firstbyte._copy import PartialError, cp, sync
-from firstbyte._errors import (
-    ArchivedError,
-    BadAnswerError,
-    BadInputError,
-    CertificateError,
-    ChangedError,
-    DamagedError,
-    DeadlineError,
-    DeniedError,
-    DisconnectedError,
-    ExistsError,
-    FailedError,
-    FirstbyteError,
-    FullError,
-    InternalError,
-    IoError,
-    IsDirectoryError,
-    NoCredentialsError,
-    NoSuchBucketError,
-    NotFoundError,
-    NotMountedError,
-    RefusedError,
-    ServerError,
-    StoppedError,
-    ThrottledError,
-    TimedOutError,
-    UnreachableError,
-    UnsupportedError,
-)
 from firstbyte._file import File, RawFile
 from firstbyte._hydrate import hydrate, release, status
 from firstbyte._layout import Layout
@@ -59,13 +30,45 @@ from firstbyte._ls import Entry, glob, ls
 from firstbyte._many import iter_many, read_many
 from firstbyte._native import DirEntry, __version__
 from firstbyte._open import open
-from firstbyte._receipt import Receipt
 from firstbyte._safetensors import load_safetensors
 from firstbyte._scandir import ScandirIterator, scandir
 from firstbyte._shard import merge, plan
+from firstbyte._typing import TYPE_CHECKING
 from firstbyte._verbs import check, exists, mv, presign, rm, stat
 from firstbyte._walk import walk
 from firstbyte._write import TextWriteFile, WriteFile
+
+if TYPE_CHECKING:
+    from firstbyte._errors import (
+        ArchivedError,
+        BadAnswerError,
+        BadInputError,
+        CertificateError,
+        ChangedError,
+        DamagedError,
+        DeadlineError,
+        DeniedError,
+        DisconnectedError,
+        ExistsError,
+        FailedError,
+        FirstbyteError,
+        FullError,
+        InternalError,
+        IoError,
+        IsDirectoryError,
+        NoCredentialsError,
+        NoSuchBucketError,
+        NotFoundError,
+        NotMountedError,
+        RefusedError,
+        ServerError,
+        StoppedError,
+        ThrottledError,
+        TimedOutError,
+        UnreachableError,
+        UnsupportedError,
+    )
+    from firstbyte._receipt import Receipt
 
 __all__ = [
     "ArchivedError",
@@ -135,3 +138,20 @@ __all__ = [
     "sync",
     "walk",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The exceptions and `Receipt`, which a program that names none need not load."""
+        if name in __all__:
+            from firstbyte import _errors, _receipt
+
+            for module in (_errors, _receipt):
+                if hasattr(module, name):
+                    globals()[name] = found = getattr(module, name)
+                    return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import io
-import operator
 import os
+
+# Built in: `operator`, which gives it too, would be read from a file by each import.
+from _operator import index
 
 from firstbyte import _native
 from firstbyte._typing import TYPE_CHECKING, Any, cast, overload
@@ -147,7 +149,7 @@ class RawFile(io.RawIOBase):
         position.
         """
         self._check()
-        offset = operator.index(offset)
+        offset = index(offset)
         if whence == os.SEEK_SET:
             start = 0
         elif whence == os.SEEK_CUR:
@@ -336,7 +338,7 @@ def _pairs(ranges: Iterable[Any]) -> list[tuple[int, int]]:
         if isinstance(item, (str, bytes)):
             raise TypeError(f"a range is (offset, length), not {item!r}")
         offset, length = item
-        pairs.append((operator.index(offset), operator.index(length)))
+        pairs.append((index(offset), index(length)))
     return pairs
 
 
