@@ -30,11 +30,8 @@ from firstbyte._ls import Entry, glob, ls
 from firstbyte._many import iter_many, read_many
 from firstbyte._native import DirEntry, __version__
 from firstbyte._open import open
-from firstbyte._safetensors import load_safetensors
 from firstbyte._scandir import ScandirIterator, scandir
-from firstbyte._shard import merge, plan
 from firstbyte._typing import TYPE_CHECKING
-from firstbyte._verbs import check, exists, mv, presign, rm, stat
 from firstbyte._walk import walk
 from firstbyte._write import TextWriteFile, WriteFile
 
@@ -69,6 +66,9 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from firstbyte._receipt import Receipt
+    from firstbyte._safetensors import load_safetensors
+    from firstbyte._shard import merge, plan
+    from firstbyte._verbs import check, exists, mv, presign, rm, stat
 
 __all__ = [
     "ArchivedError",
@@ -141,17 +141,21 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
+    # What many programs never name is loaded when it is named. Names that are not here are
+    # exceptions.
+    _MODULES = {
+        "Receipt": "_receipt",
+        "load_safetensors": "_safetensors",
+        **dict.fromkeys(("merge", "plan"), "_shard"),
+        **dict.fromkeys(("check", "exists", "mv", "presign", "rm", "stat"), "_verbs"),
+    }
 
     def __getattr__(name: str) -> object:
-        """The exceptions and `Receipt`, which a program that names none need not load."""
-        if name in __all__:
-            from firstbyte import _errors, _receipt
-
-            for module in (_errors, _receipt):
-                if hasattr(module, name):
-                    globals()[name] = found = getattr(module, name)
-                    return found
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = __import__(f"{__name__}.{_MODULES.get(name, '_errors')}", fromlist=[name])
+        globals()[name] = found = getattr(module, name)
+        return found
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
