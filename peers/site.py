@@ -1,4 +1,4 @@
-"""What gateways save a site: `site.py [--program PROGRAM] [--rounds N] [cold hot nodes blast start]`.
+"""Measures what gateways save a site: `site.py [--program PROGRAM] [--rounds N] [cold hot nodes blast start]`.
 
 MinIO is the origin, behind a `link` that counts what it carries. Prints one line for each figure,
 as the median of the rounds, with the goal it is held against.
@@ -13,7 +13,6 @@ start   blastn and an import of packages on a mount, with and without a start fi
 import argparse
 import concurrent.futures
 import contextlib
-import hashlib
 import http.client
 import json
 import os
@@ -30,6 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests/soak"))
+import data  # noqa: E402
 from servers import AWS, CLEAN, Server, Servers, free_port  # noqa: E402
 
 GIB = 1 << 30
@@ -42,7 +42,7 @@ IMPORTED = "pandas, pyarrow, h5py, xarray"
 
 @dataclass
 class Site:
-    """What every measurement needs."""
+    """The program, its servers and its files."""
 
     program: Path
     stage: Path
@@ -83,13 +83,6 @@ class Site:
         return {name: statistics.median(each[name] for each in taken) for name in taken[0]}
 
 
-def random_file(path: Path, size: int) -> Path:
-    with path.open("wb") as file:
-        for _ in range(size >> 20):
-            file.write(os.urandom(1 << 20))
-    return path
-
-
 def say(what: str, value: float, goal: str) -> None:
     print(f"{what:70} {value:9.3f}  (goal {goal})", flush=True)
 
@@ -111,7 +104,7 @@ def get(server: Server, path: str) -> tuple[float, float, int]:
 
 def cold(site: Site) -> None:
     """One cold object, one client and many."""
-    random_file(site.fresh("cold") / "big", GIB)
+    data.big(site.fresh("cold") / "big", GIB)
     site.put(site.stage / "cold", "cold")
 
     def read(clients: int) -> dict[str, float]:
@@ -152,7 +145,7 @@ def cold(site: Site) -> None:
 
 def hot(site: Site) -> None:
     """One object that the gateway has, by turns with a directory."""
-    random_file(site.fresh("hot") / "big", GIB)
+    data.big(site.fresh("hot") / "big", GIB)
     site.put(site.stage / "hot", "hot")
     plain = site.servers.serve(site.stage)
     with site.gateway(site.origin, "hot", "--hydrate") as gateway:
@@ -196,22 +189,17 @@ def nodes(site: Site, link: Server, bucket: str, count: int) -> Iterator[list[No
             node.end()
 
 
-def digest(directory: Path) -> str:
+def digests(directory: Path) -> list[str]:
     """Reads all files of a directory in order."""
-    whole = hashlib.blake2b()
-    for path in sorted(directory.iterdir()):
-        with path.open("rb", buffering=0) as file:
-            while piece := file.read(1 << 20):
-                whole.update(piece)
-    return whole.hexdigest()
+    return [data.digest(path) for path in sorted(directory.iterdir())]
 
 
-def read_on(site: Site, bucket: str, size: int, want: str, count: int, kill: bool = False) -> dict[str, float]:
+def read_on(site: Site, bucket: str, size: int, want: list[str], count: int, kill: bool = False) -> dict[str, float]:
     """All of a bucket, on each node at once."""
     link = site.servers.link(site.origin, *SITE)
     with nodes(site, link, bucket, count) as started, concurrent.futures.ProcessPoolExecutor(count) as pool:
         began = time.monotonic()
-        readers = [pool.submit(digest, node.point) for node in started]
+        readers = [pool.submit(digests, node.point) for node in started]
         if kill:
             time.sleep(size / 100e6 / 2)
             os.kill(started[-1].pid, signal.SIGKILL)
@@ -226,9 +214,9 @@ def shared(site: Site) -> None:
     """The same prefix on four nodes."""
     tree, size = site.fresh("tree"), 10 * (96 << 20)
     for number in range(10):
-        random_file(tree / f"part-{number}", size // 10)
+        data.big(tree / f"part-{number}", size // 10, seed=number)
     site.put(tree, "tree")
-    want = digest(tree)
+    want = digests(tree)
     one = site.rounds_of(lambda: read_on(site, "tree", size, want, 1))
     many = site.rounds_of(lambda: read_on(site, "tree", size, want, NODES))
     killed = site.rounds_of(lambda: read_on(site, "tree", size, want, NODES, kill=True))

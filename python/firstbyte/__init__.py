@@ -141,8 +141,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    # What many programs never name is loaded when it is named. Names that are not here are
-    # exceptions.
+    # Modules that many programs never need are loaded when one of their names is used. Names that
+    # are not here are exceptions.
     _MODULES = {
         "Receipt": "_receipt",
         "load_safetensors": "_safetensors",

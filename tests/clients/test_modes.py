@@ -76,7 +76,7 @@ def test_modes_that_programs_stored_are_those_of_the_source(tmp_path):
             "RCLONE_S3_SECRET_ACCESS_KEY": AWS["AWS_SECRET_ACCESS_KEY"],
         }
         run("rclone", "--config", "/dev/null", "copy", "--metadata", source, ":s3:data/rclone", env=rclone)
-        # As Mountpoint for S3 writes: it stores no modes (doc/SEMANTICS.md there).
+        # Mountpoint for S3 stores no modes (doc/SEMANTICS.md there).
         client(served).put_object(Bucket="data", Key="mountpoint/tool", Body=b"tool")
         with mounted(served, tmp_path / "ours", "--stored-modes") as at:
             for name, mode in MODES.items():

@@ -12,9 +12,9 @@ class Failed(Exception):
     """A run that did not end as it must, or delivered wrong content."""
 
 
-def big(path: Path, size: int) -> Path:
+def big(path: Path, size: int, seed: int = SEED) -> Path:
     """A file of `size` random bytes."""
-    source = random.Random(SEED)
+    source = random.Random(seed)
     with open(path, "wb") as file:
         for at in range(0, size, MIB):
             file.write(source.randbytes(min(MIB, size - at)))

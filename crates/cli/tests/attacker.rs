@@ -290,6 +290,25 @@ fn nothing_of_roots_is_written_or_read_where_another_user_prepared_its_runtime_d
     }
 }
 
+/// A directory that the victim and the attacker share as a cache, prepared before it is.
+fn shared_cache(victim: u32, prepare: impl Fn(&Scene, &Path)) -> (Scene, PathBuf) {
+    let scene = Scene::new(victim);
+    let shared = scene.world.path("tmp/shared");
+    fs::create_dir(&shared).unwrap();
+    prepare(&scene, &shared);
+    scene.give(&shared, ATTACKER);
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+    (scene, shared)
+}
+
+/// Runs a verb of the victim on the shared cache.
+#[track_caller]
+fn run_shared(scene: &Scene, verb: &[&str]) -> Ran {
+    let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
+    assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
+    ran
+}
+
 /// A user in no group with the victim.
 const STRANGER: u32 = 34_567;
 
@@ -299,16 +318,8 @@ fn nothing_of_the_victims_is_written_to_a_file_of_a_stranger_in_a_shared_cache()
         return;
     }
     for victim in [0, 65_534] {
-        let scene = Scene::new(victim);
-        let shared = scene.world.path("tmp/shared");
-        fs::create_dir(&shared).unwrap();
-        scene.give(&shared, ATTACKER);
-        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
-        let run = |verb: &[&str]| {
-            let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
-            assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
-            ran
-        };
+        let (scene, shared) = shared_cache(victim, |_, _| {});
+        let run = |verb: &[&str]| run_shared(&scene, verb);
         // The files of a cache, by their real names.
         run(&["hydrate", "-r", "src"]).ok();
         for mode in [0o666, 0o444, 0] {
@@ -344,16 +355,10 @@ fn nothing_of_the_victims_is_written_or_read_in_a_shared_cache_that_a_member_pre
         return;
     }
     for victim in [0, 65_534] {
-        let scene = Scene::new(victim);
-        let shared = scene.world.path("tmp/shared");
-        fs::create_dir(&shared).unwrap();
-        plant(&scene, &shared);
-        scene.give(&shared, ATTACKER);
-        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2770)).unwrap();
+        let (scene, _) = shared_cache(victim, plant);
         let secret = fs::metadata(&scene.secret).unwrap();
         for verb in [&["hydrate", "-r", "src"][..], &["status"], &["release", "--all"]] {
-            let ran = scene.run(&[verb, &["--cache-shared", "--cache", "/tmp/shared"]].concat());
-            assert!(matches!(ran.code, Some(0..=3)), "{verb:?}: {ran:?}");
+            let ran = run_shared(&scene, verb);
             assert!(!shows_the_secret(&ran), "{verb:?}: {ran:?}");
         }
         let now = fs::metadata(&scene.secret).unwrap();

@@ -57,7 +57,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
     let read = mounts_cleanly(world, &format!("mnt-{number}"), |line| limited(world, line, limits, user));
     match read {
-        // A file takes a descriptor. The mount itself goes on without one.
+        // A read takes a descriptor of its own; the mount stays without one.
         Err(error) if limits[0].0 == Resource::Nofile => {
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{limits:?}");
         }
@@ -83,7 +83,7 @@ fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: 
 }
 
 /// Mounts a directory by the command that `limited` makes of the line, and reads a file there.
-/// What is refused, and not mounted, counts as read.
+/// A mount that is refused counts as read.
 #[track_caller]
 fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) -> std::io::Result<Vec<u8>> {
     let line = format!("mount --allow-other many {name}");

@@ -205,7 +205,7 @@ impl BlockTable {
     }
 
     /// Begins fetches for the absent blocks ahead of a reader, wanted while its handle lives. What
-    /// background work has begun of them goes on without pauses.
+    /// background work has begun of them continues without pauses.
     #[must_use]
     pub(crate) fn request_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) -> Requests {
         let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);

@@ -10,6 +10,7 @@ use crate::cache::{Cache, Limits, Pin};
 use crate::counters::CounterSnapshot;
 use crate::error::Result;
 use crate::handle::File;
+use crate::job_state::Pace;
 use crate::settings::Settings;
 use crate::version::{Engine, Observer};
 use crate::wanted::{Failure, Wanted, WantedList};
@@ -90,17 +91,17 @@ impl Hydrator {
     /// # Errors
     /// No thread can be started. Objects that cannot be fetched are reported by the job.
     pub fn hydrate(&self, wanted: WantedList, rate: Option<u64>) -> Result<Job> {
-        Job::start(&self.engine, wanted, rate, true)
+        Job::start(&self.engine, wanted, rate, Pace::Yielding)
     }
 
-    /// As [`hydrate`](Self::hydrate) without a rate, for what readers are about to want, such as
-    /// the ranges of a start file: it does not slow down while they fetch, and they wait for what
-    /// it brings soon.
+    /// Fetches what readers are about to want, such as the ranges of a start file: unlike
+    /// [`hydrate`](Self::hydrate) it does not slow down while they fetch, and they wait for what it
+    /// brings soon.
     ///
     /// # Errors
-    /// As [`hydrate`](Self::hydrate).
+    /// Those of [`hydrate`](Self::hydrate).
     pub fn replay(&self, wanted: WantedList) -> Result<Job> {
-        Job::start(&self.engine, wanted, None, false)
+        Job::start(&self.engine, wanted, None, Pace::Steady)
     }
 
     /// The cache, if there is one.

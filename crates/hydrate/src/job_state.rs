@@ -35,7 +35,7 @@ pub struct Progress {
     pub is_over: bool,
 }
 
-/// How a fetch goes on while readers fetch.
+/// The pace of a fetch while readers fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Without pauses.
@@ -53,8 +53,7 @@ pub(crate) struct JobState {
     pub(crate) exempt: Exempt,
     /// The limits on its rate: its own, and the engine's for all background work.
     pub(crate) throttle: Throttle,
-    /// Whether its fetches pause while readers fetch.
-    yields: bool,
+    pace: Pace,
     cancelled: AtomicBool,
     fetched: AtomicU64,
     /// Fetches submitted and not ended.
@@ -64,12 +63,14 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    pub(crate) fn new(throttle: Throttle, yields: bool) -> Self {
+    /// A job whose fetches have the `pace`, unless their rate is limited.
+    pub(crate) fn new(throttle: Throttle, pace: Pace) -> Self {
+        let pace = if throttle.is_unlimited() { pace } else { Pace::Limited };
         Self {
             started: Instant::now(),
             exempt: Exempt::UsedSince(Timestamp::now()),
             throttle,
-            yields,
+            pace,
             cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -173,11 +174,7 @@ impl JobFile {
 
     /// The pace of its fetches while readers fetch.
     pub(crate) fn pace(&self) -> Pace {
-        match (self.throttle().is_unlimited(), self.job.yields) {
-            (false, _) => Pace::Limited,
-            (true, true) => Pace::Yielding,
-            (true, false) => Pace::Steady,
-        }
+        self.job.pace
     }
 
     /// Whether the job may have another fetch.

@@ -124,7 +124,7 @@ impl PositiveDuration {
     /// A number of seconds.
     ///
     /// # Errors
-    /// As [`duration`]; also zero.
+    /// Those of [`duration`]; also zero.
     pub fn from_seconds(seconds: f64) -> Result<Self, UnitError> {
         Self::new(duration(seconds)?, &format!("{seconds} s"))
     }

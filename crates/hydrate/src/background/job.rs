@@ -11,7 +11,7 @@ use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
 use crate::block::{BLOCK, block_range, blocks_of};
 use crate::error::{Error, Result};
-use crate::job_state::{JobFile, JobState, Progress};
+use crate::job_state::{JobFile, JobState, Pace, Progress};
 use crate::limits::ATTEMPTS;
 use crate::version::{Engine, SharedVersion};
 use crate::wanted::{Failure, Wanted, WantedList};
@@ -29,17 +29,17 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second. If it
-    /// `yields`, its fetches pause while readers fetch.
+    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second; without a
+    /// limit, at the `pace` while readers fetch.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         wanted: WantedList,
         rate: Option<u64>,
-        yields: bool,
+        pace: Pace,
     ) -> Result<Self> {
         let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
         let throttle = own.into_iter().chain(engine.background_limit.clone()).collect();
-        let state = Arc::new(JobState::new(throttle, yields));
+        let state = Arc::new(JobState::new(throttle, pace));
         let job = Self { state: Arc::clone(&state) };
         let engine = Arc::clone(engine);
         let spawned =
