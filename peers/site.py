@@ -8,6 +8,8 @@ hot     one GET of 1 GiB that the gateway has, against `serve DIR`
 nodes   4 mounts that share read the same 1 GB, without and with a node that is killed
 blast   blastn on 4 mounts that share; its results are compared
 start   blastn and an import of packages on a mount, with and without a start file
+
+`pip install --target DIR torch` makes an environment for `--environment DIR --imports torch`.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -36,8 +39,6 @@ GIB = 1 << 30
 CLIENTS, NODES = 16, 4
 # The whole site's way to its origin.
 SITE = ("--rtt", "30ms", "--rate", "100MB")
-# Packages that load many files, as a job's environment has them.
-IMPORTED = "pandas, pyarrow, h5py, xarray"
 
 
 @dataclass
@@ -49,6 +50,9 @@ class Site:
     servers: Servers
     rounds: int
     origin: Server
+    # A directory of packages, and which of them a job imports.
+    environment: Path | None
+    imports: str
 
     def run(self, *words: object, **more: object) -> subprocess.CompletedProcess:
         command = [str(word) for word in (self.program, *words)]
@@ -252,21 +256,28 @@ def blast(site: Site) -> None:
     say("blast: bytes from the origin, over the database", carried, "<= 1.1")
 
 
-def imported(directory: Path) -> str:
-    words = [sys.executable, "-S", "-B", "-c", f"import sys; sys.path.insert(0, {str(directory)!r}); import {IMPORTED}"]
-    subprocess.run(words, check=True, env=CLEAN)
-    return ""
+def packages(site: Site) -> Path:
+    """The environment of a job, in a bucket: what was named, else packages of this Python."""
+    if site.environment:
+        site.put(site.environment, "packages")
+        return site.environment
+    made = site.fresh("packages")
+    for name in Path(sysconfig.get_path("purelib")).iterdir():
+        if name.name.split("-")[0].split(".")[0] in PACKAGES:
+            (shutil.copytree if name.is_dir() else shutil.copy)(name, made / name.name)
+    site.put(made, "packages")
+    return made
 
 
 def start(site: Site) -> None:
     """A job with and without a start file, behind `region`."""
     database(site)
-    packages = site.fresh("packages")
-    source = Path(sys.executable).parent.parent / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-    for name in source.iterdir():
-        if name.name.split("-")[0].split(".")[0] in PACKAGES:
-            (shutil.copytree if name.is_dir() else shutil.copy)(name, packages / name.name)
-    site.put(packages, "packages")
+    packages(site)
+
+    def imported(directory: Path) -> None:
+        code = f"import sys; sys.path.insert(0, {str(directory)!r}); import {site.imports}"
+        subprocess.run([sys.executable, "-S", "-B", "-c", code], check=True, env=CLEAN)
+
     for what, bucket, work in [("blastn", "blast", blastn), ("imports", "packages", imported)]:
         file = site.stage / f"{what}.start"
         link = site.servers.link(site.origin, "--preset", "region")
@@ -308,6 +319,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=ROOT / "target/release/firstbyte")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--environment", type=Path, help="packages for `start`, by default some of this Python's")
+    parser.add_argument("--imports", default="pandas, pyarrow, h5py, xarray", help="what `start` imports of them")
     parser.add_argument("--stage", type=Path, help="directory for data and caches, by default a temporary one")
     parser.add_argument("lines", nargs="*", choices=[[], *LINES], metavar="LINE")
     chosen = parser.parse_args()
@@ -315,7 +328,7 @@ def main() -> int:
         program = chosen.program.absolute()
         with Servers(Path(stage), program) as servers:
             origin = servers.minio(Path(stage) / "minio")
-            site = Site(program, Path(stage), servers, chosen.rounds, origin)
+            site = Site(program, Path(stage), servers, chosen.rounds, origin, chosen.environment, chosen.imports)
             for name in chosen.lines or LINES:
                 LINES[name](site)
     return 0

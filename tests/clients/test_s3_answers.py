@@ -290,7 +290,8 @@ def test_attributes_are_those_that_are_asked_for(s3):
     etag = upload_by_parts(s3, "attributes", bodies)
     asked = ["ETag", "Checksum", "ObjectParts", "ObjectSize", "StorageClass"]
     found = s3.get_object_attributes(Bucket="data", Key="attributes", ObjectAttributes=asked)
-    assert found["ETag"].strip('"') == etag.strip('"') and found["ObjectSize"] == PART + 10
+    # Here alone S3 writes the tag without quotes.
+    assert found["ETag"] == etag.strip('"') and found["ObjectSize"] == PART + 10
     assert found["Checksum"]["ChecksumCRC64NVME"] and found["StorageClass"] == "STANDARD"
     assert found["ObjectParts"]["TotalPartsCount"] == 2
     assert [part["Size"] for part in found["ObjectParts"]["Parts"]] == [PART, 10]

@@ -118,8 +118,8 @@ impl Account {
         self.prices
     }
 
-    /// The predicted time of so many bytes in so many objects, in seconds, by the model given, else
-    /// by the embedded one of this name.
+    /// The predicted time of so many bytes in so many objects or ranges, in seconds, by the model
+    /// given, else by the embedded one of this name.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
         let embedded = || Catalogue::current().service(embedded?).cloned();

@@ -57,6 +57,8 @@ pub struct StartTotals {
     pub objects: u64,
     /// Directories whose names were asked for.
     pub directories: u64,
+    /// Ranges that were read.
+    pub ranges: u64,
     /// Bytes that were read, in whole blocks.
     pub bytes: u64,
     /// Bytes of these objects, as far as they are known.
@@ -139,6 +141,7 @@ impl StartFile {
         StartTotals {
             objects: self.objects.len() as u64,
             directories: self.directories.len() as u64,
+            ranges: self.reads.len() as u64,
             bytes: self.reads.iter().map(|read| read.range.len()).sum(),
             object_bytes: self.objects.iter().filter_map(size).sum(),
         }
@@ -304,7 +307,8 @@ mod tests {
                 (x(), ByteRange::new(BLOCK, 3 * BLOCK)),
             ]
         );
-        let totals = StartTotals { objects: 2, directories: 1, bytes: 4 * BLOCK, object_bytes: 20 * BLOCK };
+        let totals =
+            StartTotals { objects: 2, directories: 1, ranges: 3, bytes: 4 * BLOCK, object_bytes: 20 * BLOCK };
         assert_eq!(file.totals(), totals);
         let again = Arc::new(StartFile::parse(&file.to_bytes()).unwrap());
         assert_eq!(again.totals(), totals);

@@ -1,5 +1,5 @@
-//! Fetches what a start file names, before programs ask for it: directories first, then ranges in
-//! order.
+//! Fetches what a start file names, before programs ask for it: its directories, and beside them
+//! its ranges in order.
 //!
 //! Programs need not wait for it: what has not arrived is read as without a start file, and a range
 //! that is being fetched already is not fetched twice. An object of another version than the
@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{Error as HydrateError, Job, StartFile, WantedList};
+use firstbyte_location::Location;
 use firstbyte_store::STACK;
 
 use crate::error::{Error, Result};
@@ -29,8 +30,10 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
     let run = move || {
         // A mount that has ended needs nothing more.
         let Some(core) = weak.upgrade() else { return };
-        list_directories(&core, &start);
-        let job = core.hydrator.replay(wanted(&core, &start));
+        let job = thread::scope(|scope| {
+            list_directories(scope, &core, &start);
+            core.hydrator.replay(wanted(&core, &start))
+        });
         drop(core);
         match job {
             Ok(job) => report(&job),
@@ -41,28 +44,35 @@ pub(crate) fn begin(core: &Arc<FileSystem>, start: Arc<StartFile>) -> Result<()>
     thread.spawn(run).map(drop).map_err(|error| Error::io(Path::new("--replay"), "cannot be fetched", error))
 }
 
-/// Lists directories, and keeps the first page of each for lookups.
-fn list_directories(core: &FileSystem, start: &StartFile) {
-    let next = AtomicUsize::new(0);
-    let list = || {
-        while let Some(location) = start.directories().get(next.fetch_add(1, Relaxed)) {
-            let location = core.source.with_secrets(location.clone());
-            let Some(path) = core.source.path_of(&location) else { continue };
-            let begun = Instant::now();
-            let listed = core.source.list(&path);
-            match listed.and_then(|children| children.take(PEEK + 1).collect::<Result<Vec<_>>>()) {
-                Ok(children) => core.keep(&path, children, begun),
-                // It is gone, or will be asked for by its reader.
-                Err(error) => tracing::debug!(%location, %error, "not listed ahead"),
+/// Starts threads that list directories, and keep the first page of each for lookups.
+fn list_directories<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    core: &'scope FileSystem,
+    start: &'scope StartFile,
+) {
+    let next = Arc::new(AtomicUsize::new(0));
+    for _ in 0..LISTERS.min(start.directories().len()) {
+        let next = Arc::clone(&next);
+        let list = move || {
+            while let Some(location) = start.directories().get(next.fetch_add(1, Relaxed)) {
+                list(core, location);
             }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..LISTERS.min(start.directories().len()) {
-            // With fewer threads it takes longer.
-            let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
-        }
-    });
+        };
+        // With fewer threads it takes longer.
+        let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, list);
+    }
+}
+
+fn list(core: &FileSystem, location: &Location) {
+    let location = core.source.with_secrets(location.clone());
+    let Some(path) = core.source.path_of(&location) else { return };
+    let begun = Instant::now();
+    let listed = core.source.list(&path);
+    match listed.and_then(|children| children.take(PEEK + 1).collect::<Result<Vec<_>>>()) {
+        Ok(children) => core.keep(&path, children, begun),
+        // It is gone, or will be asked for by its reader.
+        Err(error) => tracing::debug!(%location, %error, "not listed ahead"),
+    }
 }
 
 /// The ranges, at this mount's locations.

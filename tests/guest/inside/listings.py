@@ -123,9 +123,9 @@ def exact(found: Cost, wanted: set[bytes] | None) -> bool:
     """Whether every name came once, and no other. The names have no spaces, and stand last."""
     if wanted is None:
         return True
-    names = [record.split()[-1] for record in found.output.split(b"\0") if record]
-    # `ls -l` begins with "total 0".
-    names = [name for name in names if name not in (b".", b"..", b"0")]
+    # `ls -l` begins with a total.
+    records = [record for record in found.output.split(b"\0") if record and not record.startswith(b"total ")]
+    names = [name for record in records if (name := record.split()[-1]) not in (b".", b"..")]
     return len(names) == len(wanted) and set(names) == wanted
 
 

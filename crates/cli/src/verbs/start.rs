@@ -37,9 +37,10 @@ pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Ac
     json!({
         "objects": totals.objects,
         "directories": totals.directories,
+        "ranges": totals.ranges,
         "bytes": totals.bytes,
         "object_bytes": totals.object_bytes,
-        "predicted_seconds": account.predict(totals.bytes, totals.objects, embedded),
+        "predicted_seconds": account.predict(totals.bytes, totals.ranges, embedded),
     })
 }
 

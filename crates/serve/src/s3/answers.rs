@@ -9,6 +9,9 @@ use s3s::S3Error;
 use crate::http::response::{Body, Response};
 use crate::s3::opened::SentBody;
 
+/// Bytes within which the root element of a document begins.
+const ROOT_WITHIN: usize = 256;
+
 /// An S3 error made before s3s sees the request.
 pub(crate) fn error_response(error: S3Error) -> Response {
     match error.to_http_response() {
@@ -26,7 +29,7 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
     let body = match (parts.extensions.remove::<SentBody>().and_then(SentBody::take), body.bytes()) {
         (Some(content), _) => content,
         (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
-        (None, Some(bytes)) if is_xml(&parts.headers) => Body::Bytes(with_references(bytes)),
+        (None, Some(bytes)) if is_xml(&parts.headers) => Body::Bytes(with_references(without_quotes(bytes))),
         (None, Some(bytes)) => Body::Bytes(bytes),
         (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
     };
@@ -38,6 +41,24 @@ pub(crate) fn from_s3s(response: http::Response<s3s::Body>) -> Response {
 
 fn is_xml(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
+}
+
+/// The document with a bare tag if it is the answer to GetObjectAttributes: there alone S3 writes the
+/// tag without quotes (versitygw #1114, 2026-11-28). s3s quotes all.
+fn without_quotes(document: Bytes) -> Bytes {
+    let root = &document[..document.len().min(ROOT_WITHIN)];
+    let Some(tag) = find(root, b"<GetObjectAttributesResponse").and_then(|_| find(&document, b"<ETag>"))
+    else {
+        return document;
+    };
+    let (before, rest) = document.split_at(tag);
+    let (tag, after) = rest.split_at(find(rest, b"</ETag>").unwrap_or(rest.len()));
+    let bare = String::from_utf8_lossy(tag).replace("&quot;", "");
+    [before, bare.as_bytes(), after].concat().into()
+}
+
+fn find(document: &[u8], wanted: &[u8]) -> Option<usize> {
+    document.windows(wanted.len()).position(|found| found == wanted)
 }
 
 /// The document with its control characters as references, as S3 writes them. s3s writes them as
@@ -62,6 +83,18 @@ fn with_references(document: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tag_among_attributes_has_no_quotes() {
+        let answer =
+            |root: &str, tag: &str| Bytes::from(format!("<?xml?><{root}><ETag>{tag}</ETag><A/></{root}>"));
+        let attributes = "GetObjectAttributesResponse";
+        assert_eq!(without_quotes(answer(attributes, "&quot;a-2&quot;")), answer(attributes, "a-2"));
+        assert_eq!(
+            without_quotes(answer("CopyObjectResult", "&quot;a&quot;")),
+            answer("CopyObjectResult", "&quot;a&quot;")
+        );
+    }
 
     #[test]
     fn control_characters_become_references() {
