@@ -1,4 +1,4 @@
-"""The ways of a request that ARCHITECTURE.md lists, file by file.
+"""The ways of a request that ARCHITECTURE.md and docs/reference/flows.md list, file by file.
 
 Each file of a list exists, and names another file of its crate in the list or is named by one, as
 `reading.py` reads imports: so a file that has left the way is noticed. On the way down no file
@@ -15,6 +15,8 @@ import imports
 from imports import ROOT, crate_in
 from reading import Reading
 
+# The documents with such lists; those with LIMITS are in the first.
+DOCUMENTS = ("ARCHITECTURE.md", "docs/reference/flows.md")
 # The most files on the way down: of a chunk of a copy, of a read through a mount, of a part.
 LIMITS = {"download/chunks": 40, "reader": 20, "upload/parts": 25}
 ROW = re.compile(r"^(\w+ +| {11})((?:[\w/]+, )*[\w/]+)(?: {2,}\S.*)?$")
@@ -64,8 +66,8 @@ def wrong(way: list[tuple[str, str]]) -> list[str]:
 
 
 def check() -> list[str]:
-    """What is wrong with the lists of ARCHITECTURE.md."""
-    listed = ways((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    """What is wrong with the lists."""
+    listed = [way for name in DOCUMENTS for way in ways((ROOT / name).read_text(encoding="utf-8"))]
     found = [line for way in listed for line in wrong(way)]
     for limited in LIMITS:
         if not any(limited in [name for _, name in way] for way in listed):

@@ -172,7 +172,7 @@ JOBS = {
     **{f"listings {version}": Part(listings("names:100000,layout:100000", version, "5"), wrong_listings) for version in VERSIONS},
     "listings near": Part(listings(f"names:20000,layout:5000,{TREES}", "3,4.1,4.2", "0,1"), wrong_listings),
     "tree": Part(ours("listings", "tree:10000", "3,4.1,4.2", "5", counted=True), slow_trees),
-    "changing": Part(lambda: Job("changing", ("40000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
+    "changing": Part(lambda: Job("changing", ("20000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
     "copies": Part(ours("copies", "3,4.2", deadline=1200), failed_cases),
     "layouts 3": layouts("3"),
     "layouts 4.1": layouts("4.1"),

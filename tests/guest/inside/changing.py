@@ -25,7 +25,7 @@ while os.path.exists(flag):
     number += 1
 print(number)
 """
-RUNS = 4
+RUNS = 2
 # Threads that split a directory take positions of their own in it.
 SEEK = re.compile(r"lseek\((\d+), (\d+)")
 READ = re.compile(r"getdents64\((\d+)")

@@ -43,8 +43,8 @@ fn is_xml(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/xml"))
 }
 
-/// The document with a bare tag if it is the answer to GetObjectAttributes: there alone S3 writes the
-/// tag without quotes (versitygw #1114, 2026-11-28). s3s quotes all.
+/// Removes the quotes of the tag in an answer to GetObjectAttributes, the one answer in which S3
+/// writes none (versitygw #1114, 2026-11-28). s3s writes quotes everywhere.
 fn without_quotes(document: Bytes) -> Bytes {
     let root = &document[..document.len().min(ROOT_WITHIN)];
     let Some(tag) = find(root, b"<GetObjectAttributesResponse").and_then(|_| find(&document, b"<ETag>"))
