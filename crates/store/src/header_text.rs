@@ -10,7 +10,7 @@ pub(crate) fn encode(text: &str) -> String {
     if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
 }
 
-/// Decodes the result of [`encode`]. Other encodings are left as they are.
+/// Decodes the result of [`encode`]. Text in other encodings is returned unchanged.
 pub(crate) fn decode(value: &str) -> String {
     let decoded = || {
         let inner = value.strip_prefix("=?")?.strip_suffix("?=")?;
@@ -24,7 +24,7 @@ pub(crate) fn decode(value: &str) -> String {
     decoded().unwrap_or_else(|| value.to_owned())
 }
 
-/// The fault of a text with control characters.
+/// The fault of text with control characters.
 pub(crate) const CONTROL: &str = "has a line break or another control character";
 
 /// Checks that a text can be the value of a header.

@@ -1,4 +1,4 @@
-//! Remedies that users can try, by error. Read by the edges, which print one behind the error.
+//! Remedies that users can try, by error. The edges print one after the error.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Error {
-    /// A remedy that the user can try, if one is known.
+    /// Returns a remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
@@ -60,7 +60,7 @@ impl Error {
     }
 }
 
-/// Advice for a name that is not there.
+/// Returns advice for a name that is not found.
 fn not_found(location: &str) -> &'static str {
     let service = service_of(location);
     match service {
@@ -86,7 +86,7 @@ fn not_found(location: &str) -> &'static str {
     }
 }
 
-/// Advice where nothing identifies the user.
+/// Returns advice for a request without credentials.
 fn no_credentials(location: &str) -> &'static str {
     match service_of(location) {
         Some(Service::Google) => {
@@ -106,7 +106,7 @@ fn no_credentials(location: &str) -> &'static str {
     }
 }
 
-/// What to try after a failed operation of the operating system on a path, if something is known.
+/// Returns advice after a failed operation of the operating system on a path, if there is any.
 #[must_use]
 pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {

@@ -1,4 +1,4 @@
-//! Settings that cannot be used. `profile`, `settings` and `endpoints` report them.
+//! The error for a setting that cannot be used. `profile`, `settings` and `endpoints` report it.
 
 use crate::error::Error;
 
