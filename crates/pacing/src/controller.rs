@@ -178,27 +178,27 @@ impl Window {
 }
 
 impl Work {
-    /// The number of requests to begin with while nothing is known of the server.
+    /// Returns the number of requests to begin with while nothing is known of the server.
     fn start(self) -> usize {
         if self == Self::Local { START_LOCAL } else { START }
     }
 }
 
 impl Observation {
-    /// The number of requests to begin with.
+    /// Returns the number of requests to begin with.
     fn start(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::One | Work::Large, Proximity::Near) => START_NEAR,
-            // They only wait, and waiting costs nothing.
+            // Requests of small objects mostly wait, which costs nothing.
             (Work::Small, Proximity::Far) => usize::MAX,
-            // The first answer is late: a round trip is saved, and a quick answer or a refusal
-            // takes it back.
+            // The first response is late, so the server is probably far. Not waiting for it saves
+            // a round trip, and a quick response or a refusal undoes this.
             (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
             _ => work.start(),
         }
     }
 
-    /// Bytes, and requests in terms of bytes.
+    /// Returns the bytes moved, plus [`STEP_BYTES`] for each request.
     fn moved(&self) -> u64 {
         self.bytes + STEP_BYTES * self.requests
     }

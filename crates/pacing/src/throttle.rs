@@ -14,7 +14,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Returns a throttle with a limit of its own, or without a limit if there is no rate.
+    /// Returns a throttle with a separate limit, or without one if `rate` is `None`.
     #[must_use]
     pub fn new(rate: Option<u64>) -> Self {
         rate.map(|rate| Arc::new(RateLimit::new(rate))).into_iter().collect()

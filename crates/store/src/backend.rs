@@ -18,7 +18,6 @@ use crate::rest::RestStore;
 use crate::s3::S3;
 use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 
-/// The entries of a listing.
 pub(crate) type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// An object store, which has buckets.

@@ -86,7 +86,7 @@ pub enum Error {
     Archived {
         /// The object.
         location: String,
-        /// Its storage class.
+        /// The storage class of the object.
         class: String,
         /// The request that failed.
         trace: Traced,
@@ -430,7 +430,7 @@ pub enum Asked {
     Google,
     /// A credential for Azure: a key, a shared access signature or a token.
     Azure,
-    /// None: the options forbid a signature.
+    /// No authentication: the options forbid a signature.
     Unsigned,
     /// Credentials in the URL of a web server, if any.
     Web,

@@ -1,9 +1,8 @@
-//! Text in HTTP headers: non-ASCII text is sent as RFC 2047 encoded words, as S3 does.
+//! Encodes text in HTTP headers: non-ASCII text becomes RFC 2047 encoded words, as in S3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Encodes text for a header.
 pub(crate) fn encode(text: &str) -> String {
     let plain =
         text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;

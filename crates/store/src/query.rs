@@ -95,9 +95,9 @@ pub enum Partials {
 /// The treatment of unfinished copies in a directory that is to be removed and holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// They are retained, and so is the directory.
+    /// Unfinished copies are retained, and so is the directory.
     Keep,
-    /// They are removed.
+    /// Unfinished copies are removed.
     Remove,
 }
 

@@ -173,7 +173,6 @@ impl Sftp {
         Ok(Body::from_sftp(location, stat, range, reading))
     }
 
-    /// Lists a directory.
     pub(crate) fn list(
         self: &Arc<Self>,
         place: &SftpPath,
@@ -183,7 +182,6 @@ impl Sftp {
         listing::list(Arc::clone(self), place, options, &scope)
     }
 
-    /// Writes a whole file.
     pub(crate) fn put(
         &self,
         place: &SftpPath,

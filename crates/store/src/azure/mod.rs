@@ -216,7 +216,7 @@ fn encoded_name(name: &str) -> String {
     encoded
 }
 
-/// The inverse of [`encoded_name`].
+/// Decodes a name from [`encoded_name`].
 fn decoded_name(name: &str) -> String {
     let (mut decoded, mut rest) = (String::new(), name);
     while let Some(at) = rest.find("_x") {

@@ -22,7 +22,6 @@ const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/t
 /// Longest wait for the metadata server. Where there is one, it responds within a second.
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
-/// A source of tokens.
 pub(super) enum Source {
     /// A client with a secret.
     Secret { tenant: String, client: String, secret: String },

@@ -30,7 +30,6 @@ pub(super) enum Item {
     Other,
 }
 
-/// The `<Containers>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Containers {
@@ -77,7 +76,6 @@ impl Named {
     }
 }
 
-/// The `<BlockList>` element of a response.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BlockList {

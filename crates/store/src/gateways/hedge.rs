@@ -25,7 +25,6 @@ const BUDGET: u64 = 32;
 /// sends few requests in all.
 const FREE: u64 = 2;
 
-/// The second request of a read.
 pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
 /// The requests of one ring, and the thread that watches them.
@@ -183,7 +182,7 @@ impl Shared {
 }
 
 impl Waiting {
-    /// Starts the second request on a thread of its own.
+    /// Starts the second request on a new thread.
     fn start(self) {
         let (race, second) = (self.race, self.second);
         lock(&race.outcome).is_running = true;

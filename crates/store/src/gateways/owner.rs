@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// The order is a format: clients of different versions have to agree on it.
+    /// Clients of different versions have to agree on the owners, so their order is a format.
     #[test]
     fn owners_do_not_change() {
         let (urls, segments) = (urls(5), segments(8));

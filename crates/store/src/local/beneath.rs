@@ -30,7 +30,7 @@ use crate::syscall_refusal::is_refusal;
 pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
-/// Opens a directory to list it.
+/// Flags that open a directory to list it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A directory beneath which names are resolved.
@@ -124,8 +124,8 @@ impl Beneath {
         spelled_otherwise(&self.path.join(name), other)
     }
 
-    /// The names in a directory for which `wanted` is true, unsorted. Empty if the directory does
-    /// not exist.
+    /// Returns the names in a directory for which `wanted` is true, unsorted. Empty if the
+    /// directory does not exist.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.

@@ -338,7 +338,6 @@ impl S3 {
         if self.client.options.signing == Signing::Anonymous { Asked::Unsigned } else { Asked::Signed }
     }
 
-    /// Returns the version of listing requests.
     fn list_version(&self) -> Result<ListVersion> {
         let set = self.identity.settings(&self.client.options)?.list_version;
         let learnt = self.first_list_version.load(Ordering::Relaxed);
@@ -367,7 +366,6 @@ impl S3 {
     }
 }
 
-/// Returns the error for an unusable response.
 fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

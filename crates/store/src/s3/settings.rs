@@ -25,7 +25,7 @@ pub enum EndpointSource {
     Aws,
     /// The option [`Options::endpoint_url`].
     Options,
-    /// This environment variable.
+    /// An environment variable, by its name.
     Variable(&'static str),
     /// The `[services]` section that the profile names.
     Services,
@@ -76,10 +76,10 @@ pub(super) struct ServiceSettings {
 /// The use of checksum headers in writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Checksums {
-    /// They are sent, unless the service refuses them.
+    /// Checksums are sent, unless the service refuses them.
     #[default]
     Supported,
-    /// They are never sent.
+    /// Checksums are never sent.
     Off,
 }
 

@@ -32,14 +32,12 @@ pub(super) struct BucketPage {
     pub(super) continuation_token: Option<String>,
 }
 
-/// The `<Buckets>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Buckets {
     pub(super) bucket: Vec<Bucket>,
 }
 
-/// A `<Bucket>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Bucket {

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Kind, to_usize};
 
-/// Kinds of requests.
 pub(super) mod kind {
     pub(in super::super) const INIT: u8 = 1;
     pub(in super::super) const OPEN: u8 = 3;
@@ -175,7 +174,6 @@ pub(super) struct Named {
     pub(super) attributes: Attributes,
 }
 
-/// A reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
     Status {
@@ -227,7 +225,6 @@ fn read_rest(input: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the server's greeting.
 pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     let (length, kind) = read_head(input)?;
     let bytes = read_rest(input, length)?;
