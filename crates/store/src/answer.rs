@@ -243,7 +243,6 @@ fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
     (first < end && size.is_none_or(|size| end <= size)).then_some((ByteRange::new(first, end), size))
 }
 
-/// Returns the value of a `Range` header.
 pub(crate) fn range_header(range: ByteRange) -> String {
     match range.end {
         u64::MAX => format!("bytes={}-", range.start),

@@ -343,7 +343,6 @@ impl Reply {
     }
 }
 
-/// Returns the URL as messages show it.
 fn place(url: &HttpUrl) -> String {
     url.to_string()
 }

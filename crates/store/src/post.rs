@@ -13,7 +13,6 @@ use crate::wire::{Client, Method, Request};
 /// Longest response, bytes, that is read so that its connection can be reused.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Sends one request, and reads the response.
 pub(crate) fn post(
     client: &Client,
     url: &HttpUrl,

@@ -74,7 +74,6 @@ impl Sftp {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Opens an exchange for one operation.
     fn exchange(&self, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Exchange> {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);

@@ -150,7 +150,6 @@ impl Store {
         }
     }
 
-    /// Returns the backend of an object's service.
     fn objects(&self, object: &ObjectLocation) -> Result<Arc<dyn ObjectBackend>> {
         match object.service {
             Service::S3 | Service::NamedS3(_) => Ok(self.s3_of(object.service)?),

@@ -80,7 +80,6 @@ impl RestStore for Azure {
         &self.client
     }
 
-    /// Addresses and signs a call.
     fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
         let place = call.place();
         let account = self.account(&place)?;

@@ -19,7 +19,6 @@ pub(super) fn sign(call: &Call<'_>, account: &Account, key: &[u8], headers: &mut
     headers.push(("authorization".to_owned(), format!("SharedKey {}:{signature}", account.name)));
 }
 
-/// Returns the text to be signed.
 fn text(call: &Call<'_>, account: &Account, headers: &[(String, String)]) -> String {
     let value = |name: &str| headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
     let length = match call.payload.length() {

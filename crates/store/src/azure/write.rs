@@ -145,7 +145,6 @@ impl Azure {
     }
 }
 
-/// Returns the version that a write created.
 pub(super) fn version(head: &Head, size: Option<u64>) -> Version {
     Version { size, etag: head.get("etag").map(ToOwned::to_owned), ..Version::default() }
 }

@@ -9,7 +9,6 @@ use super::PATIENCE;
 /// The time for which no requests are sent to a gateway that has failed.
 const SKIPPED: Duration = Duration::from_secs(30);
 
-/// A gateway of a ring.
 pub(crate) struct Member {
     pub(super) url: String,
     failed: Mutex<Option<Instant>>,

@@ -42,7 +42,6 @@ const ASKED: usize = 2;
 
 /// A client of one gateway, or of the origin. Each is a store.
 pub(crate) trait Reader: Send + Sync {
-    /// Requests a range of an object.
     fn get(&self, location: &Location, get: &Get) -> Result<Body>;
 }
 

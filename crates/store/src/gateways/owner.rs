@@ -6,7 +6,6 @@ use firstbyte_location::{Algorithm, Hasher, ObjectLocation, Version};
 /// Length of a segment, which has one owner, in bytes.
 pub const SEGMENT: u64 = 64 << 20;
 
-/// A segment of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     hash: u64,

@@ -67,7 +67,6 @@ impl Identity {
         })
     }
 
-    /// Returns the value of an `Authorization` header.
     pub(super) fn authorization(
         &self,
         object: &ObjectLocation,
@@ -100,7 +99,6 @@ pub(super) fn project() -> Result<String> {
     })
 }
 
-/// The content of a credentials file.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum File {

@@ -24,7 +24,6 @@ use crate::wire::{Client, Head, Method};
 
 use credentials::Identity;
 
-/// Path of the JSON API.
 const JSON: &str = "/storage/v1/b";
 
 /// Google Cloud Storage, or an emulator of it.
@@ -181,7 +180,6 @@ fn described(head: Head) -> Head {
     })
 }
 
-/// Returns the version with this generation.
 fn version(generation: String, size: Option<u64>) -> Version {
     Version { size, version_id: Some(generation), ..Version::default() }
 }

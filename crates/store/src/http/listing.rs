@@ -36,7 +36,6 @@ struct Pages {
 }
 
 impl Pages {
-    /// Returns the URL of a directory's page.
     fn url(&self, directory: &[u8]) -> HttpUrl {
         let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
             return self.root.clone();

@@ -157,7 +157,6 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// Removes `.` and `..` from a path.
 fn resolved(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let mut is_directory = false;

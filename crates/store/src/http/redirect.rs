@@ -37,7 +37,6 @@ pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
     Some(HttpUrl { tls, authority, target })
 }
 
-/// A cookie of one host.
 struct Cookie {
     origin: Origin,
     /// True if the cookie is sent only with TLS.

@@ -536,7 +536,6 @@ pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Returns the version that `stat` describes.
 fn version_of(stat: &Stat) -> Version {
     let file = FileIdentity::new(
         (stat.st_dev, stat.st_ino),

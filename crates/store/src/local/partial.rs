@@ -484,10 +484,8 @@ fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Opt
     }
 }
 
-/// A partial file, opened and locked.
 struct Opened {
     file: File,
-    /// Permission bits of the file.
     mode: u32,
     /// True if the file was created, false if an interrupted writer left it.
     new: bool,

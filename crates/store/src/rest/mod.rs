@@ -233,7 +233,6 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         pages::list(Arc::clone(self), object, options)
     }
 
-    /// Returns the first page of a listing.
     fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let page = pages::first(self, &Query::new(object, options))?;
         if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
@@ -243,7 +242,6 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 
-    /// Deletes objects, several at once. Returns the failures.
     fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -283,7 +281,6 @@ pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
     }
 }
 
-/// Returns the error for an unusable response.
 pub(crate) fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

@@ -26,7 +26,6 @@ pub(crate) struct Query {
     is_sorted: bool,
 }
 
-/// Entries of one page.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
@@ -57,13 +56,11 @@ impl Query {
         (!self.options.recursive).then_some("/")
     }
 
-    /// Returns the key after which the listing starts.
     pub(crate) fn start_after(&self) -> Option<String> {
         let after = self.options.start_after.as_ref().filter(|_| self.is_sorted);
         after.map(|name| format!("{}{name}", self.prefix))
     }
 
-    /// Returns the location for messages.
     fn place(&self) -> String {
         self.bucket.with_key(self.prefix()).to_string()
     }

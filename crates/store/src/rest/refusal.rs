@@ -7,7 +7,6 @@ use crate::error::{Asked, Error};
 use crate::s3::{retry_after, xml};
 use crate::wire::Head;
 
-/// An error response.
 pub(crate) struct Refusal {
     pub(crate) head: Head,
     /// The service's error code, or else the status text.

@@ -22,7 +22,6 @@ pub(crate) struct Toy {
     origin: Origin,
 }
 
-/// An item of a listing.
 #[derive(Deserialize)]
 struct Item {
     name: String,

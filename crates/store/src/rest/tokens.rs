@@ -33,7 +33,6 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the value of an `Authorization` header.
     pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<Token>) -> Result<String> {
         let mut known = self.known();
         if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {

@@ -26,7 +26,6 @@ pub(super) struct LostAnswer<'a> {
     /// The checksum of the whole object, if the parts have one.
     pub(super) whole: Option<&'a Checksum>,
     pub(super) metadata: &'a Metadata,
-    /// The time at which the completion was first sent.
     pub(super) began: Instant,
 }
 

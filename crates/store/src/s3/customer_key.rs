@@ -17,7 +17,6 @@ pub(super) enum Reading {
     Plain,
 }
 
-/// Returns whether an operation needs the key.
 pub(super) fn is_needed(operation: Operation, reading: Reading) -> bool {
     writes(operation) || (reading == Reading::WithKey && (reads(operation) || copies(operation)))
 }

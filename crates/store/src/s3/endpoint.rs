@@ -138,12 +138,10 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     Ok(())
 }
 
-/// Encodes a value of a query.
 pub(super) fn query_value(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
-/// Returns the value of the header `x-amz-copy-source`.
 pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
     let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));
     if let Some(id) = version_id {

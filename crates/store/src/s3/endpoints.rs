@@ -19,7 +19,6 @@ use crate::origin::Origin;
 use crate::signing::Signing;
 use crate::wire::Client;
 
-/// The content of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -52,7 +51,6 @@ fn yes() -> bool {
     true
 }
 
-/// All named endpoints.
 #[derive(Debug, Default)]
 struct Endpoints(BTreeMap<EndpointName, EndpointSettings>);
 

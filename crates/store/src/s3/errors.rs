@@ -14,7 +14,6 @@ use super::dialect::is_region;
 use super::operation::Operation;
 use super::{Call, LONGEST_XML, express, xml};
 
-/// An error response with its body.
 pub(super) struct Refusal {
     pub(super) head: Head,
     code: String,
@@ -84,7 +83,6 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
     }
 
-    /// Returns the trace of the refused request.
     pub(super) fn trace(&self) -> Trace {
         let trace = self.head.trace();
         let (request_id, host_id) = &self.identifiers;

@@ -25,7 +25,6 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// Validity of a session whose response does not state its end.
 const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
 
-/// The sessions of buckets.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<String, AccessKey>>);
 

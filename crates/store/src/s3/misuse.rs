@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 
-/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misuse {
     pub(super) what: String,

@@ -49,7 +49,6 @@ pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, M
 pub(super) struct Profiles(ProfileSet);
 
 impl Profiles {
-    /// Returns a value of the selected profile.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)
     }
@@ -139,7 +138,6 @@ fn unusable(name: &str, why: &str) -> Misuse {
     Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
 
-/// Returns the paths of the configuration files.
 fn files() -> [PathBuf; 2] {
     let home = env::home_dir().unwrap_or_default().join(".aws");
     [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")].map(|(name, file)| {

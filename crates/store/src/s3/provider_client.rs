@@ -178,7 +178,6 @@ fn name_of(request: &HttpRequest) -> String {
     format!("{service} at {origin}")
 }
 
-/// Returns path and query of a URL.
 fn target_of(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     match rest.find(['/', '?']).map(|at| &rest[at..]) {

@@ -3,7 +3,6 @@
 
 use tokio::runtime::Runtime;
 
-/// Returns a runtime on the current thread.
 pub(super) fn runtime() -> std::result::Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }

@@ -14,7 +14,6 @@ use super::misuse::Misuse;
 use super::profile::{self, Profiles};
 use crate::options::Options;
 
-/// The name of the S3 block in a profile.
 const SERVICE: &str = "s3";
 
 /// The setting that determined the S3 endpoint.
@@ -60,7 +59,6 @@ pub(super) struct Variants {
     pub(super) dual_stack: bool,
 }
 
-/// The settings of the configured service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
     pub(super) endpoint_url: Option<String>,
@@ -182,7 +180,6 @@ impl Lookup {
         profile::find(Setting { variable, key }, &self.variables, self.profiles.as_ref())
     }
 
-    /// Returns a value of the profile.
     fn in_profile(&self, key: &str) -> Option<String> {
         self.profiles.as_ref()?.get(key).filter(|value| !value.is_empty()).map(str::to_owned)
     }

@@ -13,9 +13,7 @@ use crate::origin::Origin;
 use crate::upload::Payload;
 use crate::wire::{Method, Request};
 
-/// Name of S3 in signatures.
 const S3: &str = "s3";
-/// Name of S3 Express One Zone in signatures.
 const S3_EXPRESS: &str = "s3express";
 /// The header for the session token of a temporary key.
 const SECURITY_TOKEN: &str = "x-amz-security-token";
@@ -35,7 +33,6 @@ pub(super) enum Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    /// Returns the service name in the signature.
     fn service(self) -> &'a str {
         match self {
             Self::S3 => S3,
@@ -43,7 +40,6 @@ impl<'a> Rules<'a> {
             Self::Service(name) => name,
         }
     }
-    /// Returns the header for the key's token.
     fn token_header(self) -> &'static str {
         if self == Self::ExpressSession { SESSION_TOKEN } else { SECURITY_TOKEN }
     }
@@ -114,7 +110,6 @@ pub(super) struct Unsigned<'a> {
     pub(super) place: &'a str,
     pub(super) origin: &'a Origin,
     pub(super) method: Method,
-    /// Path and query of the request.
     pub(super) target: String,
 }
 

@@ -18,7 +18,6 @@ pub(super) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Bytes to encode in names and values of a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes to encode in a path.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 /// Headers that proxies and libraries change. They are not signed.
 const CHANGED_ON_THE_WAY: [&str; 4] = ["authorization", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
@@ -40,7 +39,6 @@ pub(super) struct Canonical<'a> {
     pub(super) target: &'a str,
     pub(super) path_encoding: PathEncoding,
     pub(super) headers: Headers,
-    /// The hash of the payload.
     pub(super) hash: &'a str,
 }
 

@@ -165,7 +165,6 @@ pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &
     }
 }
 
-/// Returns the version that a write created.
 pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
     let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
     let etag = etag.as_deref().and_then(etag::quoted);

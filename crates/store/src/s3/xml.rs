@@ -45,7 +45,6 @@ pub(super) struct Bucket {
     pub(super) creation_date: Option<String>,
 }
 
-/// The `<InitiateMultipartUploadResult>` element.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Initiated {
@@ -95,7 +94,6 @@ pub(super) struct UploadPage {
     pub(super) encoding_type: Option<String>,
 }
 
-/// An `<Upload>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct PendingUpload {
@@ -120,7 +118,6 @@ pub(super) struct NotDeleted {
     pub(super) message: String,
 }
 
-/// Escapes text for an element or attribute.
 pub(crate) fn escape(text: &str) -> String {
     // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")

@@ -90,7 +90,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    /// Connects to the host of `place`.
     pub(super) fn open(options: &Options, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
         let (ssh, input, output) = Ssh::start(options, place)?;
         let shared = Arc::new(Shared {
@@ -119,7 +118,6 @@ impl Session {
         Ok(Arc::new(Self { shared, requests, next, greeting, deadline }))
     }
 
-    /// Returns false after the session has ended.
     pub(super) fn is_live(&self) -> bool {
         matches!(*lock(&self.shared.waiting), Waiting::Open(_))
     }

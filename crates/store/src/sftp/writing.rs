@@ -152,7 +152,6 @@ impl Writing<'_> {
         Ok(grant.bytes)
     }
 
-    /// Returns the next bytes of the payload.
     fn read(&self, payload: Payload<'_>, at: u64, length: usize) -> Result<Vec<u8>> {
         match payload {
             Payload::Bytes(bytes) => Ok(bytes[to_usize(at)..][..length].to_vec()),

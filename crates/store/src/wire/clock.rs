@@ -44,7 +44,6 @@ impl Clocks {
     }
 }
 
-/// Converts to whole seconds since 1970.
 fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -113,12 +113,10 @@ pub(super) enum Outcome {
 }
 
 impl Endpoint {
-    /// Counts received body bytes.
     pub(super) fn receive(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts sent body bytes.
     pub(super) fn take(&self, bytes: u64) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -167,7 +165,6 @@ impl Endpoint {
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
-    /// Records the outcome of a request.
     pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
         let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();

@@ -61,7 +61,6 @@ pub(crate) struct Request<'a> {
     pub(crate) origin: &'a Origin,
     pub(crate) method: Method,
     pub(crate) kind: RequestKind,
-    /// The path and query, encoded.
     pub(crate) target: String,
     /// Headers except `Host` and `Content-Length`, which are added when the request is written.
     pub(crate) headers: Vec<(String, String)>,

@@ -21,7 +21,6 @@ use crate::syscall_refusal::is_refusal;
 /// kernel refuses this size, the pipe has 64 KiB.
 const PIPE: usize = 512 << 10;
 
-/// The reason why bytes were not moved.
 pub(super) enum Failed {
     /// This socket or file does not support splice. No bytes were moved.
     Impossible,

@@ -157,7 +157,6 @@ impl Tls {
         Self { options, find_bundle, config: OnceLock::new() }
     }
 
-    /// Returns a configuration for other options.
     pub(super) fn with_options(&self, options: Arc<Options>) -> Self {
         Self::new(options, self.find_bundle)
     }

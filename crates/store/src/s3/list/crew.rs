@@ -32,7 +32,6 @@ struct Shared {
 struct State {
     plan: Plan,
     pace: Pace,
-    /// The cancel handles of the threads.
     cancels: Vec<Cancel>,
     error: Option<Error>,
     /// True if the listing was dropped or has failed.
@@ -135,7 +134,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a worker thread.
     fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
@@ -209,7 +207,6 @@ impl Shared {
     }
 }
 
-/// Returns the error for pages that cannot be combined.
 fn error(fault: Fault, query: &Query) -> Error {
     match fault {
         Fault::Unusable(why) => protocol(&query.place(), why),

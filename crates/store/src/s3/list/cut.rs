@@ -21,7 +21,6 @@ const MOST_OTHERS: usize = 64;
 /// Weight of a character that was seen, relative to a digit that is only possible.
 const SEEN: u32 = 4;
 
-/// Characters seen at one position.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     ascii: u128,
@@ -101,7 +100,6 @@ impl Shape {
         Self { places: vec![Seen::default(); DEPTHS * OFFSETS], grouping }
     }
 
-    /// Records a key.
     pub(super) fn see(&mut self, key: &str) {
         let (mut depth, mut offset) = (0, 0);
         for symbol in key.chars() {

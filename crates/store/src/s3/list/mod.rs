@@ -120,7 +120,6 @@ impl S3 {
         Ok(page)
     }
 
-    /// Returns the number of retries so far.
     fn retries(&self) -> u64 {
         self.client.counters.retries.load(Ordering::Relaxed)
     }

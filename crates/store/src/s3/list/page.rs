@@ -29,7 +29,6 @@ pub(super) struct Query {
     /// The required beginning of names after the prefix.
     beginning: String,
     pub(super) grouping: Grouping,
-    /// The key after which the listing starts.
     start_after: Option<String>,
     marker: Marker,
     /// The start of the listing. Later changes need not be listed.
@@ -47,7 +46,6 @@ pub(super) enum From {
     Token(String),
 }
 
-/// Entries of one page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     /// The entries, in listing order unless there is a disorder.
@@ -56,7 +54,6 @@ pub(super) struct Page {
     pub(super) disorder: Option<Disorder>,
     /// The last key, or common prefix with its `/`; `None` for an empty page.
     pub(super) last: Option<String>,
-    /// The continuation token of the next page.
     pub(super) next: Option<String>,
 }
 
@@ -79,7 +76,6 @@ impl Query {
 }
 
 impl Query {
-    /// Returns the location for error messages.
     pub(super) fn place(&self) -> String {
         let key = format!("{}{}", self.prefix, self.beginning);
         self.bucket.with_key(key).to_string()
@@ -216,7 +212,6 @@ impl S3 {
         self.object_page(query, from, most, cancel)
     }
 
-    /// Returns the form of the names in a page.
     pub(super) fn form_of_names(
         &self,
         call: &mut Call<'_>,
@@ -266,7 +261,6 @@ fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     marker.map(|marker| form.decode(marker)).or_else(last).map(std::borrow::Cow::into_owned)
 }
 
-/// Returns the entry of an object.
 pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
     Entry {
         size: Some(object.size),

@@ -226,7 +226,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The id of the first range.
     pub(super) const WHOLE: u64 = 0;
 
     /// Returns a plan of one range over all keys. `most` pages may wait, and as many again in
@@ -416,7 +415,6 @@ impl Plan {
         self.undivided = true;
     }
 
-    /// Adds a page of a listing that started over.
     fn add_undivided(&mut self, page: Page) -> Result<(), Fault> {
         let Page { mut entries, next, .. } = page;
         entries.retain(|entry| !self.taken.has(entry));
@@ -470,7 +468,6 @@ impl Plan {
         self.ranges.first().map(|range| range.id)
     }
 
-    /// Returns true if all ranges have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.ranges.iter().all(|range| range.listed)
     }

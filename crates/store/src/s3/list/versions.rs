@@ -47,7 +47,6 @@ impl S3 {
     }
 }
 
-/// A listing of versions.
 struct Versions {
     s3: Arc<S3>,
     query: Query,
