@@ -154,7 +154,7 @@ impl Body {
     }
 
     /// Applies a rate limit. `cancel` ends its waits.
-    pub(crate) fn kept_to(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
+    pub(crate) fn throttled(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
         if !throttle.is_unlimited() {
             (self.throttle, self.cancel) = (throttle.clone(), cancel.clone());
         }

@@ -25,10 +25,10 @@ pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
 const SFTP: &str = "sftp://";
 
 /// The text between the location of an object and its missing version.
-pub(crate) const VERSION: &str = ", version ";
+pub(crate) const VERSION_SEPARATOR: &str = ", version ";
 
 /// The text between an endpoint and the setting that named it.
-pub(crate) const FROM: &str = ", from ";
+pub(crate) const SETTING_SEPARATOR: &str = ", from ";
 
 /// The detail of an error if a web page shows nothing about the names below it.
 pub(crate) const LISTS_NOTHING: &str =

@@ -63,7 +63,7 @@ impl Http {
     }
 
     /// Returns the same backend with another client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         let (own, netrc, cookies) =
             (Arc::clone(&self.own), Arc::clone(&self.netrc), Arc::clone(&self.cookies));
         Self { client, own, netrc, cookies }

@@ -56,7 +56,7 @@ impl Sftp {
     }
 
     /// Returns the same backend with another client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self {
             client,
             pool: Arc::clone(&self.pool),

@@ -16,12 +16,12 @@ use crate::error::{Error, Result};
 use crate::object::listing_key;
 
 /// Memory for entries that are sorted at once, bytes: about 20,000 entries.
-const ROOM: usize = 4 << 20;
+const SORT_MEMORY: usize = 4 << 20;
 /// Runs merged at once. Each has a buffer of [`RUN_BUFFER`] bytes.
 const MOST_RUNS: usize = 64;
 const RUN_BUFFER: usize = 16 << 10;
 /// Memory of an entry without its texts, bytes.
-const ENTRY: usize = 2 * size_of::<Entry>();
+const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
 
 type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
@@ -47,7 +47,7 @@ impl Sorted {
 
     fn take(&mut self) -> Result<Option<Keyed>> {
         if let Some(listing) = self.listing.take() {
-            self.merged = sort(listing, ROOM)?;
+            self.merged = sort(listing, SORT_MEMORY)?;
         }
         match &mut self.merged {
             Merged::InMemory(entries) => Ok(entries.next()),
@@ -97,7 +97,7 @@ fn sort(listing: Entries, room: usize) -> Result<Merged> {
     let mut runs: Option<Runs> = None;
     for entry in listing {
         let keyed = Keyed::of(entry?);
-        taken += ENTRY + 2 * keyed.key.len() + keyed.entry.etag.as_ref().map_or(0, String::len);
+        taken += ENTRY_MEMORY + 2 * keyed.key.len() + keyed.entry.etag.as_ref().map_or(0, String::len);
         waiting.push(keyed);
         if taken >= room {
             let runs = match &mut runs {

@@ -127,15 +127,15 @@ impl Store {
         let client = Arc::new(client);
         Self {
             named: Arc::clone(&self.named),
-            s3: Arc::new(self.s3.by(Arc::clone(&client))),
+            s3: Arc::new(self.s3.with_client(Arc::clone(&client))),
             #[cfg(feature = "google")]
-            google: Arc::new(self.google.by(Arc::clone(&client))),
+            google: Arc::new(self.google.with_client(Arc::clone(&client))),
             #[cfg(feature = "azure")]
-            azure: Arc::new(self.azure.by(Arc::clone(&client))),
+            azure: Arc::new(self.azure.with_client(Arc::clone(&client))),
             #[cfg(feature = "http")]
-            http: Arc::new(self.http.by(Arc::clone(&client))),
+            http: Arc::new(self.http.with_client(Arc::clone(&client))),
             #[cfg(feature = "sftp")]
-            sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
+            sftp: Arc::new(self.sftp.with_client(Arc::clone(&client))),
             ring: Arc::clone(&self.ring),
             client,
         }
@@ -416,7 +416,7 @@ impl Store {
             (Location::Object(from), Location::Object(to)) if self.is_one_service(from, to) => {
                 self.objects(to)?.copy(from, version, to, options)
             }
-            _ => Err(unsupported(destination, WITHIN)),
+            _ => Err(unsupported(destination, COPY_WITHIN_SERVICE)),
         }
     }
 
@@ -575,7 +575,7 @@ fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
 }
 
 /// The operation, for errors, of a copy that only S3 supports.
-const WITHIN: &str = "a copy within the service";
+const COPY_WITHIN_SERVICE: &str = "a copy within the service";
 
 /// Returns the S3 object at a location, or the error that only S3 supports `what`.
 fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {

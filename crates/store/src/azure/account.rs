@@ -24,11 +24,11 @@ pub(super) struct Account {
     pub(super) origin: Origin,
     /// The prefix of the path of every request: empty, or the account's name at an emulator.
     pub(super) path: String,
-    pub(super) proof: Proof,
+    pub(super) credential: Credential,
 }
 
 /// The credential that requests are authenticated with.
-pub(super) enum Proof {
+pub(super) enum Credential {
     /// The account's key.
     Key(Vec<u8>),
     /// A shared access signature, which is a query string.
@@ -120,15 +120,15 @@ impl Parts {
         let origin = Origin::parse_url(&endpoint).ok_or_else(unusable)?;
         let rest = endpoint.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
         let path = rest.find('/').map(|at| rest[at..].trim_end_matches('/').to_owned()).unwrap_or_default();
-        let proof = match (self.key, self.signature) {
-            _ if is_anonymous => Proof::Anonymous,
-            (Some(key), _) => Proof::Key(
+        let credential = match (self.key, self.signature) {
+            _ if is_anonymous => Credential::Anonymous,
+            (Some(key), _) => Credential::Key(
                 BASE64_STANDARD.decode(key.trim()).map_err(|_| "the account's key is not in base64")?,
             ),
-            (None, Some(signature)) => Proof::Signature(signature.trim_start_matches('?').to_owned()),
-            (None, None) => Proof::Token(Source::find()),
+            (None, Some(signature)) => Credential::Signature(signature.trim_start_matches('?').to_owned()),
+            (None, None) => Credential::Token(Source::find()),
         };
-        Ok(Account { name, origin, path, proof })
+        Ok(Account { name, origin, path, credential })
     }
 }
 
@@ -152,13 +152,13 @@ mod tests {
             account("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=aGlkZGVu;EndpointSuffix=x.y")
                 .unwrap();
         assert_eq!((found.origin.to_string().as_str(), found.path.as_str()), ("me.blob.x.y:443", ""));
-        assert!(matches!(&found.proof, Proof::Key(key) if key == b"hidden"));
+        assert!(matches!(&found.credential, Credential::Key(key) if key == b"hidden"));
         assert!(!format!("{found:?}").contains("hidden"));
         let found = account("UseDevelopmentStorage=true").unwrap();
         assert_eq!((found.origin.port, found.path.as_str()), (10_000, "/devstoreaccount1"));
         let found = account("BlobEndpoint=http://h:1/me/;SharedAccessSignature=?sv=1&sig=x=").unwrap();
         assert_eq!(found.path, "/me");
-        assert!(matches!(&found.proof, Proof::Signature(text) if text == "sv=1&sig=x="));
+        assert!(matches!(&found.credential, Credential::Signature(text) if text == "sv=1&sig=x="));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, Tokens, encode
 use crate::signing::Signing;
 use crate::wire::{Client, Head, Method};
 
-use account::{Account, Proof};
+use account::{Account, Credential};
 
 /// The service's API version. It accepts 5,000 MiB in one write, and reports errors better than the
 /// first version that did.
@@ -42,7 +42,7 @@ impl Azure {
     }
 
     /// Returns the same account with another client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self { client, account: Arc::clone(&self.account), tokens: Arc::clone(&self.tokens) }
     }
 
@@ -90,11 +90,11 @@ impl RestStore for Azure {
         let mut headers = call.headers.clone();
         headers.push(("x-ms-version".to_owned(), VERSION.to_owned()));
         let mut target = format!("{}{}", account.path, call.target());
-        match &account.proof {
-            Proof::Anonymous => {}
-            Proof::Key(key) => sign::sign(call, account, key, &mut headers),
-            Proof::Signature(signature) => target = account::with_signature(&target, signature),
-            Proof::Token(source) => {
+        match &account.credential {
+            Credential::Anonymous => {}
+            Credential::Key(key) => sign::sign(call, account, key, &mut headers),
+            Credential::Signature(signature) => target = account::with_signature(&target, signature),
+            Credential::Token(source) => {
                 let fetch = || source.fetch(call.object, &self.client, cancel);
                 headers.push(("authorization".to_owned(), self.tokens.header(fetch)?));
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use firstbyte_location::{Algorithm, ObjectLocation, Version};
 
-use super::account::{Proof, with_signature};
+use super::account::{Credential, with_signature};
 use super::{Azure, check_name, encoded_name, path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -49,9 +49,9 @@ impl Azure {
         check_name(object)?;
         let account = self.account(&object.to_string())?;
         let mut url = format!("{}{}", account.path, path(source));
-        match &account.proof {
+        match &account.credential {
             // The request reads the source by its URL, which a token does not authenticate.
-            Proof::Token(_) | Proof::Anonymous => {
+            Credential::Token(_) | Credential::Anonymous => {
                 let location = object.to_string();
                 return Err(Error::Unsupported {
                     location,
@@ -59,8 +59,8 @@ impl Azure {
                     trace: None,
                 });
             }
-            Proof::Signature(signature) => url = with_signature(&url, signature),
-            Proof::Key(_) => {}
+            Credential::Signature(signature) => url = with_signature(&url, signature),
+            Credential::Key(_) => {}
         }
         let scheme = if account.origin.tls { "https" } else { "http" };
         let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);

@@ -5,7 +5,8 @@ use std::io;
 use firstbyte_location::Service;
 
 use super::{
-    Error, FROM, SFTP, VERSION, WITHOUT_TLS, in_object_store, is_bucket, means_another_region, service_of,
+    Error, SETTING_SEPARATOR, SFTP, VERSION_SEPARATOR, WITHOUT_TLS, in_object_store, is_bucket,
+    means_another_region, service_of,
 };
 
 impl Error {
@@ -40,7 +41,7 @@ impl Error {
                 "check the host and the port, and that ssh and sftp reach it"
             }
             Self::Unreachable { detail, .. } if detail == WITHOUT_TLS => "write http:// for it",
-            Self::Unreachable { endpoint, .. } if endpoint.contains(FROM) => {
+            Self::Unreachable { endpoint, .. } if endpoint.contains(SETTING_SEPARATOR) => {
                 "check host and port there, and the proxy variables"
             }
             Self::Unreachable { .. } => {
@@ -64,7 +65,7 @@ impl Error {
 fn not_found(location: &str) -> &'static str {
     let service = service_of(location);
     match service {
-        _ if location.contains(VERSION) => "list the existing versions: `firstbyte ls --versions`",
+        _ if location.contains(VERSION_SEPARATOR) => "list the existing versions: `firstbyte ls --versions`",
         Some(Service::Google) if is_bucket(location) => {
             "no such bucket; list those of this project: `firstbyte ls gs://`"
         }

@@ -20,7 +20,7 @@ pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 const BLOCK: u64 = 128 << 10;
 
 /// Length of a checksum, bytes.
-const SUM: u64 = 4;
+const CHECKSUM_LENGTH: u64 = 4;
 
 /// Returns whether a range consists of whole blocks of an object of `size` bytes.
 pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
@@ -30,7 +30,7 @@ pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
 
 /// Returns the length of a body with the bytes `range`, including the checksums.
 pub(crate) fn framed_len(range: ByteRange) -> u64 {
-    range.len() + SUM * range.len().div_ceil(BLOCK)
+    range.len() + CHECKSUM_LENGTH * range.len().div_ceil(BLOCK)
 }
 
 /// Reads a body in blocks, and verifies each.
@@ -68,7 +68,7 @@ impl Frames {
 
     fn next_block(&mut self) -> Result<()> {
         let length = self.range.len().min(BLOCK);
-        self.block.resize(to_usize(length + SUM), 0);
+        self.block.resize(to_usize(length + CHECKSUM_LENGTH), 0);
         let mut done = 0;
         while done < self.block.len() {
             match self.incoming.read(&mut self.block[done..])? {

@@ -19,11 +19,11 @@ use crate::limits::{LOOK, STACK};
 
 /// Requests for each one that may be sent twice. Four nodes that share a link do not notice the
 /// additional bytes from the origin.
-const BUDGET: u64 = 32;
+const REQUESTS_PER_HEDGE: u64 = 32;
 
 /// Requests that may be sent twice in addition to that share. A reader that waits for one block
 /// sends few requests in all.
-const FREE: u64 = 2;
+const FREE_HEDGES: u64 = 2;
 
 pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
@@ -136,7 +136,7 @@ impl WatchState {
 
     /// Takes a second request from the budget. Requests to an excluded gateway are always allowed.
     fn may_send_twice(&mut self, member: &Member) -> bool {
-        let allowed = self.sent_twice < FREE + self.requests / BUDGET;
+        let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
         if !member.is_asked() {
             return true;
         }
@@ -290,7 +290,7 @@ mod tests {
             state.requests += 1;
             twice += u64::from(state.may_send_twice(&member));
         }
-        assert_eq!(twice, FREE + 3200 / BUDGET);
+        assert_eq!(twice, FREE_HEDGES + 3200 / REQUESTS_PER_HEDGE);
         member.failed("gone");
         assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
     }

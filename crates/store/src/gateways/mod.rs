@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// The number of gateways that are asked for a segment before the origin: its owner and the next.
-const ASKED: usize = 2;
+const GATEWAYS_PER_SEGMENT: usize = 2;
 
 /// A client of one gateway, or of the origin. Each is a store.
 pub(crate) trait Reader: Send + Sync {
@@ -124,7 +124,7 @@ impl Ring {
     /// process, which reads its own segments from the origin into its cache.
     fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn Reader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
-        let order = owner::order(urls, segment).into_iter().take(ASKED);
+        let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
         let members = order.map(|index| &self.members[index]);
         let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
         others.filter(|(member, _)| member.is_asked()).collect()

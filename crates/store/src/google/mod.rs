@@ -38,7 +38,7 @@ impl Google {
     }
 
     /// Returns the same service with another client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self { client, identity: Arc::clone(&self.identity) }
     }
 

@@ -43,7 +43,7 @@ impl Improvement {
 /// Refused calls, by device.
 static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap::new());
 /// True if any call was refused. It saves most runs the lookup in [`REFUSED`].
-static ANY: AtomicBool = AtomicBool::new(false);
+static ANY_REFUSED: AtomicBool = AtomicBool::new(false);
 
 fn refused() -> MutexGuard<'static, BTreeMap<(Improvement, u64), Errno>> {
     REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,14 +60,14 @@ pub(crate) fn attempt<T>(
     call: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<Option<T>, Errno> {
     let key = || rustix::fs::fstat(&file).map(|found| (improvement, found.st_dev));
-    if ANY.load(Ordering::Relaxed) && refused().contains_key(&key()?) {
+    if ANY_REFUSED.load(Ordering::Relaxed) && refused().contains_key(&key()?) {
         return Ok(None);
     }
     match call() {
         Ok(done) => Ok(Some(done)),
         Err(error) if is_refusal(error) => {
             refused().insert(key()?, error);
-            ANY.store(true, Ordering::Relaxed);
+            ANY_REFUSED.store(true, Ordering::Relaxed);
             Ok(None)
         }
         Err(error) => Err(error),

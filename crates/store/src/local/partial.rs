@@ -294,7 +294,9 @@ impl LocalFile {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => None,
             // The file system or the kernel lacks this call.
-            Err(error) if is_refusal(error) => Some(LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner)),
+            Err(error) if is_refusal(error) => {
+                Some(RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner))
+            }
             Err(error) => return Err(io_error(path, error)),
         };
         let other = match beneath::stat_at(directory, name) {
@@ -339,7 +341,7 @@ impl LocalFile {
                     // Without hard links, another process may create the name between lookup and
                     // rename.
                     Err(error) if is_refusal(error) => {
-                        let _looked_up = LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _looked_up = RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
                         match beneath::stat_at(directory, name) {
                             Err(Errno::NOENT) => replace(),
                             Ok(_) => Err(refused()),
@@ -367,7 +369,7 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
 }
 
 /// Serializes renames that look their name up first, where the kernel cannot refuse to replace.
-static LOOKED_UP: Mutex<()> = Mutex::new(());
+static RENAME_LOCK: Mutex<()> = Mutex::new(());
 
 /// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

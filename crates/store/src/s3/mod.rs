@@ -49,7 +49,7 @@ use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, FROM, Result};
+use crate::error::{Asked, Error, Result, SETTING_SEPARATOR};
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::signing::Signing;
@@ -157,17 +157,17 @@ impl S3 {
 
     /// Returns the same service in the scope of another client.
     fn in_scope_of(&self, client: &Client) -> Self {
-        self.by(Arc::new(self.client.in_scope_of(client)))
+        self.with_client(Arc::new(self.client.in_scope_of(client)))
     }
 
     /// Returns the same service with requests that end only when `cancel` or their own handle is
     /// cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
-        self.by(Arc::new(self.client.with_scope(cancel)))
+        self.with_client(Arc::new(self.client.with_scope(cancel)))
     }
 
     /// Returns the same service with another client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self {
             client,
             identity: Arc::clone(&self.identity),
@@ -317,9 +317,12 @@ impl S3 {
         let settings = self.identity.settings(options).ok();
         let setting = settings.and_then(|found| found.endpoint_source.setting(options.endpoint_setting));
         match (error, setting) {
-            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => {
-                Error::Unreachable { endpoint: format!("{endpoint}{FROM}{setting}"), detail, number, trace }
-            }
+            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => Error::Unreachable {
+                endpoint: format!("{endpoint}{SETTING_SEPARATOR}{setting}"),
+                detail,
+                number,
+                trace,
+            },
             (other, _) => other,
         }
     }

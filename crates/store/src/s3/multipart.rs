@@ -78,7 +78,7 @@ impl S3 {
     ) -> Result<Part> {
         let cancel = Cancel::new();
         let mut call = part_call(Operation::UploadPartCopy, object, id, number, &cancel);
-        write::copy_from(&mut call, source, version);
+        write::add_copy_source_headers(&mut call, source, version);
         call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
         let copied = self.store_inside(&call, "CopyPartResult");

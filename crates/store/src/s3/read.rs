@@ -4,7 +4,7 @@ use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
 
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Error, Result, VERSION};
+use crate::error::{Error, Result, VERSION_SEPARATOR};
 use crate::object::Stat;
 use crate::query::{Get, Integrity};
 use crate::{answer, conditions};
@@ -140,7 +140,7 @@ impl S3 {
 fn of_version(error: Error, version_id: Option<&str>) -> Error {
     match (error, version_id) {
         (Error::NotFound { location, trace }, Some(id)) => {
-            Error::NotFound { location: format!("{location}{VERSION}{id}"), trace }
+            Error::NotFound { location: format!("{location}{VERSION_SEPARATOR}{id}"), trace }
         }
         (other, _) => other,
     }

@@ -55,10 +55,10 @@ impl S3 {
         options: &PutOptions,
     ) -> Result<Written> {
         let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
-        copy_from(&mut call, source, version);
+        add_copy_source_headers(&mut call, source, version);
         call.work = version.size.unwrap_or_default();
         if options.metadata == Metadata::default() {
-            self.keep(&mut call);
+            self.add_storage_headers(&mut call);
         } else {
             call.header("x-amz-metadata-directive", "REPLACE");
             self.describe(&mut call, &options.metadata);
@@ -118,11 +118,11 @@ impl S3 {
         if let Some(modified) = metadata.modified {
             call.header(&format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified));
         }
-        self.keep(call);
+        self.add_storage_headers(call);
     }
 
     /// Adds the headers for storage class, access list, tags and encryption.
-    fn keep(&self, call: &mut Call<'_>) {
+    fn add_storage_headers(&self, call: &mut Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
         }
@@ -157,7 +157,7 @@ pub(super) fn stored(call: &Call<'_>, root: &str, (head, body): (Head, Vec<u8>))
 }
 
 /// Adds the headers that name a version of an object as the source of a copy.
-pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
+pub(super) fn add_copy_source_headers(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {

@@ -29,13 +29,13 @@ use crate::options::Options;
 const WINDOW: usize = 2 << 20;
 /// Longest read and write, bytes, if the server does not state its limits. Every server supports
 /// it.
-const USUAL: usize = 32 << 10;
+const DEFAULT_LENGTH: usize = 32 << 10;
 /// Longest read, bytes. Longer ones would make other packets wait longer.
 pub(super) const LONGEST_READ: usize = 128 << 10;
 /// Longest write, bytes. The server replies to each, which shows that a slow link works.
 const LONGEST_WRITE: usize = 64 << 10;
 /// Shortest data, bytes, whose buffer is reused.
-const LEAST_KEPT: usize = 16 << 10;
+const SHORTEST_REUSED: usize = 16 << 10;
 /// The time after which an unused session ends. At some hosts a login takes seconds.
 const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
@@ -182,7 +182,7 @@ fn read(
     requests: &Sender<Vec<u8>>,
     greet: &Sender<std::result::Result<Greeting, Lost>>,
 ) {
-    let mut input = BufReader::with_capacity(LEAST_KEPT, Heard { output, shared });
+    let mut input = BufReader::with_capacity(SHORTEST_REUSED, Heard { output, shared });
     // The result is ignored: if the send fails, the caller has given up.
     let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
     while ended.is_ok() {
@@ -215,7 +215,7 @@ fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Resul
         }
     }
     let most = |limit: u64, most: usize| match to_usize(limit) {
-        0 => USUAL,
+        0 => DEFAULT_LENGTH,
         limit => limit.min(most),
     };
     let (longest_read, longest_write) = (most(limits.0, LONGEST_READ), most(limits.1, LONGEST_WRITE));
@@ -259,7 +259,7 @@ impl Shared {
 
     /// Returns a buffer for data, of at least this length.
     fn buffer(&self, length: usize) -> Vec<u8> {
-        if length < LEAST_KEPT {
+        if length < SHORTEST_REUSED {
             return vec![0; length];
         }
         let spare = lock(&self.spare).pop().filter(|buffer| buffer.len() >= length);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher, Location, ObjectLocation, Service, Version};
 
-use super::{Store, WITHIN, object_in_s3, require_key};
+use super::{COPY_WITHIN_SERVICE, Store, object_in_s3, require_key};
 use crate::backend::PartsBackend;
 use crate::cancel::Cancel;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::limits::BRIEFLY;
 use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
 /// The operation, for errors, that other services do not support.
-const PARTS: &str = "an upload in parts";
+const UPLOAD_IN_PARTS: &str = "an upload in parts";
 
 impl Store {
     /// Returns a digest of all options that affect a written object. An upload must only be
@@ -54,7 +54,7 @@ impl Store {
                 Ok((Arc::clone(&self.azure) as _, object))
             }
             _ => {
-                let object = object_in_s3(location, PARTS)?;
+                let object = object_in_s3(location, UPLOAD_IN_PARTS)?;
                 Ok((self.s3_of(object.service)?, object))
             }
         }
@@ -99,12 +99,12 @@ impl Store {
         version: &Version,
         range: ByteRange,
     ) -> Result<Part> {
-        let object = object_in_s3(&upload.location, WITHIN)?;
+        let object = object_in_s3(&upload.location, COPY_WITHIN_SERVICE)?;
         self.s3_of(object.service)?.copy_part(
             object,
             &upload.id,
             number,
-            object_in_s3(source, WITHIN)?,
+            object_in_s3(source, COPY_WITHIN_SERVICE)?,
             version,
             range,
         )
@@ -138,7 +138,7 @@ impl Store {
         if matches!(&upload.location, Location::Object(object) if object.service == Service::Azure) {
             return Ok(());
         }
-        let object = object_in_s3(&upload.location, PARTS)?;
+        let object = object_in_s3(&upload.location, UPLOAD_IN_PARTS)?;
         let s3 = self.s3_of(object.service)?;
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return s3.abort_upload(object, &upload.id);

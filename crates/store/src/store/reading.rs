@@ -27,7 +27,7 @@ impl Store {
             Some(end) => self.continued(location, get, body, end)?,
             None => body,
         };
-        Ok(body.kept_to(&get.throttle, &cancel))
+        Ok(body.throttled(&get.throttle, &cancel))
     }
 
     /// Requests a range from a gateway, or else from the origin.

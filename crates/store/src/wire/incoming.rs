@@ -181,7 +181,7 @@ impl Incoming {
 
     /// Accounts for `count` bytes read, of which 0 means the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
-        self.back.endpoint.receive(count as u64);
+        self.back.endpoint.count_received(count as u64);
         if let Err(error) = self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
             self.connection = None;
             return Err(error);

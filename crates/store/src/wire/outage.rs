@@ -25,7 +25,7 @@ pub(super) struct Endpoint {
     /// Body bytes received from the endpoint.
     received: AtomicU64,
     /// Body bytes sent to the endpoint.
-    taken: AtomicU64,
+    sent: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -113,12 +113,12 @@ pub(super) enum Outcome {
 }
 
 impl Endpoint {
-    pub(super) fn receive(&self, bytes: u64) {
+    pub(super) fn count_received(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn take(&self, bytes: u64) {
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    pub(super) fn count_sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Returns the body bytes received so far.
@@ -129,7 +129,7 @@ impl Endpoint {
     /// Returns the body bytes moved in both directions. While they grow, the endpoint is not
     /// silent.
     fn moved(&self) -> u64 {
-        self.received().wrapping_add(self.taken.load(Ordering::Relaxed))
+        self.received().wrapping_add(self.sent.load(Ordering::Relaxed))
     }
 
     /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
@@ -307,7 +307,7 @@ mod tests {
     fn an_endpoint_that_sends_bodies_is_not_silent() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.receive(1);
+        endpoint.count_received(1);
         assert!(endpoint.answered_since(&first));
         endpoint.end(&first, Outcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);

@@ -165,7 +165,7 @@ impl Request<'_> {
         // Completing a step shows that the server is alive.
         connection.write_file(file, range, &|most| {
             let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
-            endpoint.take(allowed);
+            endpoint.count_sent(allowed);
             Ok(allowed)
         })
     }

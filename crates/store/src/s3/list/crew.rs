@@ -17,7 +17,7 @@ use firstbyte_listing::Order;
 
 use super::pace::Pace;
 use super::page::{Page, Query};
-use super::plan::{Cutting, Fault, NEAR, Next, Plan, Task};
+use super::plan::{Cutting, Fault, Next, Plan, SPLITTABLE_RANGES, Task};
 
 struct Shared {
     s3: Arc<S3>,
@@ -50,7 +50,7 @@ impl Crew {
     pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
         let waiting = match order {
             Order::Any => most,
-            Order::Bytes => most.min(NEAR),
+            Order::Bytes => most.min(SPLITTABLE_RANGES),
         };
         let mut plan = Plan::new(query.grouping, order, waiting);
         plan.arrived(Plan::WHOLE, first).map_err(|fault| error(fault, &query))?;
@@ -78,10 +78,10 @@ impl Crew {
             if state.stopped {
                 return None;
             }
-            let first = state.plan.first();
+            let first = state.plan.first_range();
             let next = state.plan.take();
             // There is room now, or another range has become the first one, which always has room.
-            if matches!(next, Next::Page(_)) || state.plan.first() != first {
+            if matches!(next, Next::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }
             match next {

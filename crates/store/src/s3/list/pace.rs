@@ -12,7 +12,7 @@ use firstbyte_pacing::{Proximity, START_NEAR};
 
 /// The most requests at once. Each holds a page of about 300 KB, and 32 of them fetch 700,000 keys
 /// per second over 45 ms.
-pub(super) const MOST: usize = 32;
+pub(super) const MOST_REQUESTS: usize = 32;
 /// Multiple of the quickest page's time from which a page counts as queued behind others.
 const QUEUED: u32 = 4;
 
@@ -68,33 +68,33 @@ mod tests {
 
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST);
+        assert_eq!(pace.allowed(), MOST_REQUESTS);
         pace.refused();
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST / 2);
+        assert_eq!(pace.allowed(), MOST_REQUESTS / 2);
         (0..9).for_each(|_| pace.refused());
         assert_eq!(pace.allowed(), 1);
     }
 
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         (0..3).for_each(|_| pace.full_page(PAGE));
-        assert_eq!(pace.allowed(), MOST);
+        assert_eq!(pace.allowed(), MOST_REQUESTS);
         (0..2).for_each(|_| pace.full_page(9 * PAGE));
-        assert_eq!(pace.allowed(), MOST - 2);
+        assert_eq!(pace.allowed(), MOST_REQUESTS - 2);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST - 1);
+        assert_eq!(pace.allowed(), MOST_REQUESTS - 1);
         (0..99).for_each(|_| pace.full_page(9 * PAGE));
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         pace.full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);

@@ -33,12 +33,12 @@ const FREE_GUESSES: u64 = 16;
 const GUESSES_PER_PAGE: u64 = 2;
 /// The fewest keys of a useful page. Fewer keys were a wrong guess: they would have fitted into
 /// another page.
-const WORTH: usize = 250;
+const USEFUL_PAGE: usize = 250;
 
 /// First ranges that may be split in an ordered listing, since entries of later ones would wait too
 /// long. It is also the limit of waiting pages in all ranges, and again in the ranges needed next:
 /// 10 MB in total.
-pub(super) const NEAR: usize = 16;
+pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of pages from which a range is worth splitting. The lower half ends with a
 /// partial page, which pays off if a round trip is saved.
 const FEWEST_PAGES: f64 = 2.5;
@@ -250,7 +250,7 @@ impl Plan {
     /// Returns the next task of a worker that listed the range `at`. The worker continues with that
     /// range while there is room for pages. Otherwise it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<Task> {
-        let room = self.rooms();
+        let room = self.requestable_ranges();
         let may = |range: &Range| range.idle.is_some() && !range.listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
@@ -269,7 +269,7 @@ impl Plan {
     /// Returns how many of the first ranges may request another page: all while there is room.
     /// After that, the same room again is reserved for the ranges needed next. The first range may
     /// always request a page if none of its pages waits, otherwise the listing would stop.
-    fn rooms(&self) -> usize {
+    fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
         }
@@ -293,7 +293,7 @@ impl Plan {
         }
         let near = match self.order {
             Order::Any => usize::MAX,
-            Order::Bytes => NEAR,
+            Order::Bytes => SPLITTABLE_RANGES,
         };
         let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
@@ -355,7 +355,7 @@ impl Plan {
         }
         let (first, behind) = range.keep(&mut entries);
         let within = behind.is_none();
-        let worth = entries.len() >= WORTH;
+        let worth = entries.len() >= USEFUL_PAGE;
         (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
         for entry in entries.iter().step_by(SAMPLE) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
@@ -464,7 +464,7 @@ impl Plan {
     }
 
     /// Returns the range whose pages are taken first.
-    pub(super) fn first(&self) -> Option<u64> {
+    pub(super) fn first_range(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.id)
     }
 
