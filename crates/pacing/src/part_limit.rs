@@ -28,7 +28,7 @@ impl PartLimit {
         Self { most: START_NEAR }
     }
 
-    /// Returns no limit.
+    /// Returns a limit that allows any number.
     pub fn none() -> Self {
         Self { most: usize::MAX }
     }

@@ -70,8 +70,7 @@ impl Http {
     }
 
     /// Returns the `Authorization` header for a URL, from its user and password or else from
-    /// `.netrc`. `None` for a signed URL without a password: servers refuse a signature with
-    /// credentials.
+    /// `.netrc`. `.netrc` is not used for a signed URL: servers refuse two credentials.
     fn authorization(&self, url: &HttpUrl) -> Option<(String, String)> {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (userinfo, _) = url.authority.rsplit_once('@').unwrap_or(("", ""));

@@ -17,8 +17,8 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::{LOOK, STACK};
 
-/// Requests for each one that may be sent twice. Four nodes that share a link do not notice the
-/// additional bytes from the origin.
+/// Requests for each hedge: one in this many may be sent twice. Four nodes that share a link do not
+/// notice the additional bytes from the origin.
 const REQUESTS_PER_HEDGE: u64 = 32;
 
 /// Requests that may be sent twice in addition to that share. A reader that waits for one block

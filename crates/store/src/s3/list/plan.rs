@@ -323,7 +323,7 @@ impl Plan {
     /// Records a page of a range.
     ///
     /// # Errors
-    /// The fault because of which the listing must not be continued.
+    /// The fault, after which the listing must not continue.
     pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), Fault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
