@@ -94,7 +94,7 @@ impl Failure for StoreError {
     }
 }
 
-/// The reason for which a request is not sent again.
+/// The reason why a request is not sent again.
 #[derive(Debug)]
 pub enum Ended<E> {
     /// The error is not transient, or the retries are used up.

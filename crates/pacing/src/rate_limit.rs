@@ -33,7 +33,7 @@ pub struct RateLimit {
 pub struct Grant {
     /// The most bytes to move.
     pub bytes: u64,
-    /// The time to wait before moving them.
+    /// The time to wait before moving the bytes.
     pub wait: Duration,
 }
 

@@ -282,7 +282,7 @@ pub(crate) fn format_rfc3339(time: SystemTime) -> String {
         let date = time::OffsetDateTime::from_unix_timestamp_nanos(nanos.ok()?).ok()?;
         date.format(&time::format_description::well_known::Rfc3339).ok()
     };
-    // The format has the years 0 to 9999.
+    // The format allows only the years 0 to 9999.
     format().unwrap_or_else(|| format_unix(time))
 }
 

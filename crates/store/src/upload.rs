@@ -129,9 +129,9 @@ pub enum Precondition {
     /// No condition: replaces the destination.
     #[default]
     None,
-    /// Only if the destination does not exist (`If-None-Match: *`).
+    /// The destination must not exist (`If-None-Match: *`).
     Absent,
-    /// Only if the destination has this version (`If-Match`).
+    /// The destination must have this version (`If-Match`).
     Matches(Version),
 }
 

@@ -72,7 +72,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
         return Ok(pipe);
     }
     let (read_end, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // If this fails, the default size remains.
+    // If the call fails, the default size remains.
     let _ = rustix::pipe::fcntl_setpipe_size(&write_end, PIPE);
     Ok((read_end, write_end))
 }
