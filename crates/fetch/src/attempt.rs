@@ -1,17 +1,17 @@
-//! One attempt at a request: what it reports to the tracker, and how far it came.
+//! One attempt at a request: what it reports to the tracker, and the offset that it reached.
 
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{Cancel, Get};
 
-/// One attempt, lent to the code that makes it.
+/// One attempt at a request, lent to the code that sends it.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     tracker: &'a RequestTracker<Cancel>,
     slot: usize,
     cuts: u32,
-    /// The handle of an answer that is open already.
+    /// The cancel handle of a response that is already open.
     opened: Option<Cancel>,
     cancel: Cancel,
     in_flight: Option<InFlightRequest<'a, Cancel>>,
@@ -30,8 +30,8 @@ impl<'a> Attempt<'a> {
         Self { tracker, slot, cuts, opened, cancel, in_flight, is_throttled: false, highest: 0 }
     }
 
-    /// Begins to track a request, which waits for `wait`. An attempt may make several, one after
-    /// the other.
+    /// Begins to track a request whose thread waits for `wait`. An attempt may make several
+    /// requests in sequence.
     pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {
             before.end(true, Instant::now());
@@ -41,20 +41,20 @@ impl<'a> Attempt<'a> {
         self.in_flight = Some(self.tracker.begin(self.slot, wait, cancel, self.cuts, now));
     }
 
-    /// The handle that ends the request.
+    /// Returns the handle that cancels the request.
     #[must_use]
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// A read of everything, of any version, for this attempt.
+    /// Returns the options of a read of the whole object, in any version, under `throttle`.
     pub fn get(&mut self, throttle: &Throttle) -> Get {
         self.keep_to(throttle);
         Get { cancel: self.cancel.clone(), throttle: throttle.clone(), ..Get::default() }
     }
 
-    /// Notes the rate limit. Under one, a silence is our own pause: only the store's deadlines end
-    /// the request.
+    /// Notes the rate limit. Under a limit the client itself causes silences, so only the store's
+    /// deadlines end the request.
     pub fn keep_to(&mut self, throttle: &Throttle) {
         self.is_throttled = !throttle.is_unlimited();
         if self.is_throttled {
@@ -62,8 +62,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The head of an answer has arrived, and a body of so many bytes follows. Returns how long
-    /// the head took.
+    /// Notes that the head of a response arrived and that `body` bytes follow. Returns how long the
+    /// head took.
     pub fn head_arrived(&self, body: u64) -> Duration {
         let now = Instant::now();
         let took = self.in_flight.as_ref().map(|request| request.head_arrived(body, now));
@@ -73,7 +73,7 @@ impl<'a> Attempt<'a> {
         took.unwrap_or_default()
     }
 
-    /// Bytes up to the offset `end` have arrived, or were accepted by the server.
+    /// Notes that bytes up to the offset `end` arrived, or were accepted by the server.
     pub fn reached(&mut self, end: u64) {
         self.highest = self.highest.max(end);
         match &self.in_flight {
@@ -82,14 +82,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The caller itself pauses: the silence is not the server's.
+    /// Notes that the caller itself pauses, so that the silence does not count against the server.
     pub fn paused(&self) {
         if let Some(request) = &self.in_flight {
             request.paused();
         }
     }
 
-    /// Ends it. Returns whether it was cut for its silence, and the highest offset that it reached.
+    /// Ends the attempt. Returns whether it was cut because it was silent, and the highest offset
+    /// reached.
     pub(crate) fn end(self, succeeded: bool) -> (bool, u64) {
         let cut = self.in_flight.is_some_and(|request| request.end(succeeded, Instant::now()));
         (cut, self.highest)

@@ -1,10 +1,9 @@
-//! The request loop: a request is tracked, cut when it is silent, and repeated after a pause, until
-//! it succeeds, fails for good, or is not wanted any more.
+//! The request loop. It tracks a request, cuts it when it is silent and repeats it after a pause,
+//! until the request succeeds, fails for good or is no longer wanted.
 //!
 //! Transfers and reads differ in the work of an attempt and in the reader of its result
-//! ([`Interest`]).
-//! Everything else is decided here, once: which failures pass, what counts as progress, how often
-//! and after which pause a request is sent again.
+//! ([`Interest`]). Everything else is decided here, once: which failures are transient, what counts
+//! as progress, how often a request is repeated, and how long the pauses are.
 
 mod attempt;
 mod request;

@@ -1,4 +1,4 @@
-//! The loop, and the rules by which it repeats an attempt.
+//! The request loop, and the rules by which it repeats an attempt.
 
 use std::time::{Duration, Instant};
 
@@ -7,42 +7,43 @@ use firstbyte_store::{Cancel, Error as StoreError, LOOK, Outages, attempt_span};
 
 use crate::attempt::Attempt;
 
-/// Attempts in spite of malformed answers: one may be damaged on its way, but not all.
-const FEW: u32 = 3;
+/// Attempts at a request whose responses are malformed: a few may be damaged in transit, not all.
+const MALFORMED_ATTEMPTS: u32 = 3;
 
-/// The place of a thread in the request tracker. The thread sends one request at a time.
+/// A thread's slot in the request tracker. The thread sends one request at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {
-    /// Cuts requests that are silent, if its owner supervises it.
+    /// The tracker that cuts silent requests, if its owner supervises it.
     pub tracker: &'a RequestTracker<Cancel>,
-    /// The number of the thread.
+    /// The index of the slot, one for each thread.
     pub index: usize,
 }
 
 /// The reader, job or transfer that a request is for.
 pub trait Interest {
-    /// Whether the request is still wanted after these tries. Asked before each, and in pauses.
+    /// Returns whether the request is still wanted after these tries. Called before each attempt
+    /// and during pauses.
     fn is_wanted(&self, tries: Tries) -> bool;
 
-    /// Failures in a row, without progress, after which the last error is the result.
+    /// Returns how many failures in a row, without progress, are retried.
     fn retries(&self) -> u32 {
         RETRIES
     }
 
-    /// Whether the endpoint has answered before, so that it is worth another try if it cannot be
+    /// Returns whether the endpoint has answered before, so that it is retried when it cannot be
     /// reached. An address that never answered is most likely wrong.
     fn is_known(&self) -> bool;
 
-    /// Whether to wait for an endpoint that has stopped to answer.
+    /// Returns whether to wait for an endpoint that has stopped answering.
     fn outages(&self) -> Outages;
 
-    /// Whether an attempt that has brought some bytes may be made again.
+    /// Returns whether an attempt that has brought some bytes may be repeated.
     fn is_repeatable(&self) -> bool {
         true
     }
 
-    /// The latest time until which a reader waits. A later one than before is that of a new reader,
-    /// with tries of its own.
+    /// Returns the latest time until which a reader waits, if there is one. A later time than
+    /// before comes from a new reader, whose failures are counted from 0.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -62,24 +63,24 @@ pub enum Event {
     SlowDown,
 }
 
-/// The attempts so far.
+/// The attempts at a request so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
     /// Attempts cut for their silence.
     pub cuts: u32,
-    /// Failures in a row. Progress begins another row.
+    /// Failures in a row. Progress starts the count again.
     pub failures: u32,
     malformed: u32,
-    /// The highest offset reached.
+    /// The highest offset reached by any attempt.
     highest: u64,
 }
 
-/// An error of an attempt.
+/// An error of an attempt, which may hold an error of the store.
 pub trait Failure {
-    /// The store's error. No other is worth another attempt.
+    /// Returns the store's error, if it is one. Only such errors can be worth another attempt.
     fn store(&self) -> Option<&StoreError>;
 
-    /// The same, to note the attempts in it.
+    /// Returns the store's error, so that the attempts can be noted in it.
     fn store_mut(&mut self) -> Option<&mut StoreError>;
 }
 
@@ -93,22 +94,23 @@ impl Failure for StoreError {
     }
 }
 
-/// The reason for which a request is not sent again.
+/// The reason why a request is not sent again.
 #[derive(Debug)]
 pub enum Ended<E> {
-    /// The request fails again, or has failed too often.
+    /// The error is not transient, or the retries are used up.
     Failed(E),
-    /// The request is not wanted any more. The last error, unless the last attempt was cut.
+    /// The request is no longer wanted. Holds the last error, or `None` if the last attempt was cut
+    /// or there was none.
     Unwanted(Option<E>),
 }
 
 impl<'a> Slot<'a> {
-    /// Makes a request until it succeeds, fails for good, or is not wanted any more. `once` is one
-    /// attempt. It keeps what it has achieved, so that the next attempt asks only for the rest.
-    /// `opened` is the handle of an answer that is open already.
+    /// Makes a request until it succeeds, fails for good or is no longer wanted. `once` makes one
+    /// attempt and keeps what it achieved, so that the next attempt requests only the rest.
+    /// `opened` cancels a response that is already open.
     ///
     /// # Errors
-    /// The last error of `once`, or that the request is not wanted.
+    /// The last error of `once`, or [`Ended::Unwanted`] if the request is no longer wanted.
     pub fn request<T, E: Failure>(
         self,
         interest: &impl Interest,
@@ -139,7 +141,7 @@ impl<'a> Slot<'a> {
             if progressed && !interest.is_repeatable() {
                 return Err(Ended::Failed(error));
             }
-            // An answer cut at the moment its head arrived reports it only to its first reader.
+            // A response that is cut when its head arrives says so to its first reader only.
             if cut || matches!(error.store(), Some(StoreError::Cancelled)) {
                 tries.cuts += 1;
                 interest.count(Event::Cut);
@@ -161,7 +163,7 @@ impl<'a> Slot<'a> {
 }
 
 impl Tries {
-    /// Counts a failure. Returns the pause before the next attempt; `None` if there is none.
+    /// Counts a failure. Returns the pause before the next attempt, or `None` to give up.
     fn pause_after(
         &mut self,
         error: &StoreError,
@@ -186,7 +188,7 @@ impl Tries {
         match error {
             StoreError::Protocol { .. } => {
                 self.malformed += 1;
-                interest.is_known() && self.malformed < FEW
+                interest.is_known() && self.malformed < MALFORMED_ATTEMPTS
             }
             StoreError::Unreachable { .. } => interest.is_known(),
             StoreError::Unresponsive { .. } => interest.outages() == Outages::WaitFor,
@@ -194,8 +196,8 @@ impl Tries {
         }
     }
 
-    /// Waits while the request is wanted. A reader that comes meanwhile does not wait for a pause
-    /// that earlier failures caused.
+    /// Waits for `pause` while the request is wanted. A new reader ends the pause, because its own
+    /// tries have not failed.
     fn wait(&mut self, pause: Duration, interest: &impl Interest) {
         let (start, deadline) = (Instant::now(), interest.deadline());
         loop {

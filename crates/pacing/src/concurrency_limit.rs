@@ -1,84 +1,83 @@
-//! Decides how many requests run at once: the number is raised while throughput grows with it, and
-//! no further.
+//! Decides how many requests run at once: the limit is raised only while throughput grows with it.
 //!
 //! The [`Controller`](crate::Controller) passes in the throughput of each window. Doubling reaches
 //! 64 from 8 in three windows, which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise
-//! without effect is reverted: on a short path more requests only take processor time from each
-//! other.
+//! without effect is reverted: on a short path, additional requests only compete for processor
+//! time.
 
-/// Growth of throughput that justifies twice the requests, as a share; less is within the noise of
-/// a window.
-const GAIN: f64 = 0.12;
-/// Windows before a good limit is probed again: conditions change, but seldom.
-const HOLD: u32 = 20;
-/// The same after a refusal, which is followed by a search for the number that is not refused.
-const HOLD_REFUSED: u32 = 4;
-/// A limit is raised and lowered by this factor; one that was found good, and the distance to one
-/// that was refused, by half as much.
+/// Growth of throughput, as a share, that justifies doubling the limit. Smaller growth is within
+/// the noise of a window.
+const DOUBLING_GAIN: f64 = 0.12;
+/// Windows before a good limit is probed again. Conditions change, but seldom.
+const HOLD_WINDOWS: u32 = 20;
+/// Windows before the next probe after a refusal, when the highest accepted limit is searched for.
+const HOLD_WINDOWS_REFUSED: u32 = 4;
+/// The factor by which a limit is raised and lowered. A probe from a good limit raises it by half,
+/// and a probe below a refused limit halves the distance.
 const FACTOR: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Nothing has been measured.
+    /// No window has been measured.
     Starting,
-    /// The limit was raised from `from`, which gave the throughput `rate`.
+    /// The limit was raised from `from`, which had the throughput `rate`.
     Probing { from: usize, rate: f64 },
-    /// The limit was found good; so many windows until the next probe.
+    /// The limit was found good. The next probe is `left` windows away.
     Holding { left: u32 },
     /// The limit never changes.
     Fixed,
 }
 
-/// The number of requests at once, and what is known of it.
+/// The number of requests at once, and the state of the search for it.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     now: usize,
     cap: usize,
     phase: Phase,
-    /// The server refused this many. Probes halve the distance to it instead of passing it.
+    /// The limit at which the server last refused requests. Probes halve the distance to it.
     refused: Option<usize>,
 }
 
 impl ConcurrencyLimit {
-    /// Starts at `start` and stays within 1 to `cap`.
+    /// Starts at `start` and stays between 1 and `cap`.
     #[must_use]
     pub fn new(start: usize, cap: usize) -> Self {
         let cap = cap.max(1);
         Self { now: start.clamp(1, cap), cap, phase: Phase::Starting, refused: None }
     }
 
-    /// A limit that never changes.
+    /// Returns a limit that never changes.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
         Self { now: limit.max(1), cap: limit.max(1), phase: Phase::Fixed, refused: None }
     }
 
-    /// The present limit.
+    /// Returns the present limit.
     #[must_use]
     pub fn now(&self) -> usize {
         self.now
     }
 
-    /// True if it cannot rise further.
+    /// Returns true if the limit is at its cap.
     #[must_use]
     pub fn is_at_cap(&self) -> bool {
         self.now == self.cap
     }
 
-    /// True until the first window has been measured, or the server has asked for less.
+    /// Returns true until the first window is measured or the server refuses requests.
     pub(crate) fn is_starting(&self) -> bool {
         self.phase == Phase::Starting
     }
 
-    /// Changes where it starts. Has no effect after the start.
+    /// Changes the starting limit. Has no effect after the start.
     pub(crate) fn start_at(&mut self, start: usize) {
         if self.is_starting() {
             self.now = start.clamp(1, self.cap);
         }
     }
 
-    /// Takes the throughput of a whole window at the present limit, in any unit, and sets the limit
-    /// for the next.
+    /// Takes the throughput of a whole window at the present limit, in any unit, and sets the next
+    /// limit.
     pub(crate) fn observe(&mut self, rate: f64) {
         match self.phase {
             Phase::Fixed => {}
@@ -89,8 +88,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Lowers the limit, because the server asked for fewer requests: to what was good before, else
-    /// to half. `start` is where a start that assumed nothing would have been.
+    /// Lowers the limit because the server refused requests: to the last good limit, otherwise to
+    /// half. `start` is the cautious starting limit, which bounds the half during the start.
     pub(crate) fn back_off(&mut self, start: usize) {
         let refused = self.now;
         let limit = match self.phase {
@@ -100,13 +99,13 @@ impl ConcurrencyLimit {
             Phase::Holding { .. } => self.now / FACTOR,
         };
         self.now = limit.max(1);
-        self.phase = Phase::Holding { left: HOLD_REFUSED };
+        self.phase = Phase::Holding { left: HOLD_WINDOWS_REFUSED };
         self.refused = Some(refused);
     }
 
     fn hold(&mut self, limit: usize) {
         self.now = limit;
-        self.phase = Phase::Holding { left: HOLD };
+        self.phase = Phase::Holding { left: HOLD_WINDOWS };
     }
 
     fn probe(&mut self, rate: f64, limit: usize) {
@@ -117,15 +116,15 @@ impl ConcurrencyLimit {
             self.now = limit;
             self.phase = Phase::Probing { from, rate };
         } else {
-            // Conditions may have changed when this limit is probed next.
+            // The next probe of this limit may pass the refused one: conditions may have changed.
             self.refused = None;
             self.hold(from);
         }
     }
 
-    /// The growth of throughput that justifies the present limit: less for a smaller raise.
+    /// Returns the factor of throughput that justifies the raise from `from` to the present limit.
     fn gain_from(&self, from: usize) -> f64 {
-        1.0 + GAIN * (self.now as f64 / from as f64 - 1.0)
+        1.0 + DOUBLING_GAIN * (self.now as f64 / from as f64 - 1.0)
     }
 }
 
@@ -175,7 +174,7 @@ mod tests {
     fn a_server_that_asks_for_less_gets_less_for_a_while() {
         let mut limit = ConcurrencyLimit::new(16, CAP);
         limit.back_off(32);
-        assert_eq!(settle(&mut limit, HOLD_REFUSED as usize, |limit| limit as f64), 8);
+        assert_eq!(settle(&mut limit, HOLD_WINDOWS_REFUSED as usize, |limit| limit as f64), 8);
         assert_eq!(
             settle(&mut limit, 10, |limit| limit as f64),
             15,

@@ -3,30 +3,29 @@
 //! The caller passes an [`Observation`] every few milliseconds ([`TICK`](Controller::TICK)) and
 //! applies the result. Before anything is measured, the number follows from the distance of the
 //! server and the kind of work. Then each window of throughput confirms or changes it
-//! ([`ConcurrencyLimit`]). Transfers and hydration each own one.
+//! ([`ConcurrencyLimit`]). Transfers and hydration each own a controller.
 
 use std::time::{Duration, Instant};
 
 use crate::concurrency_limit::ConcurrencyLimit;
 use crate::proximity::Proximity;
 
-/// The shortest window: bytes of every connection arrive within it.
+/// The shortest window. Bytes of every connection arrive within it.
 const WINDOW: Duration = Duration::from_millis(60);
-/// A finished request counts for this many bytes, so that work of small requests has a throughput
-/// too.
+/// Bytes added to the throughput for each finished request, so that work of small requests shows a
+/// throughput too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Ticks, and round trips, after which a new number of requests shows its effect.
+/// Ticks, or round trips if they are longer, after which a new limit shows its effect.
 const SETTLING: u32 = 2;
-/// Round trips that it is then measured for at least.
+/// The shortest measurement of a limit, in round trips.
 const ROUND_TRIPS: u32 = 3;
-/// Requests at once before anything is measured: at the 40 MB/s that S3 gives a connection, these
-/// fill a network of 5 Gbit/s.
+/// Requests at once before anything is measured. At 40 MB/s per connection, as with S3, they fill a
+/// network of 5 Gbit/s.
 pub const START: usize = 16;
-/// The same for the bytes of large objects from a near server, where a few requests keep both ends
-/// busy.
+/// Requests at once for the bytes of large objects from a near server: a few keep both ends busy.
 pub const START_NEAR: usize = 4;
-/// The same between local files, where one copy call a core is all there is to gain.
+/// Requests at once between local files, where more than one copy call per core gains nothing.
 const START_LOCAL: usize = 2;
 
 /// The kind of work that waits to be requested.
@@ -42,7 +41,7 @@ pub enum Work {
     Local,
 }
 
-/// What a client sees at one moment. Counts and bytes are totals since it began.
+/// A client's state at one moment. Counts and bytes are totals since the client began.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     /// The time.
@@ -51,21 +50,21 @@ pub struct Observation {
     pub bytes: u64,
     /// Requests finished.
     pub requests: u64,
-    /// Times that a server asked for fewer requests.
+    /// Times that a server asked for a lower rate.
     pub slowdowns: u64,
-    /// Requests under way.
+    /// Requests in flight.
     pub under_way: usize,
     /// The typical time to the head of an answer; zero while unknown.
     pub round_trip: Duration,
     /// How far away the server is.
     pub server: Proximity,
-    /// True if no read has been answered for so long that the server is probably far away.
+    /// True if reads have been unanswered for so long that the server is probably far away.
     pub silent: bool,
-    /// The work that waits; `None` if there is no such work.
+    /// The work that waits; `None` if there is none.
     pub waiting: Option<Work>,
 }
 
-/// The policy, and the window being measured.
+/// The concurrency policy, and the window that is being measured.
 #[derive(Clone, Debug)]
 pub struct Controller {
     limit: ConcurrencyLimit,
@@ -73,33 +72,33 @@ pub struct Controller {
     window: Option<Window>,
 }
 
-/// A span of time at one limit.
+/// A period with one limit.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     since: Instant,
     moved: u64,
-    /// True while more requests are under way than a new limit allows, or the first at it have not
-    /// been answered yet: such a span is not measured.
+    /// True while the limit's effect is not visible yet: more requests are in flight than it
+    /// allows, or its first requests are unanswered. Such a window is not measured.
     settling: bool,
 }
 
 impl Controller {
-    /// Requests at once, at most, for one object: more have not been seen to help.
+    /// The most requests at once for one object. More have not been seen to help.
     pub const MOST_OF_ONE: usize = 64;
-    /// The same for many objects. Small ones mostly wait for round trips, so more requests help;
-    /// the default memory allows about 200.
+    /// The most requests at once for many objects. Small ones mostly wait for round trips, so more
+    /// requests help. The default memory allows about 200.
     pub const MOST: usize = 256;
     /// The interval between observations. It is far shorter than a window, and the calls cost far
     /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
 
-    /// Sends between 1 and `cap` requests at once.
+    /// Returns a controller that sends between 1 and `cap` requests at once.
     #[must_use]
     pub fn new(work: Work, cap: usize) -> Self {
         Self::with(ConcurrencyLimit::new(work.start(), cap))
     }
 
-    /// Always sends `limit` requests at once.
+    /// Returns a controller that always sends `limit` requests at once.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
         Self::with(ConcurrencyLimit::fixed(limit))
@@ -109,19 +108,19 @@ impl Controller {
         Self { limit, slowdowns: 0, window: None }
     }
 
-    /// The present number of requests at once.
+    /// Returns the present number of requests at once.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.limit.now()
     }
 
-    /// True if only its cap keeps the number from growing.
+    /// Returns true if only the cap keeps the number from growing.
     #[must_use]
     pub fn is_at_cap(&self) -> bool {
         self.limit.is_at_cap()
     }
 
-    /// Takes an observation; returns the number of requests at once from now on.
+    /// Takes an observation. Returns the number of requests at once from now on.
     pub fn tick(&mut self, seen: &Observation) -> usize {
         let before = self.limit.now();
         // Requests sent before the last change may still be refused.
@@ -130,7 +129,7 @@ impl Controller {
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
             _ if refused => self.limit.back_off(START),
-            // At the end of the work throughput falls for want of it: nothing can be learnt.
+            // Throughput falls when the work runs out, so it shows nothing about the limit.
             None => self.window = None,
             Some(work) => {
                 self.limit.start_at(seen.start(work));
@@ -179,27 +178,27 @@ impl Window {
 }
 
 impl Work {
-    /// The number of requests to begin with while nothing is known of the server.
+    /// Returns the number of requests to begin with while nothing is known of the server.
     fn start(self) -> usize {
         if self == Self::Local { START_LOCAL } else { START }
     }
 }
 
 impl Observation {
-    /// The number of requests to begin with.
+    /// Returns the number of requests to begin with.
     fn start(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::One | Work::Large, Proximity::Near) => START_NEAR,
-            // They only wait, and waiting costs nothing.
+            // Requests of small objects mostly wait, which costs nothing.
             (Work::Small, Proximity::Far) => usize::MAX,
-            // The first answer is late: a round trip is saved, and a quick answer or a refusal
-            // takes it back.
+            // The first response is late, so the server is probably far. Not waiting for it saves
+            // a round trip, and a quick response or a refusal undoes this.
             (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
             _ => work.start(),
         }
     }
 
-    /// Bytes, and requests in terms of bytes.
+    /// Returns the bytes moved, plus [`STEP_BYTES`] for each request.
     fn moved(&self) -> u64 {
         self.bytes + STEP_BYTES * self.requests
     }

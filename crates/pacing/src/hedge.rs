@@ -1,11 +1,11 @@
 //! Decides how long a request may be silent before it is cancelled and sent again on another
 //! connection.
 //!
-//! Of many requests to a large service a few take a hundred times longer than the rest, because of
-//! one server or one connection. Sending the request again is then faster than waiting. It is
+//! Of many requests to a large service, a few take a hundred times longer than the rest, because of
+//! one server or one connection. Sending such a request again is faster than waiting. It is
 //! cancelled first, so only the bytes in the socket's buffer are fetched twice, and no second
 //! thread is needed. The limit doubles with every cut of the same request, so against a server that
-//! is slow throughout this costs less than twice its slowness.
+//! is slow throughout, hedging costs less than twice the time of patience.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::backoff::{self, DEADLINE};
 use crate::controller::START;
 use crate::request_size::ROUND_TRIP_BYTES;
 
-/// Samples kept: enough for a steady median, few enough to follow a change.
+/// Samples retained: enough for a steady median, few enough to follow a change.
 const SAMPLES: usize = 64;
-/// Fewer samples have no meaningful median.
-const FEWEST: usize = 4;
-/// This many times the median is far outside what a healthy service shows.
-const FACTOR: u32 = 4;
-/// While too few answers have come: longer than any round trip on earth with a TLS handshake before
-/// it. Bytes of a long body have this limit always, since TCP resends a lost packet within 200 ms
-/// and a round trip.
+/// The fewest samples with a meaningful median.
+const FEWEST_SAMPLES: usize = 4;
+/// Multiple of the median that is far outside the times of a healthy service.
+const MEDIAN_FACTOR: u32 = 4;
+/// The limit while too few responses have come: longer than any round trip on Earth, a TLS
+/// handshake included. The next bytes of a long body always have this limit, since TCP resends a
+/// lost packet within 200 ms and a round trip.
 pub const SILENCE: Duration = Duration::from_millis(500);
-/// An answer expected sooner is not worth a new connection: no limit is shorter. As long as the
-/// pause after a first failure, for the same reason.
-pub(crate) const SHORTEST: Duration = backoff::FIRST;
-/// One request in this many may be cut: a busy client delays answers through no fault of the
+/// The shortest limit. A new connection does not pay for a response that is expected sooner. It
+/// equals the pause after a first failure, for the same reason.
+pub(crate) const SHORTEST_LIMIT: Duration = backoff::FIRST_PAUSE;
+/// Requests for each cut that is allowed. A busy client delays responses without any fault of the
 /// server.
-const BUDGET: u64 = 10;
-/// Cuts allowed before that counts: every request of a start may stall.
+const REQUESTS_PER_CUT: u64 = 10;
+/// Cuts allowed in addition to the budget, because every request of a start may stall.
 const FREE_CUTS: u64 = START as u64;
-/// A cut write is sent again from its start, so it takes as much of the budget as many reads.
-const WRITE_COST: u64 = BUDGET;
+/// Cuts of reads that a cut write counts for, since it is sent again from its start.
+const WRITE_COST: u64 = REQUESTS_PER_CUT;
 
 /// The event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,22 +41,22 @@ pub enum Wait {
     Head,
     /// The next bytes of a long body.
     Body,
-    /// The next bytes of a body short enough to come along with its head.
+    /// The next bytes of a body short enough to arrive with its head.
     ShortBody,
-    /// The answer to a long write, sending included.
+    /// The answer to a long write. The wait includes the sending.
     Write,
-    /// The answer to a write that takes hardly more than its round trip.
+    /// The answer to a write that takes little more than its round trip.
     ShortWrite,
 }
 
 impl Wait {
-    /// The wait for a body of `length` bytes.
+    /// Returns the wait for a body of `length` bytes.
     #[must_use]
     pub fn body(length: u64) -> Self {
         if length <= ROUND_TRIP_BYTES { Self::ShortBody } else { Self::Body }
     }
 
-    /// The wait for the answer to a write of `length` bytes.
+    /// Returns the wait for the answer to a write of `length` bytes.
     #[must_use]
     pub fn write(length: u64) -> Self {
         if length <= ROUND_TRIP_BYTES { Self::ShortWrite } else { Self::Write }
@@ -67,7 +67,7 @@ impl Wait {
     }
 }
 
-/// The durations of past requests, and the limits for the next ones that follow from them.
+/// The durations of past requests, from which the limits of the next ones follow.
 #[derive(Debug, Default)]
 pub struct HedgePolicy {
     heads: Samples,
@@ -82,7 +82,7 @@ impl HedgePolicy {
         self.requests += 1;
     }
 
-    /// Takes how long a request needed.
+    /// Records how long a request took.
     pub fn learn(&mut self, wait: Wait, took: Duration) {
         match wait {
             Wait::Head => self.heads.add(took),
@@ -91,38 +91,39 @@ impl HedgePolicy {
         }
     }
 
-    /// The typical time until a request shows an effect: the head of a read, the whole of a write.
+    /// Returns the typical time until a request shows an effect: the head of a read or a whole
+    /// write. `None` while there are too few samples.
     #[must_use]
     pub fn median(&self) -> Option<Duration> {
         self.heads.median().max(self.writes.median())
     }
 
-    /// Takes a cut from the budget. False if it has no room: however slow all is, few requests are
-    /// sent twice.
+    /// Takes a cut from the budget. Returns false if the budget is used up: few requests are sent
+    /// twice, however slow the server is.
     pub fn cut(&mut self, wait: Wait) -> bool {
         let cost = if wait.is_write() { WRITE_COST } else { 1 };
-        let allowed = self.cuts + cost <= FREE_CUTS + self.requests / BUDGET;
+        let allowed = self.cuts + cost <= FREE_CUTS + self.requests / REQUESTS_PER_CUT;
         self.cuts += if allowed { cost } else { 0 };
         allowed
     }
 
-    /// How long to wait for a request that was cut `cuts` times already.
+    /// Returns how long to wait for a request that has been cut `cuts` times.
     #[must_use]
     pub fn limit(&self, wait: Wait, cuts: u32) -> Duration {
         let base = match wait {
             Wait::Head | Wait::ShortBody => {
-                self.heads.median().map_or(SILENCE, |median| (median * FACTOR).max(SHORTEST))
+                self.heads.median().map_or(SILENCE, |median| (median * MEDIAN_FACTOR).max(SHORTEST_LIMIT))
             }
             Wait::Body => SILENCE,
             Wait::Write | Wait::ShortWrite => {
-                self.writes.median().map_or(DEADLINE, |median| (median * FACTOR).max(SILENCE))
+                self.writes.median().map_or(DEADLINE, |median| (median * MEDIAN_FACTOR).max(SILENCE))
             }
         };
         base.saturating_mul(backoff::power_of_two(cuts))
     }
 }
 
-/// The latest samples.
+/// The latest durations, in a ring of [`SAMPLES`].
 #[derive(Debug, Default)]
 struct Samples {
     ring: Vec<Duration>,
@@ -142,7 +143,7 @@ impl Samples {
     fn median(&self) -> Option<Duration> {
         let mut sorted = self.ring.clone();
         sorted.sort_unstable();
-        (sorted.len() >= FEWEST).then(|| sorted[sorted.len() / 2])
+        (sorted.len() >= FEWEST_SAMPLES).then(|| sorted[sorted.len() / 2])
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn a_stalled_head_is_cut_after_a_few_medians() {
         assert_eq!(taught(&[30, 31, 29, 30, 5_000]).limit(Wait::Head, 0), MS * 120);
-        assert_eq!(taught(&[1; 9]).limit(Wait::Head, 0), SHORTEST);
+        assert_eq!(taught(&[1; 9]).limit(Wait::Head, 0), SHORTEST_LIMIT);
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
             policy.sent();
             policy.cut(Wait::Head);
         }
-        assert_eq!(policy.cuts, FREE_CUTS + 10_000 / BUDGET);
+        assert_eq!(policy.cuts, FREE_CUTS + 10_000 / REQUESTS_PER_CUT);
     }
 
     #[test]

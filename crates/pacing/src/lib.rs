@@ -2,8 +2,8 @@
 //! which rate bytes may pass.
 //!
 //! The policies are pure: callers pass the clock and do the waiting, so that a simulator can run
-//! them (`tests/`). Transfers, hydration, listings and the server use the same policies. This crate
-//! depends on none of them.
+//! them (`tests/`). Transfers, hydration, listings and the server use them. This crate imports none
+//! of those.
 
 mod backoff;
 mod concurrency_limit;

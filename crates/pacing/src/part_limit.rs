@@ -1,51 +1,53 @@
 //! Decides how many parts of uploads are sent at once.
 //!
-//! A part that is cut off has to be sent again whole. If many parts share a slow link, each takes
-//! long, and a killed run has finished few. Fewer parts at once use the link as well and finish one
-//! after another. The queue of a run reads the limit, and workers report how long each part took.
+//! A part that is interrupted has to be sent again from its start. If many parts share a slow link,
+//! each takes long, and a killed run has finished few. Fewer parts at once fill the link as well,
+//! and finish one after another. The queue of a run reads the limit, and workers report how long
+//! each part took.
 
 use std::time::Duration;
 
 use crate::controller::START_NEAR;
 
-/// Parts at least: while one waits for its answer another fills the link.
-const LEAST: usize = 2;
-/// The parts under way should take this long together. It bounds the link's time that a kill
+/// The fewest parts at once: while one waits for its answer, another fills the link.
+const FEWEST_PARTS: usize = 2;
+/// The time that the parts in flight should take together. It bounds the link time that a kill
 /// wastes.
-const UNDER_WAY: Duration = Duration::from_secs(2);
+const IN_FLIGHT_TIME: Duration = Duration::from_secs(2);
 
-/// The limit, and what is known of the link.
+/// The number of parts that may be sent at once.
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimit {
     most: usize,
 }
 
 impl PartLimit {
-    /// Finds the limit by measuring. On a fast link the first parts are through within a round trip
-    /// or two.
+    /// Returns a limit that follows the measured link. On a fast link the first parts take a round
+    /// trip or two.
     pub fn measuring() -> Self {
         Self { most: START_NEAR }
     }
 
-    /// No limit.
+    /// Returns a limit that allows any number.
     pub fn none() -> Self {
         Self { most: usize::MAX }
     }
 
-    /// Parts that may be under way.
+    /// Returns how many parts may be in flight.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// A part took so long while `under_way` were sent, itself included.
+    /// Reports that a part took `took` while `under_way` parts, itself included, were being sent.
     pub fn observe(&mut self, under_way: usize, took: Duration) {
         if self.most == usize::MAX {
             return;
         }
-        // So many parts go through in a second; those of as many seconds as may be under way.
-        let most = under_way as f64 * UNDER_WAY.as_secs_f64() / took.as_secs_f64().max(f64::MIN_POSITIVE);
-        // A float that is too large becomes the largest integer, which would stand for no limit.
-        self.most = (most.ceil() as usize).clamp(LEAST, usize::MAX - 1);
+        // The parts that the link finishes in a second, times the seconds that may be in flight.
+        let most =
+            under_way as f64 * IN_FLIGHT_TIME.as_secs_f64() / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        // A float out of range becomes `usize::MAX`, which stands for no limit.
+        self.most = (most.ceil() as usize).clamp(FEWEST_PARTS, usize::MAX - 1);
     }
 }
 
@@ -61,8 +63,8 @@ mod tests {
 
     const PART: f64 = 8e6;
 
-    /// The limit after some parts over a link of `rate` bytes a second in all and `each` for a
-    /// connection.
+    /// Returns the limit after some parts over a link of `rate` bytes per second, with `each` for
+    /// one connection.
     fn settle(rate: f64, each: f64) -> usize {
         let mut limit = PartLimit::measuring();
         for _ in 0..20 {
@@ -75,8 +77,8 @@ mod tests {
 
     #[test]
     fn on_a_thin_link_two_parts_fill_it_and_on_a_fast_one_there_is_room_for_all() {
-        assert_eq!(settle(1e6, 1e6), LEAST);
-        assert_eq!(settle(8e6, 8e6), LEAST);
+        assert_eq!(settle(1e6, 1e6), FEWEST_PARTS);
+        assert_eq!(settle(8e6, 8e6), FEWEST_PARTS);
         assert!((12..=30).contains(&settle(100e6, 100e6)), "{}", settle(100e6, 100e6));
         assert!(settle(400e6, 40e6) >= 64);
         assert!(settle(4e9, 4e9) >= 64);
@@ -86,7 +88,7 @@ mod tests {
     fn a_part_that_stalled_is_forgotten_with_the_next() {
         let mut limit = PartLimit::measuring();
         limit.observe(12, Duration::from_secs(30));
-        assert_eq!(limit.most(), LEAST);
+        assert_eq!(limit.most(), FEWEST_PARTS);
         limit.observe(2, Duration::from_millis(50));
         assert!(limit.most() >= 64);
     }

@@ -3,25 +3,25 @@
 
 use std::time::Duration;
 
-/// An answer that takes at least this long comes from far away: its round trip outweighs what it
-/// costs to serve.
+/// The shortest response time of a far server. Its round trip outweighs the cost of serving.
 pub const FAR: Duration = Duration::from_millis(10);
 
 /// How far away a server is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proximity {
-    /// No answer has come yet. Callers treat it as `Far`, except where a wrong guess would be
+    /// No response has come yet. Callers treat it as `Far`, except where a wrong guess would be
     /// expensive.
     #[default]
     Unknown,
-    /// A request costs processor time, here or there: send few, and large ones.
+    /// A request mostly costs processor time, at either end: send few, large ones.
     Near,
-    /// A request costs a round trip, and each connection has its own limit: send many at once.
+    /// A request mostly costs a round trip, and each connection has its own limit: send many at
+    /// once.
     Far,
 }
 
 impl Proximity {
-    /// Judges by the quickest answer so far, since none is quicker than its path allows.
+    /// Classifies by the quickest response so far, since none is quicker than its path allows.
     #[must_use]
     pub fn of(quickest: Option<Duration>) -> Self {
         match quickest {

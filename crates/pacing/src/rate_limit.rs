@@ -1,8 +1,8 @@
 //! Limits bytes to one rate, from the first byte on: a clock holds the time at which the bytes
 //! granted so far will have passed.
 //!
-//! Bytes are granted before they are moved, and in small pieces. So no number of threads can exceed
-//! the rate by more than a piece and the burst: together a tenth of a second's worth.
+//! Bytes are granted before they are moved, and in small pieces. So the rate is exceeded by at most
+//! a piece and the burst, whatever the number of threads: together a tenth of a second's worth.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,43 +10,42 @@ use std::time::{Duration, Instant};
 use crate::request_size::SHORTEST_REQUEST;
 
 /// How far the clock may lag behind, so that a transfer can catch up after a late wake-up or an
-/// idle time. A piece takes as long. So asking for pieces does not slow a transfer, and the rate is
-/// smooth.
+/// idle period. A piece takes equally long, so waiting for pieces does not slow a transfer, and the
+/// rate is smooth.
 const BURST: Duration = Duration::from_millis(50);
-/// Divisor of a second's worth of bytes. All requests together ask for this share of it, since a
-/// server sends all that it is asked for, and buffers on the way fill with it. The buffers of the
-/// sockets hold that share divided by this once more: what has arrived there has passed the
-/// network.
-const PARTS: u64 = 2;
-/// The least of one request and of one socket's buffer, bytes: with less a connection stalls.
+/// Divisor of the bytes of one second. All requests together ask for this share of them, because
+/// servers send all that is requested and buffers on the way fill with it. Sockets buffer that
+/// share divided by this once more: bytes in a socket have already passed the network.
+const SECOND_DIVISOR: u64 = 2;
+/// The smallest request and the smallest socket buffer, bytes. With less, a connection stalls.
 const LEAST_BUFFER: u64 = 16 << 10;
 
-/// A number of bytes a second.
+/// A limit on the bytes per second of everything that shares it.
 #[derive(Debug)]
 pub struct RateLimit {
     rate: u64,
-    /// When all bytes that were granted will have passed; `None` before the first.
+    /// The time when all granted bytes will have passed; `None` before the first.
     free_at: Mutex<Option<Instant>>,
 }
 
-/// Leave to move bytes.
+/// Permission to move bytes after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The most bytes to move.
     pub bytes: u64,
-    /// The time to wait before moving them.
+    /// The time to wait before moving the bytes.
     pub wait: Duration,
 }
 
 impl RateLimit {
-    /// A limit of `rate` bytes a second, one at least.
+    /// Returns a limit of `rate` bytes per second, at least 1.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Self { rate: rate.max(1), free_at: Mutex::new(None) }
     }
 
-    /// Grants up to `want` bytes, [`piece`](Self::piece) at the most. What is not moved of them is
-    /// to be given back by [`refund`](Self::refund).
+    /// Grants up to `want` bytes, at most a [`piece`](Self::piece). Bytes that are not moved have
+    /// to be returned with [`refund`](Self::refund).
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = want.min(self.piece());
         let mut free_at = self.lock();
@@ -62,30 +61,30 @@ impl RateLimit {
         *free_at = free_at.map(|free_at| free_at.checked_sub(self.time_of(bytes)).unwrap_or(free_at));
     }
 
-    /// Bytes granted at once at most.
+    /// Returns the most bytes granted at once.
     #[must_use]
     pub fn piece(&self) -> u64 {
         let bytes = u128::from(self.rate) * BURST.as_nanos() / Duration::from_secs(1).as_nanos();
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The number of connections that is enough for the rate. Each should get the bytes of a short
-    /// request per second. With less for each, more connections do not help.
+    /// Returns how many connections are enough for the rate. More do not help once each gets less
+    /// than one short request per second.
     #[must_use]
     pub fn connections(&self) -> usize {
         usize::try_from(self.rate / SHORTEST_REQUEST).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Bytes that the socket of each of so many connections may hold.
+    /// Returns the bytes that the socket of each connection may buffer.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
-        (self.request() / PARTS).max(LEAST_BUFFER)
+        (self.request() / SECOND_DIVISOR).max(LEAST_BUFFER)
     }
 
-    /// Bytes that one request should ask for at most.
+    /// Returns the most bytes that one request should ask for.
     #[must_use]
     pub fn request(&self) -> u64 {
-        (self.rate / PARTS / self.connections() as u64).max(LEAST_BUFFER)
+        (self.rate / SECOND_DIVISOR / self.connections() as u64).max(LEAST_BUFFER)
     }
 
     fn time_of(&self, bytes: u64) -> Duration {
@@ -111,7 +110,7 @@ mod tests {
             threads in 1_usize..20,
         ) {
             let (limit, start) = (RateLimit::new(rate), Instant::now());
-            // Threads by turns, each waiting out its own grant.
+            // Threads take turns, and each waits for its own grant.
             let mut ready = vec![start; threads];
             let mut moved: Vec<(Instant, u64)> = Vec::new();
             for (index, (want, idle)) in wants.into_iter().enumerate() {
@@ -127,7 +126,7 @@ mod tests {
             for (at, bytes) in moved {
                 all += bytes;
                 let allowed = rate as f64 * ((at - start).as_secs_f64() + 0.1) + 1.0;
-                // Threads whose clocks differ by their idle spells may each make good one burst.
+                // Threads whose clocks differ by their idle times may each catch up by one burst.
                 prop_assert!(all as f64 <= allowed + rate as f64 * 0.05 * threads as f64, "{} of {}", all, allowed);
             }
         }

@@ -1,44 +1,43 @@
 //! Decides how many bytes one request asks for.
 //!
-//! A request costs a near server about as much as sending 4 MiB (MinIO), and a far one a round
-//! trip. But a reader of a byte in its middle waits for all bytes before it, and the last request
-//! of an object should not run alone for long.
+//! A request costs a near server about as much as sending 4 MiB (MinIO), and a far server a round
+//! trip. But a reader of a byte in the middle of a request waits for all bytes before it, and the
+//! last request of an object should not run alone for long.
 
 use std::time::Duration;
 
 use crate::proximity::Proximity;
 
-/// Bytes of the longest request: at 1 Gbit/s it lasts 0.3 s. Longer ones gain nothing.
+/// The longest request, bytes: 0.3 s at 1 Gbit/s. Longer ones gain nothing.
 pub const LONGEST_REQUEST: u64 = 32 << 20;
-/// Bytes of the shortest request that is part of something longer: a connection of 40 MB/s needs
-/// 0.1 s for them.
+/// The shortest request that is part of a longer read, bytes: 0.1 s at 40 MB/s per connection.
 pub const SHORTEST_REQUEST: u64 = 4 << 20;
-/// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. A body or a write of up to
-/// this length costs less to repeat than to wait for.
+/// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. Repeating a body or a write
+/// of up to this length costs less than waiting for it.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
-/// The least time that the body of a request of a long read should take: a request costs a server
-/// nearby 2 ms of processor time (MinIO).
+/// The shortest time that the body of a long read's request should take: each request costs a near
+/// server 2 ms of processor time (MinIO).
 const LEAST_BODY: Duration = Duration::from_millis(20);
-/// Bytes of the shortest request that a long read is cut into.
+/// The shortest request that a planned read is cut into, bytes.
 const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
-/// Two ranges are fetched by one request if the bytes between them take at most this part of the
-/// time of a request.
+/// Divisor of a request's length: two ranges with at most that many bytes between them share a
+/// request.
 const GAP_SHARE: u64 = 4;
 
-/// Sizes by which a read that is known in advance is cut into requests.
+/// Sizes for cutting a read that is known in advance into requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSizes {
-    /// Bytes of the longest request.
+    /// The longest request, bytes.
     pub request: u64,
-    /// Bytes between two ranges up to which one request for both is better than two.
+    /// The most bytes between two ranges that share a request.
     pub gap: u64,
 }
 
 impl ReadSizes {
-    /// From the time of a round trip and the bytes a second of one connection, as far as they are
-    /// known. A request transfers for as long as it waits, so that more of them gain less than a
-    /// round trip.
+    /// Derives the sizes from the round trip and the bytes per second of one connection, if both
+    /// are known. A request transfers for as long as it waits, so shorter ones would gain less than
+    /// a round trip.
     #[must_use]
     pub fn of(round_trip: Option<Duration>, rate: Option<u64>) -> Self {
         let request = match (round_trip, rate) {
@@ -53,9 +52,9 @@ impl ReadSizes {
     }
 }
 
-/// Bytes of one request where `rest` bytes are left for `concurrency` requests at once: a share, so
-/// that requests become shorter and all end together. Little is asked for before the first answer,
-/// since the server may be near.
+/// Returns the bytes of one request when `rest` bytes remain for `concurrency` requests at once. It
+/// is a share, so requests become shorter and all end together. Before the first response it is
+/// small, since the server may be near.
 #[must_use]
 pub fn request_share(rest: u64, concurrency: usize, server: Proximity) -> u64 {
     let longest = if server == Proximity::Unknown { SHORTEST_REQUEST } else { LONGEST_REQUEST };
@@ -66,7 +65,7 @@ pub fn request_share(rest: u64, concurrency: usize, server: Proximity) -> u64 {
 mod tests {
     use super::*;
 
-    /// The requests for an object of so many bytes.
+    /// Returns the requests for an object of `rest` bytes.
     fn requests(mut rest: u64, concurrency: usize, server: Proximity) -> Vec<u64> {
         let mut sizes = Vec::new();
         while rest > 0 {

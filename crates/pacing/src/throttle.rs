@@ -1,30 +1,32 @@
-//! Combines the rate limits of one transfer: its own, and those that it shares with others.
+//! Combines the rate limits of one transfer: its own, and those that it shares with other
+//! transfers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::rate_limit::{Grant, RateLimit};
 
-/// Any number of limits, all of them kept. None is no limit, and costs nothing. Clones share them.
+/// Any number of rate limits, all enforced. Without any, nothing is limited or counted. Clones
+/// share them.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
     limits: Vec<Arc<RateLimit>>,
 }
 
 impl Throttle {
-    /// A limit of its own, where a rate is given.
+    /// Returns a throttle with a separate limit, or without one if `rate` is `None`.
     #[must_use]
     pub fn new(rate: Option<u64>) -> Self {
         rate.map(|rate| Arc::new(RateLimit::new(rate))).into_iter().collect()
     }
 
-    /// True if there is no limit.
+    /// Returns true if there is no limit.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.limits.is_empty()
     }
 
-    /// Grants up to `want` bytes, by all limits; as [`RateLimit::grant`].
+    /// Grants up to `want` bytes under all limits, like [`RateLimit::grant`].
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = self.limits.iter().map(|limit| limit.piece()).fold(want, u64::min);
         let waits = self.limits.iter().map(|limit| limit.grant(bytes, now).wait);
@@ -38,20 +40,20 @@ impl Throttle {
         }
     }
 
-    /// The number of connections that is enough for the lowest rate; `None` if there is no limit.
+    /// Returns how many connections are enough for the lowest rate; `None` if there is no limit.
     #[must_use]
     pub fn connections(&self) -> Option<usize> {
         self.limits.iter().map(|limit| limit.connections()).min()
     }
 
-    /// Bytes that one request should ask for at most; none given where nothing is limited.
+    /// Returns the most bytes that one request should ask for; `None` if there is no limit.
     #[must_use]
     pub fn request(&self) -> Option<u64> {
         self.limits.iter().map(|limit| limit.request()).min()
     }
 
-    /// Bytes that the socket of each of these connections may hold; none given where nothing is
-    /// limited.
+    /// Returns the bytes that the socket of each connection may buffer; `None` if there is no
+    /// limit.
     #[must_use]
     pub fn socket_buffer(&self) -> Option<u64> {
         self.limits.iter().map(|limit| limit.socket_buffer()).min()

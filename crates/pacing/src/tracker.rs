@@ -1,49 +1,50 @@
-//! Tracks the requests in flight: one slot per worker, written by the worker, and read by a
+//! Tracks the requests in flight: one slot per worker, written by the worker and read by a
 //! supervisor every few milliseconds.
 //!
 //! A worker begins a request in its slot and reports heads and bytes. The supervisor cancels
-//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response gives
+//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response shows
 //! the distance of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::hedge::{HedgePolicy, SHORTEST, Wait};
+use crate::hedge::{HedgePolicy, SHORTEST_LIMIT, Wait};
 use crate::proximity::{FAR, Proximity};
 use crate::request_size::ReadSizes;
 
-/// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
+/// The value of a slot whose worker is not waiting for a server, and of an unknown time.
 const IDLE: u64 = u64::MAX;
-/// Bytes of the shortest body that shows the rate of a connection.
+/// The shortest body that shows the rate of a connection, bytes.
 const LEAST_FOR_RATE: u64 = 256 << 10;
-/// A slower body counts for this part of the rate: it may have shared the link with many others.
-const WEIGHT: u64 = 32;
+/// Divisor of the weight of a body slower than the rate: it may have shared the link with many
+/// others.
+const SLOW_BODY_DIVISOR: u64 = 32;
 
-/// Cancels a request that is under way.
+/// A request in flight that can be cancelled.
 pub trait Abort {
-    /// Cancels it; the worker that waits for it gets an error.
+    /// Cancels the request. The worker that waits for it gets an error.
     fn abort(&self);
 }
 
-/// The slots, and what is known of the server.
+/// The workers' slots, and the measured times and rate of the server.
 #[derive(Debug)]
 pub struct RequestTracker<A> {
     slots: Vec<Slot<A>>,
     policy: Mutex<HedgePolicy>,
-    /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
-    /// sending them takes time.
+    /// Microseconds of the quickest response; [`IDLE`] before the first. Long writes do not count,
+    /// because sending them takes time.
     quickest: AtomicU64,
-    /// Bytes a second that one connection brings; 0 before the first long body.
+    /// Bytes per second of one connection; 0 before the first long body.
     rate: AtomicU64,
     start: Instant,
-    /// When the head of an answer was first waited for.
+    /// The time when the first read was sent.
     first_read: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
 struct Slot<A> {
-    /// Microseconds since the start at which the present wait began.
+    /// Microseconds from the tracker's start to the start of the present wait, or [`IDLE`].
     since: AtomicU64,
     request: Mutex<Request<A>>,
 }
@@ -56,7 +57,7 @@ struct Request<A> {
     cut: bool,
 }
 
-/// One request under way, as its worker sees it.
+/// One request in flight, held by its worker.
 #[derive(Debug)]
 pub struct InFlightRequest<'a, A> {
     tracker: &'a RequestTracker<A>,
@@ -65,7 +66,7 @@ pub struct InFlightRequest<'a, A> {
 }
 
 impl<A: Abort> RequestTracker<A> {
-    /// This many slots, all idle.
+    /// Returns a tracker with this many slots, all idle.
     #[must_use]
     pub fn new(slots: usize, now: Instant) -> Self {
         let slot = |_| Slot {
@@ -82,7 +83,7 @@ impl<A: Abort> RequestTracker<A> {
         }
     }
 
-    /// Begins a request in a slot; it was cut `cuts` times already.
+    /// Begins a request in a slot. The request has been cut `cuts` times before.
     pub fn begin(
         &self,
         slot: usize,
@@ -101,16 +102,17 @@ impl<A: Abort> RequestTracker<A> {
         InFlightRequest { tracker: self, slot, began: now }
     }
 
-    /// Cancels requests that have been silent for too long. Long bodies one at a time: if a crowded
-    /// link starves several, ending one may be all the others need.
+    /// Cancels requests that have been silent for too long, but at most one long body per call: if
+    /// a crowded link starves several, ending one may be enough for the others.
     pub fn cut_silent(&self, now: Instant) {
         let now = self.micros(now);
         let mut policy = lock(&self.policy);
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
             let silence = Duration::from_micros(now.saturating_sub(since));
-            // The limit itself takes a median, and most requests are far from it at every tick.
-            if since == IDLE || silence <= SHORTEST {
+            // Computing the limit takes a median, and at most ticks few requests are near their
+            // limit.
+            if since == IDLE || silence <= SHORTEST_LIMIT {
                 continue;
             }
             let mut request = lock(&slot.request);
@@ -130,26 +132,27 @@ impl<A: Abort> RequestTracker<A> {
         self.slots.iter().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
     }
 
-    /// The typical time until a request shows an effect, once enough have ended.
+    /// Returns the typical time until a request shows an effect; `None` until enough have ended.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         lock(&self.policy).median()
     }
 
-    /// How far away the server is.
+    /// Returns how far away the server is.
     #[must_use]
     pub fn server(&self) -> Proximity {
         Proximity::of(self.quickest())
     }
 
-    /// The sizes of a read's requests.
+    /// Returns the sizes of a read's requests.
     #[must_use]
     pub fn read_sizes(&self) -> ReadSizes {
         let rate = self.rate.load(Ordering::Relaxed);
         ReadSizes::of(self.quickest(), (rate > 0).then_some(rate))
     }
 
-    /// A body of `bytes` took so long after its head. Short ones tell nothing about the rate.
+    /// Learns the rate of a connection from a body of `bytes` that took `took` after its head.
+    /// Short bodies are ignored: they do not show the rate.
     pub fn learn_rate(&self, bytes: u64, took: Duration) {
         if bytes < LEAST_FOR_RATE {
             return;
@@ -157,8 +160,9 @@ impl<A: Abort> RequestTracker<A> {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let seen = bytes.saturating_mul(1_000_000) / micros;
         let rate = self.rate.load(Ordering::Relaxed);
-        // Two workers at once may lose one of the samples, which are many.
-        let rate = if seen > rate { seen } else { rate - rate / WEIGHT + seen / WEIGHT };
+        // Two workers at once may lose a sample, but there are many.
+        let rate =
+            if seen > rate { seen } else { rate - rate / SLOW_BODY_DIVISOR + seen / SLOW_BODY_DIVISOR };
         self.rate.store(rate.max(1), Ordering::Relaxed);
     }
 
@@ -167,8 +171,8 @@ impl<A: Abort> RequestTracker<A> {
         (quickest != IDLE).then(|| Duration::from_micros(quickest))
     }
 
-    /// True if no read has been answered for so long that the server is probably far away. Known a
-    /// round trip sooner than [`server`](Self::server), and possibly wrong.
+    /// Returns true if reads have been unanswered for so long that the server is probably far away.
+    /// This is known a round trip sooner than [`server`](Self::server), and may be wrong.
     #[must_use]
     pub fn is_silent(&self, now: Instant) -> bool {
         let waited = self.first_read.get().is_some_and(|asked| now.saturating_duration_since(*asked) >= FAR);
@@ -189,7 +193,7 @@ impl<A: Abort> RequestTracker<A> {
 }
 
 impl<A: Abort> InFlightRequest<'_, A> {
-    /// The head of the answer has arrived; its body of `length` bytes is waited for from now on.
+    /// Notes that the head of the response arrived and that the wait for its `length` bytes begins.
     /// Returns how long the head took.
     pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
         let took = now.saturating_duration_since(self.began);
@@ -199,24 +203,24 @@ impl<A: Abort> InFlightRequest<'_, A> {
         took
     }
 
-    /// Bytes have arrived, or have been accepted by the server.
+    /// Notes that bytes arrived, or were accepted by the server.
     pub fn bytes_arrived(&self, now: Instant) {
         self.slot.since.store(self.tracker.micros(now), Ordering::Relaxed);
     }
 
-    /// The worker itself pauses: the silence is not the server's.
+    /// Notes that the worker itself pauses, so that the silence does not count against the server.
     pub fn paused(&self) {
         self.slot.since.store(IDLE, Ordering::Relaxed);
     }
 
-    /// The request has ended. Returns true if it was cut for its silence.
+    /// Ends the request. Returns true if it was cut because it was silent.
     pub fn end(self, succeeded: bool, now: Instant) -> bool {
         self.slot.since.store(IDLE, Ordering::Relaxed);
         let (wait, cut) = {
             let request = lock(&self.slot.request);
             (request.wait, request.cut)
         };
-        // One lock at a time: the supervisor takes them in the other order.
+        // The supervisor takes the locks in the opposite order, so only one is held here at a time.
         if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
             self.tracker.learn(wait, now.saturating_duration_since(self.began));
         }
@@ -224,7 +228,7 @@ impl<A: Abort> InFlightRequest<'_, A> {
     }
 }
 
-/// A panic in a worker leaves nothing half-changed here.
+/// Locks a mutex. A poisoned one is used: a panic in a worker leaves no partial change here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The controller in every setting of a grid: within 10 % of the best fixed concurrency, and
-//! steady.
+//! Runs the controller in every setting of a grid: its throughput is within 10 % of the best fixed
+//! concurrency, and its limit is steady.
 //!
 //! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
 //! objects, requests that stall, and servers that refuse more than 40 requests at once.
@@ -12,16 +12,18 @@ use firstbyte_pacing::{Controller, LONGEST_REQUEST};
 use simulator::{Hedging, Outcome, Setting, run};
 
 const MIB: u64 = 1 << 20;
-/// What the controller is held against. The sizes of its own steps are no power of two in general.
+/// The fixed concurrencies that the controller is compared with. Its own limits are not in general
+/// powers of two.
 const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 
 fn cap(setting: &Setting) -> usize {
     if setting.object.is_some() { Controller::MOST } else { Controller::MOST_OF_ONE }
 }
 
-/// By then the controller has converged: 30 round trips, and a second for the windows of a short
-/// path. After refusals three times as long and sixteen requests, since it searches for the number
-/// that is not refused, and a lower number counts only when the requests under way have ended.
+/// Returns when the controller has converged: after 30 round trips, and a second for the windows of
+/// a short path. With refusals it takes three times as long and sixteen requests, because the
+/// controller searches for the accepted number, and a lower limit counts only when the requests in
+/// flight have ended.
 fn converged(setting: &Setting) -> Duration {
     let time = setting.round_trip * 30 + Duration::from_secs(1);
     let request = setting.object.unwrap_or(u64::MAX).min(LONGEST_REQUEST) as f64 / setting.each;
@@ -38,14 +40,14 @@ fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
     measured(setting, Controller::new(setting.work(), cap), cap, hedging)
 }
 
-/// The rate and the number of the best fixed concurrency.
+/// Returns the rate and the number of the best fixed concurrency.
 fn best(setting: &Setting) -> (f64, usize) {
     let rate = |limit: usize| measured(setting, Controller::fixed(limit), limit, Hedging::On).rate;
     let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
     fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
 }
 
-/// Every setting with this round trip.
+/// Returns every setting with this round trip.
 fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
     let rates = [(40e6, 400e6), (90e6, 75e6), (1e9, 1.2e9), (5e6, 1.2e9), (2e6, 2e6)];
     let objects = [None, Some(50_000), Some(2 * MIB), Some(64 * MIB)];
@@ -66,7 +68,7 @@ fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
     })
 }
 
-/// Changes of direction: a steady limit is probed now and then, which changes it twice.
+/// Counts changes of direction. A steady limit is probed now and then, which changes it twice.
 fn turns(limits: &[usize]) -> usize {
     let mut steps: Vec<bool> =
         limits.windows(2).filter(|two| two[0] != two[1]).map(|two| two[1] > two[0]).collect();
@@ -86,7 +88,7 @@ fn check(round_trip: Duration) {
             failures
                 .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
         }
-        // A probe takes a window, a hold twenty: of 60 ms or three round trips each.
+        // A probe lasts a window, a hold twenty. A window lasts 60 ms or three round trips.
         let window = Duration::from_millis(60).max(round_trip * 3);
         let steady = &found.limits[found.limits.len() / 2..];
         let windows = steady.len() as f64 * Controller::TICK.as_secs_f64() / window.as_secs_f64();
@@ -165,7 +167,7 @@ fn a_refused_number_is_approached_and_not_passed_for_long() {
 fn small_objects_from_afar_are_requested_at_once() {
     let setting = Setting { object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
     let limits = automatic(&setting, Hedging::On).limits;
-    // Before the first answer: it takes a round trip, which is three ticks.
+    // The limit rises before the first response, which takes a round trip of three ticks.
     assert_eq!(limits[2], 256, "{:?}", &limits[..8]);
     assert!(limits[3..50].iter().all(|limit| *limit == 256), "{:?}", &limits[..50]);
 }

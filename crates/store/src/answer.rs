@@ -2,8 +2,9 @@
 //! request.
 //!
 //! S3 and plain HTTP share this module: both describe objects by the same headers, and both may
-//! answer a range request with something else. Google and Azure rename theirs to those of S3 first.
-//! Every response is checked, because pieces of different versions must never be combined.
+//! answer a range request with something else. The headers of Google and Azure are renamed to those
+//! of S3 first. Every response is checked, because pieces of different versions must never be
+//! combined.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,11 +19,11 @@ use crate::object::{Metadata, Stat};
 use crate::query::{Get, Integrity};
 use crate::wire::{Head, Incoming};
 
-/// Headers kept as metadata beside `Content-Type`.
+/// Headers stored as metadata in addition to `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 5] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", EXPIRES];
-/// The time that S3 keeps as it was written. Web servers compute it for each answer, and Google and
-/// Azure have none.
+/// The header `Expires`, which S3 returns as it was written. Web servers compute it for each
+/// response, and Google and Azure do not store it.
 pub(crate) const EXPIRES: &str = "expires";
 /// User metadata key of the file's modification time, as in rclone.
 pub(crate) const MTIME: &str = "mtime";
@@ -31,7 +32,8 @@ pub(crate) const USER_PREFIX: &str = "x-amz-meta-";
 /// Azure's header for the MD5 of a whole object.
 pub(crate) const AZURE_MD5: &str = "x-ms-blob-content-md5";
 
-/// The description of the object in a response head. `size` is that of the whole object.
+/// Returns the description of the object in a response head. `size` is the size of the whole
+/// object.
 pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
     let owned = |name| head.get(name).map(ToOwned::to_owned);
     let metadata = metadata(head);
@@ -40,8 +42,8 @@ pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
         version: Version {
             size,
             etag: owned("etag"),
-            // S3 sends "null" for objects written before versioning was enabled. It does not
-            // identify a version.
+            // S3 sends "null" for objects written before versioning was enabled, which identifies
+            // no version.
             version_id: owned("x-amz-version-id").filter(|id| id != "null"),
             last_modified: owned("last-modified"),
             file: None,
@@ -77,8 +79,8 @@ fn metadata(head: &Head) -> Metadata {
     metadata
 }
 
-/// The full-object checksum in a response head. A composite one (over the checksums of parts)
-/// cannot verify the whole object, and an `ETag` is never used as an MD5.
+/// Returns the full-object checksum in a response head. A composite checksum (over those of the
+/// parts) cannot verify the whole object, and an `ETag` is never used as an MD5.
 fn checksum(head: &Head) -> Option<Checksum> {
     let full = match head.get("x-amz-checksum-type") {
         Some(kind) => kind == "FULL_OBJECT",
@@ -94,8 +96,8 @@ fn checksum(head: &Head) -> Option<Checksum> {
     full.then(from_s3).flatten().or_else(|| digest(head)).or_else(from_azure)
 }
 
-/// `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC 3230),
-/// both of the whole object.
+/// Parses `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC
+/// 3230), both of the whole object.
 fn digest(head: &Head) -> Option<Checksum> {
     let named = |text: &str| -> Option<Checksum> {
         text.split(',').find_map(|item| {
@@ -109,7 +111,7 @@ fn digest(head: &Head) -> Option<Checksum> {
     ["repr-digest", "digest"].into_iter().find_map(|header| named(head.get(header)?))
 }
 
-/// The body of a 200 or 206, after checking that the response matches `get`.
+/// Returns the body of a 200 or 206, after checking that the response matches `get`.
 pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
     body_of(place, get, head, incoming).map_err(|error| error.traced(|| head.trace()))
 }
@@ -127,7 +129,7 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
             .ok_or_else(|| protocol("a partial response without Content-Range".to_owned()))?;
         let (range, size) =
             parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
-        // A response may bring only the beginning of the range (RFC 9110, 15.3.7). `Store::get`
+        // A response may hold only the beginning of the range (RFC 9110, 15.3.7). `Store::get`
         // requests the rest.
         if range.start != asked.start || range.end > asked.end {
             return Err(protocol(format!("bytes {range} where {asked} was asked")));
@@ -143,11 +145,11 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
     };
     let mut stat = stat(head, size);
     check_version(place, get, &stat)?;
-    // An answer need not repeat the id that was asked for, and has none for `null`.
+    // A response need not repeat the requested version id, and has none for `null`.
     if stat.version.version_id.is_none() {
         stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
     }
-    // The whole object in response to a range is usable if the range starts at its first byte.
+    // A whole object in response to a range request is usable if the range starts at byte 0.
     if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
         return Err(Error::RangeIgnored { location: place.to_owned(), trace: None });
     }
@@ -160,8 +162,8 @@ fn body_of(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Bo
     })
 }
 
-/// The result of a 416 (range after the end of the object): an empty body if the object is empty,
-/// else an error.
+/// Returns the result of a 416 (range after the end of the object): an empty body if the object is
+/// empty, otherwise an error.
 pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
     empty_body(place, get, head).map_err(|error| error.traced(|| head.trace()))
 }
@@ -192,8 +194,8 @@ fn empty_body(place: &str, get: &Get, head: &Head) -> Result<Body> {
     Err(Error::Protocol { location: place.to_owned(), detail, trace: None })
 }
 
-/// True if an error to HEAD says nothing about the object: the method may be refused where GET is
-/// not, as by a URL that was signed for GET.
+/// Returns true if an error to HEAD says nothing about the object: a server may refuse the method
+/// but allow GET, for example with a URL signed for GET.
 pub(crate) fn refuses_head(error: &Error) -> bool {
     match error {
         Error::Denied { detail, .. } => !detail.starts_with("401") && !detail.starts_with("407"),
@@ -203,7 +205,7 @@ pub(crate) fn refuses_head(error: &Error) -> bool {
     }
 }
 
-/// The size of the whole object, from the response to a request for its first byte.
+/// Returns the size of the whole object, from the response to a request for its first byte.
 pub(crate) fn size_of_whole(place: &str, head: &Head, incoming: &Incoming) -> Result<Option<u64>> {
     if head.status != 206 {
         return Ok(incoming.length());
@@ -218,7 +220,7 @@ pub(crate) fn size_of_whole(place: &str, head: &Head, incoming: &Incoming) -> Re
     }
 }
 
-/// Checks that a response is of the pinned version.
+/// Checks that a response holds the pinned version.
 pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> {
     match &get.version {
         Some(expected) if !expected.agrees_with(&found.version) => Err(Error::Changed {
@@ -241,7 +243,6 @@ fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
     (first < end && size.is_none_or(|size| end <= size)).then_some((ByteRange::new(first, end), size))
 }
 
-/// The value of a `Range` header.
 pub(crate) fn range_header(range: ByteRange) -> String {
     match range.end {
         u64::MAX => format!("bytes={}-", range.start),
@@ -281,7 +282,7 @@ pub(crate) fn format_rfc3339(time: SystemTime) -> String {
         let date = time::OffsetDateTime::from_unix_timestamp_nanos(nanos.ok()?).ok()?;
         date.format(&time::format_description::well_known::Rfc3339).ok()
     };
-    // The format has the years 0 to 9999.
+    // The format allows only the years 0 to 9999.
     format().unwrap_or_else(|| format_unix(time))
 }
 

@@ -1,5 +1,5 @@
-//! The operations that all object stores have, so that [`Store`](crate::Store) calls each of them
-//! by the same names, and a build without one of them refuses its locations in one place.
+//! The operations of every object store. [`Store`](crate::Store) calls all of them by the same
+//! names, and a build without one of the stores refuses its locations in one place.
 
 use std::sync::Arc;
 
@@ -18,12 +18,11 @@ use crate::rest::RestStore;
 use crate::s3::S3;
 use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 
-/// The entries of a listing.
 pub(crate) type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// A service with buckets.
+/// An object store, which has buckets.
 pub(crate) trait ObjectBackend: Send + Sync {
-    /// Describes an object, or else a prefix.
+    /// Describes an object or, if there is none, a prefix.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat>;
     /// Describes an object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
@@ -41,13 +40,13 @@ pub(crate) trait ObjectBackend: Send + Sync {
         options: &PutOptions,
     ) -> Result<Written>;
     fn delete(&self, object: &ObjectLocation) -> Result<()>;
-    /// Deletes many. Returns the failures.
+    /// Deletes many objects. Returns the failures.
     fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)>;
     fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()>;
     fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()>;
 }
 
-/// A service that takes large objects in parts.
+/// An object store to which large objects are uploaded in parts.
 pub(crate) trait PartsBackend {
     fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload>;
     fn put_part(
@@ -68,7 +67,8 @@ pub(crate) trait PartsBackend {
     ) -> Result<Written>;
 }
 
-/// Passes each operation on to the method of the same name: of the type, or of its trait `$reads`.
+/// Implements [`ObjectBackend`] by calling the methods of the same names, of the type or of its
+/// trait `$reads`.
 macro_rules! object_backend {
     ($backend:ident, [$($reads:tt)+], $head:expr) => {
         impl ObjectBackend for $backend {

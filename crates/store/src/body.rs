@@ -1,7 +1,7 @@
 //! The body of a response, or the bytes of a local file.
 //!
 //! A body returns exactly the bytes of its [`range`](Body::range) or an error, never fewer and
-//! never more, whatever its source does.
+//! never more, whatever its source sends.
 
 mod local;
 
@@ -24,37 +24,37 @@ use crate::wire::Incoming;
 
 use local::LocalSource;
 
-/// The result of [`Store::get`](crate::Store::get). Dropping it returns the connection to the pool
-/// if every byte was read.
+/// The content that [`Store::get`](crate::Store::get) returns. When it is dropped, its connection
+/// returns to the pool if every byte was read.
 pub struct Body {
     stat: Stat,
     range: ByteRange,
     place: String,
-    /// Bytes not returned yet; `None` if the length is unknown.
+    /// Bytes that have not been returned; `None` if the length is unknown.
     left: Option<u64>,
     source: Source,
-    /// What follows the bytes of `source`, if the response brings only the beginning of the range.
+    /// The end of the range, if the response holds only its beginning.
     rest: Option<Rest>,
     throttle: Throttle,
     cancel: Cancel,
 }
 
-/// Requests a part of the object.
+/// Requests a range of the object.
 type Request = Box<dyn FnMut(ByteRange) -> Result<Body> + Send>;
 
-/// The end of a range that its response does not bring.
+/// The end of a range that is still to be requested.
 struct Rest {
     range: ByteRange,
     request: Request,
 }
 
-/// Called with all bytes, for checksums.
+/// A function called with all bytes, for checksums.
 type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 
 enum Source {
-    /// A socket.
+    /// The response on a socket.
     Wire(Box<Incoming>),
-    /// A socket with blocks that each have a checksum.
+    /// A gateway's response on a socket. Each block has a checksum.
     Framed(Box<Frames>),
     /// An open file.
     Local(LocalSource),
@@ -66,24 +66,24 @@ enum Source {
 }
 
 impl Body {
-    /// The body of an HTTP response with the bytes `range`.
+    /// Returns the body of an HTTP response with the bytes `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
     }
 
-    /// The body of a gateway's response with the bytes `range`, each block with a checksum.
+    /// Returns the body of a gateway's response with the bytes `range`, each block with a checksum.
     pub(crate) fn from_frames(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let frames = Frames::new(place.clone(), range, incoming);
         Self::new(place, stat, range, Some(range.len()), Source::Framed(Box::new(frames)))
     }
 
-    /// Whether each block has a checksum.
+    /// Returns whether each block has a checksum.
     pub(crate) fn is_framed(&self) -> bool {
         matches!(self.source, Source::Framed(_))
     }
 
-    /// The body, whose failures are reported to the gateway that it comes from.
+    /// Reports the failures of this body to the gateway that sends it.
     pub(crate) fn watched_by(mut self, member: &Arc<Member>) -> Self {
         if let Source::Framed(frames) = &mut self.source {
             frames.member = Some(Arc::clone(member));
@@ -91,13 +91,13 @@ impl Body {
         self
     }
 
-    /// The bytes `range` of an open file; `range` must be within the file.
+    /// Returns the bytes `range` of an open file. The range must be within the file.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = Source::Local(LocalSource::new(file, range, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
-    /// The bytes of an open file whose length is unknown: as much of `asked` as there is.
+    /// Returns the available bytes of `asked` from an open file whose length is unknown.
     pub(crate) fn from_unmeasured_file(
         place: String,
         stat: Stat,
@@ -109,15 +109,15 @@ impl Body {
         Self::new(place, stat, ByteRange::new(asked.start, u64::MAX), None, source)
     }
 
-    /// The bytes `range` of an open file on another host. If its length is unknown, the end is
-    /// `u64::MAX`.
+    /// Returns the bytes `range` of an open file on another host. If its length is unknown, the
+    /// range ends at `u64::MAX`.
     #[cfg(feature = "sftp")]
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: Reading) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Sftp(Box::new(reading)))
     }
 
-    /// An empty body at the offset `at`.
+    /// Returns an empty body at the offset `at`.
     pub(crate) fn empty(place: String, stat: Stat, at: u64) -> Self {
         Self::new(place, stat, ByteRange::at(at, 0), Some(0), Source::Empty)
     }
@@ -127,14 +127,14 @@ impl Body {
         Self { stat, range, place, left, source, rest: None, throttle, cancel }
     }
 
-    /// Extends the body to `end`: `request` is called for what its response does not bring.
+    /// Extends the body to `end`. `request` requests the bytes after those of the response.
     pub(crate) fn continued_to(mut self, end: u64, request: Request) -> Self {
         self.rest = Some(Rest { range: ByteRange::new(self.range.end, end), request });
         self.range.end = end;
         self
     }
 
-    /// Whether there are more bytes, of which the next are requested if need be.
+    /// Returns whether there are more bytes. Requests the next ones if the response has ended.
     fn has_more(&mut self) -> Result<bool> {
         if self.left != Some(0) {
             return Ok(true);
@@ -154,20 +154,20 @@ impl Body {
     }
 
     /// Applies a rate limit. `cancel` ends its waits.
-    pub(crate) fn kept_to(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
+    pub(crate) fn throttled(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
         if !throttle.is_unlimited() {
             (self.throttle, self.cancel) = (throttle.clone(), cancel.clone());
         }
         self
     }
 
-    /// The object, as described by the response head.
+    /// Returns the description of the object in the response head.
     #[must_use]
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// The range of this body. If the length is unknown, the end is `u64::MAX`.
+    /// Returns the range of this body. If the length is unknown, it ends at `u64::MAX`.
     #[must_use]
     pub fn range(&self) -> ByteRange {
         self.range
@@ -198,7 +198,7 @@ impl Body {
         self.account(read)
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
     fn wait_for(&self, most: u64) -> Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);
@@ -208,17 +208,17 @@ impl Body {
         Ok(grant.bytes)
     }
 
-    /// True if [`write_to`](Self::write_to) can move the bytes within the kernel: for plain
-    /// connections.
+    /// Returns true if [`write_to`](Self::write_to) can move the bytes within the kernel, as from a
+    /// plain connection.
     #[must_use]
     pub fn can_bypass(&self) -> bool {
         matches!(&self.source, Source::Wire(incoming) if incoming.can_splice())
     }
 
-    /// Moves the next bytes, at most `limit`, into `sink` at `offset`. Returns how many. Without
-    /// `observe` the kernel may move them (splice, copy_file_range); with it, it is called with
-    /// every piece, in order, after the piece was written. `scratch` is the buffer for bytes that
-    /// pass through memory. `progress` is called with each number of bytes written; these are in
+    /// Moves the next bytes, at most `limit`, into `sink` at `offset`. Returns their number.
+    /// Without `observe` the kernel may move them (splice, copy_file_range). With `observe`, each
+    /// piece is passed to it in order, after it was written. `scratch` is the buffer for bytes that
+    /// pass through memory. `progress` is called with each number of bytes written, which are in
     /// the file even if an error follows.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl Body {
         Some(moved?.and_then(|count| self.account(count)))
     }
 
-    /// Counts `count` returned bytes; 0 is the end of the source.
+    /// Accounts for `count` returned bytes, of which 0 means the end of the source.
     fn account(&mut self, count: usize) -> Result<usize> {
         let version = &self.stat.version;
         let Some(left) = &mut self.left else {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::limits::{LOOK, STACK};
 
-/// A handle that requests register their sockets with. Cloned handles share one state.
+/// A handle that ends the requests registered with it. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     state: Arc<State>,
@@ -36,14 +36,14 @@ impl firstbyte_pacing::Abort for Cancel {
 }
 
 impl Cancel {
-    /// A handle that is not cancelled.
+    /// Returns a handle that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// This handle within `outer`: its requests end when either is cancelled. Cancelling it does
-    /// not cancel `outer`.
+    /// Nests this handle in `outer`: its requests end when either is cancelled. Cancelling this
+    /// handle does not cancel `outer`.
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let around = match &self.outer {
@@ -53,7 +53,7 @@ impl Cancel {
         Self { state: Arc::clone(&self.state), outer: Some(Arc::new(around)) }
     }
 
-    /// A handle that cancels itself after `time`, for requests after the end of a run.
+    /// Returns a handle that cancels itself after `time`, for requests after the end of a run.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         let cancel = Self::new();
@@ -66,23 +66,23 @@ impl Cancel {
         };
         let thread = std::thread::Builder::new().name("cancel".into()).stack_size(STACK);
         if thread.spawn(expire).is_err() {
-            // Without a thread that cancels it later, it must not be used.
+            // Without a thread that cancels it later, the handle must not be used.
             cancel.cancel();
         }
         cancel
     }
 
-    /// Ends current requests and all later ones with this handle: they fail with
+    /// Ends current requests and all later ones with this handle. They fail with
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cancel(&self) {
         self.state.cancelled.store(true, Ordering::SeqCst);
         for socket in self.state.sockets().drain(..).filter_map(|socket| socket.upgrade()) {
-            // Fails if the peer has closed it already.
+            // The shutdown fails if the server has already closed the connection.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// True after [`cancel`](Self::cancel) on this handle or an outer one.
+    /// Returns true after [`cancel`](Self::cancel) on this handle or an outer one.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.levels().any(|level| level.state.cancelled.load(Ordering::SeqCst))
@@ -103,14 +103,14 @@ impl Cancel {
         }
     }
 
-    /// Registers the socket of a request. Returns false if the handle is cancelled already.
+    /// Registers the socket of a request. Returns false if the handle is already cancelled.
     pub(crate) fn register(&self, socket: &Arc<TcpStream>) -> bool {
         for level in self.levels() {
             let mut sockets = level.state.sockets();
             sockets.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&Arc::downgrade(socket)));
             sockets.push(Arc::downgrade(socket));
         }
-        // Checked last: a later cancellation finds the socket.
+        // The check comes last: a cancellation after it finds the socket.
         let live = !self.is_cancelled();
         if !live {
             self.release(&Arc::downgrade(socket));

@@ -1,8 +1,8 @@
-//! Error codes of object stores: the status that each has, and whether its request may be repeated.
+//! Error codes of object stores: the usual status of each, and whether its request may be repeated.
 //!
-//! A code counts more than the status that it comes with: S3 also sends codes inside a 200, and
-//! proxies replace statuses. A code that is not listed counts by its status. Read by the backends
-//! of S3, Google and Azure and by [`Error::is_transient`](crate::Error::is_transient), so that no
+//! A code has priority over the status of its response: S3 also sends codes inside a 200, and
+//! proxies replace statuses. Unlisted codes are judged by their status. The backends of S3, Google
+//! and Azure and [`Error::is_transient`](crate::Error::is_transient) share this list, so that no
 //! operation has a rule of its own.
 //!
 //! Sources, as of 27 November 2026: the list of codes
@@ -18,15 +18,15 @@
 pub(crate) enum Meaning {
     /// The server requests a lower rate.
     SlowDown,
-    /// A failure that passes: the same request may succeed.
+    /// A transient failure: the same request may succeed.
     Passing,
-    /// The same request fails again.
+    /// A permanent failure: the same request fails again.
     Final,
 }
 
 use Meaning::{Final, Passing, SlowDown};
 
-/// Code, usual status, meaning.
+/// Error codes, each with its usual status and its meaning.
 const CODES: [(&str, u16, Meaning); 41] = [
     ("InternalError", 500, Passing),
     ("InternalFailure", 500, Passing),
@@ -42,7 +42,7 @@ const CODES: [(&str, u16, Meaning); 41] = [
     ("ServerBusy", 503, SlowDown),
     ("ServiceUnavailable", 503, SlowDown),
     ("SlowDown", 503, SlowDown),
-    // MinIO's.
+    // Codes of MinIO.
     ("SlowDownRead", 503, SlowDown),
     ("SlowDownWrite", 503, SlowDown),
     ("ThrottledException", 503, SlowDown),
@@ -72,7 +72,7 @@ const CODES: [(&str, u16, Meaning); 41] = [
     ("QuotaExceeded", 403, Final),
 ];
 
-/// The meaning of an error with this code and status.
+/// Returns the meaning of an error with this code and status.
 pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     match (find(code), status) {
         (Some((_, meaning)), _) => meaning,
@@ -83,7 +83,7 @@ pub(crate) fn meaning(code: &str, status: u16) -> Meaning {
     }
 }
 
-/// The status that a code usually has; 500 for one that is not known.
+/// Returns the usual status of a code; 500 for an unknown code.
 pub(crate) fn status(code: &str) -> u16 {
     find(code).map_or(500, |(status, _)| status)
 }

@@ -1,7 +1,7 @@
-//! Servers that answer 412 to `If-Match` with the very tag that they send.
+//! Remembers servers that answer 412 to `If-Match` with their own current ETag.
 //!
-//! They break RFC 9110, 13.1.1. Reads from them state no condition: the version of each response
-//! is compared with the pinned one in any case, so nothing is mixed.
+//! Such servers break RFC 9110, 13.1.1. Reads from them state no condition. The version of each
+//! response is compared with the pinned one in any case, so nothing is mixed.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use firstbyte_location::Version;
 
 use crate::error::{Error, Result};
 
-/// The buckets and hosts that are known to refuse their own tags.
+/// The buckets and hosts known to refuse their own ETags.
 #[derive(Debug, Default)]
 pub(crate) struct OwnTags(Mutex<HashSet<String>>);
 
 impl OwnTags {
-    /// Whether a server takes conditions, as far as is known.
+    /// Returns whether a server accepts its own ETags, as far as is known.
     pub(crate) fn are_taken_by(&self, server: &str) -> bool {
         !self.lock().contains(server)
     }
 
-    /// Notes that a server refuses them.
+    /// Notes that a server refuses its own ETags.
     pub(crate) fn are_refused_by(&self, server: &str) {
         if self.lock().insert(server.to_owned()) {
             tracing::info!(server, "refuses If-Match with its own ETag: reading without");
@@ -32,8 +32,8 @@ impl OwnTags {
     }
 }
 
-/// The error for a 412 to the version `expected`, where a question without a condition was answered
-/// with `found`.
+/// Returns the error for a 412 to the version `expected`. `found` is the version that a request
+/// without a condition found.
 pub(crate) fn refused(place: &str, expected: Option<&Version>, found: Result<Version>) -> Error {
     let (location, expected) = (place.to_owned(), expected.cloned().unwrap_or_default());
     match found {

@@ -1,4 +1,4 @@
-//! Dates as services write them, read by the parsers of their answers.
+//! Parses the date formats of the services' responses.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::{Rfc2822, Rfc3339};
 use time::macros::format_description;
 
-/// The preferred format of an HTTP date.
+/// The preferred format of an HTTP date (RFC 9110, 5.6.7).
 const HTTP: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
@@ -20,11 +20,11 @@ pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     time::OffsetDateTime::parse(text, &Rfc3339).ok().map(Into::into)
 }
 
-/// The value of the header `Expires` for a time that is written as the header has it, or as ISO
-/// 8601 does.
+/// Returns the value of the header `Expires` for a time in the header's own format or in that of
+/// ISO 8601.
 ///
 /// # Errors
-/// Another text, with what to write instead.
+/// The message for any other text says what to write instead.
 pub fn expires_header(text: &str) -> std::result::Result<String, String> {
     let date = time::OffsetDateTime::parse(text, &Rfc3339)
         .or_else(|_| time::OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822))

@@ -1,15 +1,15 @@
-//! Settings whose values are in files. A value is read when it is first needed, so that a file that
-//! is missing or bad stops only the requests that need it. Made by the command line and Python.
+//! Settings whose values are in files. A value is read when it is first needed, so that a missing
+//! or malformed file stops only the requests that need it. The command line and Python create them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 
-/// Reads a value, or says why not.
+/// Reads a value, or returns the reason that it cannot be read.
 type Read<T> = dyn Fn() -> std::result::Result<T, String> + Send + Sync;
 
-/// A setting that is read when it is first needed, and then kept. Clones share the value.
+/// A setting that is read when it is first needed, and then remembered. Clones share the value.
 pub struct Deferred<T> {
     setting: &'static str,
     read: Arc<Read<T>>,
@@ -17,7 +17,7 @@ pub struct Deferred<T> {
 }
 
 impl<T> Deferred<T> {
-    /// A value that `read` gives. Errors about it name `setting`.
+    /// Returns a setting whose value `read` returns. Errors about it name `setting`.
     pub fn new(
         setting: &'static str,
         read: impl Fn() -> std::result::Result<T, String> + Send + Sync + 'static,
@@ -25,10 +25,10 @@ impl<T> Deferred<T> {
         Self { setting, read: Arc::new(read), value: Arc::default() }
     }
 
-    /// The value.
+    /// Returns the value, and reads it if that has not succeeded yet.
     ///
     /// # Errors
-    /// [`Error::Options`]. The next call reads again.
+    /// [`Error::Options`]. The next call tries again.
     pub fn get(&self) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return Ok(value);
@@ -52,7 +52,7 @@ impl<T> Clone for Deferred<T> {
 }
 
 impl<T: fmt::Debug> fmt::Debug for Deferred<T> {
-    /// Reads the value: two settings of one value are alike.
+    /// Formats the value, reading it if necessary: settings with one value look alike.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {
             Ok(value) => value.fmt(f),

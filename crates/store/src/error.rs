@@ -18,19 +18,19 @@ pub use kind::FailureKind;
 pub(crate) use trace::{HOST_ID, REQUEST_IDS};
 pub use trace::{Trace, Traced};
 
-/// The detail of an endpoint that was asked for TLS and has none.
+/// The detail of an error if an endpoint that should use TLS does not.
 pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
 
-/// The beginning of locations and endpoints that `ssh` connects to.
+/// The prefix of locations and endpoints that `ssh` connects to.
 const SFTP: &str = "sftp://";
 
-/// Between an object's location and the version of it that is missing.
-pub(crate) const VERSION: &str = ", version ";
+/// The text between the location of an object and its missing version.
+pub(crate) const VERSION_SEPARATOR: &str = ", version ";
 
-/// Between an endpoint and the setting that named it.
-pub(crate) const FROM: &str = ", from ";
+/// The text between an endpoint and the setting that named it.
+pub(crate) const SETTING_SEPARATOR: &str = ", from ";
 
-/// The mistake of a page of a web server from which nothing is known of what lies below it.
+/// The detail of an error if a web page shows nothing about the names below it.
 pub(crate) const LISTS_NOTHING: &str =
     "no link on this page leads to a name below it: no directory page, or an empty one";
 
@@ -56,7 +56,7 @@ pub enum Error {
         location: String,
         /// The store's error code and message.
         detail: String,
-        /// How the request showed who asks.
+        /// The authentication of the request.
         request: Asked,
         /// The request that failed.
         trace: Traced,
@@ -86,7 +86,7 @@ pub enum Error {
     Archived {
         /// The object.
         location: String,
-        /// Its storage class.
+        /// The storage class of the object.
         class: String,
         /// The request that failed.
         trace: Traced,
@@ -98,12 +98,12 @@ pub enum Error {
         location: String,
         /// The pinned version.
         expected: Box<Version>,
-        /// The version found; unknown if the store reports only that it differs.
+        /// The version found; empty if the store reports only that it differs.
         found: Box<Version>,
         /// The request that failed.
         trace: Traced,
     },
-    /// The server refuses a request for the version whose tag it sends itself.
+    /// The server refuses to send a version by the very ETag that it gave that version.
     #[error("{location}: the server answers 412 to If-Match with its own ETag {etag}")]
     OwnTagRefused {
         /// The object.
@@ -131,8 +131,8 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// The content of a file ends before or behind the length that its file system states, and the
-    /// file has not changed.
+    /// The content of a file ends before or after the length that its file system reports, although
+    /// the file has not changed.
     #[error("{location}: its content is not the {stated} bytes that the file system reports")]
     FalseLength {
         /// The file.
@@ -151,7 +151,7 @@ pub enum Error {
         endpoint: String,
         /// The message of the operating system or of the TLS library.
         detail: String,
-        /// The operating system's error number, if the connection failed by one.
+        /// The operating system's error number, if a system call failed.
         number: Option<i32>,
         /// The request that failed.
         trace: Traced,
@@ -256,19 +256,19 @@ pub enum Error {
     Protocol {
         /// The location.
         location: String,
-        /// The mistake in it.
+        /// The fault of the response.
         detail: String,
         /// The request that failed.
         trace: Traced,
     },
-    /// A listing is not in the order of names that its reader relies on.
+    /// A listing is not in the order of names that the client relies on.
     #[error("{location}: the store lists its names out of order: {name} behind {previous}")]
     Disordered {
         /// The listed location.
         location: String,
-        /// The name before.
+        /// The name listed first.
         previous: String,
-        /// The name that belongs before it.
+        /// The name that should have been listed before `previous`.
         name: String,
     },
     /// The precondition of a write failed: the destination exists already, or has changed.
@@ -289,7 +289,7 @@ pub enum Error {
         /// The request that failed.
         trace: Traced,
     },
-    /// A location of a store that this build has not.
+    /// A location whose store is not part of this build.
     #[error("{location}: this build cannot reach it: the feature `{feature}` was left out")]
     LeftOut {
         /// The location.
@@ -321,7 +321,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// The request would pass the budget of the run.
+    /// The request would exceed the budget of the run.
     #[error("{location}: the budget of {limit} USD is spent")]
     Budget {
         /// The location.
@@ -335,7 +335,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the same request may succeed when it is retried.
+    /// Returns true if the same request may succeed when it is retried.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -349,8 +349,8 @@ impl Error {
         }
     }
 
-    /// True if it concerns the bucket, the endpoint or the credentials rather than one object: all
-    /// other requests to the same store will fail too.
+    /// Returns true if the error concerns the bucket, the endpoint or the credentials rather than
+    /// one object: all other requests to the same store will fail too.
     #[must_use]
     pub fn concerns_store(&self) -> bool {
         match self {
@@ -367,8 +367,8 @@ impl Error {
         }
     }
 
-    /// The name below `root` that a listing cannot show, with all in it, where the listing
-    /// continues after it. `None` if it ends with this error.
+    /// Returns the name below `root` that a listing cannot show, with everything below it, if the
+    /// listing continues after it. `None` if the listing ends with this error.
     #[must_use]
     pub fn unlisted_name(&self, root: &Location) -> Option<&str> {
         match (root, self) {
@@ -386,20 +386,20 @@ impl Error {
         }
     }
 
-    /// Whether a file system is full, or a quota reached.
+    /// Returns whether a file system is full or a quota is reached.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }
 
-/// The error for an operation that a location does not have.
+/// Returns the error for an operation that a location does not support.
 pub(crate) fn unsupported(location: &Location, what: &'static str) -> Error {
     Error::Unsupported { location: location.to_string(), what, trace: None }
 }
 
 impl Error {
-    /// The error for a location of a store that this build has not.
+    /// Returns the error for a location whose store is not part of this build.
     pub(crate) fn left_out(location: &Location) -> Self {
         let feature = match location {
             Location::Http(_) => "http",
@@ -411,7 +411,7 @@ impl Error {
     }
 }
 
-/// The change between two versions, in words.
+/// Describes the change between two versions.
 fn change(expected: &Version, found: &Version) -> String {
     match (&expected.etag, &found.etag) {
         (Some(one), Some(other)) if expected.differs_by_tag(found) => {
@@ -421,25 +421,25 @@ fn change(expected: &Version, found: &Version) -> String {
     }
 }
 
-/// How a request that was denied showed who asks.
+/// The authentication of a request that was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// By a signature.
+    /// A signature.
     Signed,
-    /// By a token of Google's.
+    /// A token for Google.
     Google,
-    /// By what Azure accepts: a key, a shared access signature or a token.
+    /// A credential for Azure: a key, a shared access signature or a token.
     Azure,
-    /// Not at all: the options forbid a signature.
+    /// No authentication: the options forbid a signature.
     Unsigned,
-    /// By what the URL of a web server has.
+    /// Credentials in the URL of a web server, if any.
     Web,
-    /// By a login to a host.
+    /// A login to a host.
     Login,
 }
 
 impl Asked {
-    /// What to try after a refusal that begins with an error code or a status.
+    /// Returns advice after a refusal whose `detail` begins with an error code or a status.
     fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
         match (self, code) {
@@ -485,8 +485,8 @@ impl Asked {
     }
 }
 
-/// The texts of two versions that differ. Those of a file of one size and time get the time of its
-/// inode, which they leave out.
+/// Returns the texts of two versions that differ. If the texts are equal, those of files are
+/// extended by the inode change time, which they omit.
 #[must_use]
 pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) {
     let (one, other) = (expected.to_string(), found.to_string());
@@ -499,8 +499,8 @@ pub fn differing_texts(expected: &Version, found: &Version) -> (String, String) 
     }
 }
 
-/// The facts by which two versions differ. Their texts may be equal: they leave out the inode
-/// change time of a file.
+/// Returns the facts by which two versions differ, including the inode change time of a file, which
+/// their texts omit.
 #[must_use]
 pub fn difference(expected: &Version, found: &Version) -> String {
     let (one, other) = (expected.to_string(), found.to_string());
@@ -513,22 +513,22 @@ pub fn difference(expected: &Version, found: &Version) -> String {
     }
 }
 
-/// The service of a location in an object store.
+/// Returns the service of a location in an object store; `None` for other locations.
 fn service_of(location: &str) -> Option<Service> {
     Service::of_text(location).map(|(service, _)| service)
 }
 
-/// What follows the scheme of a location in an object store.
+/// Returns the part after the scheme of a location in an object store; `None` for other locations.
 fn in_object_store(location: &str) -> Option<&str> {
     Service::of_text(location).map(|(_, rest)| rest)
 }
 
-/// True if a location is a whole bucket.
+/// Returns true if a location is a whole bucket.
 fn is_bucket(location: &str) -> bool {
     in_object_store(location).is_some_and(|rest| !rest.contains('/'))
 }
 
-/// True if an S3 error code means that the bucket is in another region.
+/// Returns true if an S3 error code means that the bucket is in another region.
 pub(crate) fn means_another_region(code: &str) -> bool {
     matches!(
         code,

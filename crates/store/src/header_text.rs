@@ -1,16 +1,15 @@
-//! Text in HTTP headers: non-ASCII text is sent as RFC 2047 encoded words, as S3 does.
+//! Encodes text in HTTP headers: non-ASCII text becomes RFC 2047 encoded words, as in S3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Encodes text for a header.
 pub(crate) fn encode(text: &str) -> String {
     let plain =
         text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;
     if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
 }
 
-/// Decodes the result of [`encode`]. Other encodings are left as they are.
+/// Decodes the result of [`encode`]. Text in other encodings is returned unchanged.
 pub(crate) fn decode(value: &str) -> String {
     let decoded = || {
         let inner = value.strip_prefix("=?")?.strip_suffix("?=")?;
@@ -24,7 +23,7 @@ pub(crate) fn decode(value: &str) -> String {
     decoded().unwrap_or_else(|| value.to_owned())
 }
 
-/// The fault of a text with control characters.
+/// The fault of text with control characters.
 pub(crate) const CONTROL: &str = "has a line break or another control character";
 
 /// Checks that a text can be the value of a header.

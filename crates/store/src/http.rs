@@ -29,13 +29,13 @@ use crate::{answer, conditions, header_text};
 
 /// Redirects followed per request, the common default of HTTP libraries.
 const MOST_REDIRECTS: usize = 10;
-/// Longest error text that is read so that its connection can be reused.
+/// Longest error text, bytes, that is read so that its connection can be reused.
 const LONGEST_REFUSAL: usize = 64 << 10;
 
-/// Access to `http` and `https` URLs.
+/// A client for `http` and `https` URLs.
 pub(crate) struct Http {
     client: Arc<Client>,
-    /// The one server that gets the headers of the options.
+    /// The only server that gets the headers of the options.
     own: Arc<OnceLock<String>>,
     netrc: Arc<OnceLock<Netrc>>,
     cookies: Arc<Cookies>,
@@ -62,15 +62,15 @@ impl Http {
         Self { client, own: Arc::default(), netrc: Arc::default(), cookies: Arc::default() }
     }
 
-    /// Returns the access with another clone of its client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    /// Returns the same backend with another client.
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         let (own, netrc, cookies) =
             (Arc::clone(&self.own), Arc::clone(&self.netrc), Arc::clone(&self.cookies));
         Self { client, own, netrc, cookies }
     }
 
-    /// The `Authorization` header for a URL: of its own user and password, else of `.netrc`. A
-    /// signed URL has none: servers refuse both at once.
+    /// Returns the `Authorization` header for a URL, from its user and password or else from
+    /// `.netrc`. `.netrc` is not used for a signed URL: servers refuse two credentials.
     fn authorization(&self, url: &HttpUrl) -> Option<(String, String)> {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let (userinfo, _) = url.authority.rsplit_once('@').unwrap_or(("", ""));
@@ -90,7 +90,8 @@ impl Http {
         }
     }
 
-    /// The headers of the options for `at`, to which a request for `url` has come.
+    /// Returns the headers of the options for a request for `url` that may have been redirected to
+    /// `at`. Empty if `at` is on another server.
     fn own_headers(&self, url: &HttpUrl, at: &HttpUrl) -> Result<Vec<(String, String)>> {
         let given = self.client.options.http_headers.get()?.checked()?;
         if given.is_empty() || (at.tls, &at.authority) != (url.tls, &url.authority) {
@@ -109,8 +110,9 @@ impl Http {
         Ok(given.to_vec())
     }
 
-    /// Describes what is at a URL: by `HEAD`, or by a `GET` of one byte if that is refused or has
-    /// no length. A length of 0 counts as none: servers that compute no length for HEAD state it.
+    /// Describes the resource at a URL: by `HEAD`, or by a `GET` of one byte if `HEAD` is refused
+    /// or gives no length. A length of 0 counts as none, because servers that do not compute the
+    /// length for HEAD send 0.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
         match self.describe(url, Method::Head) {
             Ok(stat) if stat.kind == Kind::Directory || stat.size().is_some_and(|size| size > 0) => Ok(stat),
@@ -119,10 +121,11 @@ impl Http {
         }
     }
 
-    /// Describes what is at a URL by one method; `GET` asks for one byte.
+    /// Describes the resource at a URL by one method. `GET` requests one byte.
     fn describe(&self, url: &HttpUrl, method: Method) -> Result<Stat> {
         let cancel = Cancel::new();
-        // A server that has several forms of a directory's list answers with the page.
+        // The header selects the HTML page from a server that offers a directory's listing in
+        // several formats.
         let mut headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
         let whole = headers.clone();
         if method == Method::Get {
@@ -133,7 +136,7 @@ impl Http {
         let place = place(url);
         let (mut stat, at) = self.retrying(&call, || {
             let mut reply = self.send(url, &call)?;
-            // The answer to a range of an empty file describes the error, not the file.
+            // A 416 for an empty file describes the error, not the file.
             if method == Method::Get && reply.head.status == 416 {
                 reply = self.send(url, &whole)?;
             }
@@ -144,12 +147,12 @@ impl Http {
             }
             let size = answer::size_of_whole(&place, &head, &incoming)?;
             if head.status == 206 {
-                // One byte, so that the connection can be reused.
+                // One byte is read, so that the connection can be reused.
                 let _ = incoming.collect(LONGEST_REFUSAL);
             }
             Ok((answer::stat(&head, size), at))
         })?;
-        // Servers redirect from a directory without a final slash to the one with it.
+        // Servers redirect from a directory's URL without a final slash to the URL with it.
         let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
@@ -158,14 +161,14 @@ impl Http {
         Ok(stat)
     }
 
-    /// `GET`: one attempt.
+    /// Sends one `GET`.
     pub(crate) fn get(&self, url: &HttpUrl, get: &Get) -> Result<Body> {
         let place = place(url);
         let mut headers = Vec::new();
         if let Some(range) = get.range {
             headers.push(("range".to_owned(), answer::range_header(range)));
         }
-        // Without the password.
+        // The name of the host, without user and password.
         let host = url.authority.rsplit('@').next().unwrap_or_default();
         let server = format!("{}://{host}", if url.tls { "https" } else { "http" });
         let condition = get.version.as_ref().and_then(Version::if_match);
@@ -202,7 +205,7 @@ impl Http {
         listing::list(Arc::clone(self), url, options)
     }
 
-    /// `PUT`.
+    /// Sends a `PUT`.
     pub(crate) fn put(&self, url: &HttpUrl, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
         let (headers, throttle) = (describe(options), options.sending.throttle.clone());
         let call = Call { headers, payload, throttle, ..Call::new(Method::Put, &options.sending.cancel) };
@@ -217,7 +220,7 @@ impl Http {
         Ok(Written { version: Version { size: Some(size), etag, ..Version::default() }, verified: None })
     }
 
-    /// `DELETE`. A missing object is not an error.
+    /// Sends a `DELETE`. A missing object is not an error.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
         let cancel = Cancel::new();
         let call = Call::new(Method::Delete, &cancel);
@@ -228,7 +231,7 @@ impl Http {
         }
     }
 
-    /// Sends a request, and retries after transient failures.
+    /// Sends a request and retries it after transient failures.
     fn retrying<T>(&self, call: &Call<'_>, send: impl Fn() -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, call.cancel);
         loop {
@@ -239,7 +242,7 @@ impl Http {
         }
     }
 
-    /// Sends a request once; follows redirects unless it writes.
+    /// Sends a request once. Follows redirects, except for writes.
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
         let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
@@ -269,7 +272,7 @@ impl Http {
                 throttle: &call.throttle,
             };
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
-                // Only this object's redirect is known to lead to the unreachable endpoint.
+                // Only the redirect of this object is known to lead to the unreachable endpoint.
                 Error::Unreachable { endpoint, detail, .. } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }
@@ -287,7 +290,7 @@ impl Http {
                 let target = HttpUrl { target: String::new(), ..next };
                 return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
             }
-            // Read the body, so that the connection can be reused.
+            // The body is read, so that the connection can be reused.
             let _ = incoming.collect(LONGEST_REFUSAL);
             at = next;
         }
@@ -299,7 +302,7 @@ impl Http {
     }
 }
 
-/// A response of any status.
+/// A response with any status.
 struct Reply {
     head: Head,
     incoming: Incoming,
@@ -308,7 +311,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// The response if it is a success, else its error.
+    /// Returns the response if it is a success, otherwise its error.
     fn success(self, place: &str) -> Result<(Head, Incoming)> {
         let Self { head, incoming, .. } = self;
         if (200..300).contains(&head.status) {
@@ -316,7 +319,7 @@ impl Reply {
         }
         let location = place.to_owned();
         let (code, trace) = (head.reason.clone(), head.trace());
-        // Error pages are not shown; read them so that the connection can be reused.
+        // Error pages are not shown, but read so that the connection can be reused.
         let _ = incoming.collect(LONGEST_REFUSAL);
         let error = match head.status {
             404 | 410 => Error::NotFound { location, trace: None },
@@ -339,7 +342,6 @@ impl Reply {
     }
 }
 
-/// The URL in messages.
 fn place(url: &HttpUrl) -> String {
     url.to_string()
 }
@@ -348,12 +350,12 @@ fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail, trace: None }
 }
 
-/// User and password as a Basic `Authorization` header.
+/// Returns a Basic `Authorization` header for a user and password.
 fn basic(user: &[u8], password: &[u8]) -> (String, String) {
     ("authorization".to_owned(), format!("Basic {}", STANDARD.encode([user, b":", password].concat())))
 }
 
-/// Headers of a `PUT` that WebDAV servers and `serve` understand.
+/// Returns the headers of a `PUT` that WebDAV servers and `serve` understand.
 fn describe(options: &PutOptions) -> Vec<(String, String)> {
     let metadata = &options.metadata;
     let mut headers = Vec::new();

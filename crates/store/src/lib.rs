@@ -1,14 +1,15 @@
 //! Access to local files, S3, Google, Azure, HTTP and SFTP by one interface: stat, list, read a
-//! range, write, multipart uploads.
+//! range, write, upload in parts.
 //!
-//! One handle, [`Store`], over private backends. Requests are written to blocking sockets;
-//! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
+//! [`Store`] is one handle for all private backends. Requests are written to blocking sockets.
+//! [`Body`] moves the bytes of a response into the caller's buffer or file, by splice if no
 //! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
-//! other services of AWS ([`Store::call_service`]) use the same credentials and connections.
+//! other AWS services ([`Store::call_service`]) use the same credentials and connections.
 //!
-//! Features, all on by default: `azure`, `google`, `http` and `sftp` are the backends of these
-//! names; `aws-config` reads AWS's configuration files and finds credentials by its whole chain.
-//! Without it, S3 takes keys, region and endpoint from the options and from variables.
+//! The features `azure`, `google`, `http` and `sftp` are the backends of these names, and
+//! `aws-config` reads AWS's configuration files and uses its whole chain of credentials. All are on
+//! by default. Without `aws-config`, S3 takes keys, region and endpoint from the options and from
+//! variables.
 
 #![cfg_attr(
     not(all(

@@ -1,13 +1,13 @@
-//! The backend for files on mounted file systems: versions are file identities; writes go to a
-//! temporary file, which is renamed.
+//! The backend for files on mounted file systems. Versions are file identities. Writes go to a
+//! temporary file, which is then renamed.
 //!
 //! [`name`] checks file names, [`beneath`] works on names below a directory, which [`resolve`]
-//! opens without links, [`partial`] writes files atomically, [`mod@stat`] makes versions of files,
-//! and [`backend`] has the operations of a store.
+//! opens without following links, [`partial`] writes files atomically, [`mod@stat`] makes versions
+//! of files, and [`backend`] has the operations of a store.
 //!
-//! Assumes that a rename within a directory is atomic, and that a file with the same device, inode,
-//! size, mtime and ctime has the same content. Reads follow symbolic links, like `cp -L`; a loop is
-//! an error. Writes below the destination of a tree follow none.
+//! The backend assumes that a rename within a directory is atomic, and that a file with the same
+//! device, inode, size, mtime and ctime has the same content. Reads follow symbolic links, like `cp
+//! -L`; a loop is an error. Writes below the destination of a tree follow none.
 
 mod attributes;
 mod backend;
@@ -38,7 +38,7 @@ use firstbyte_location::shown;
 
 use crate::error::Error;
 
-/// An operating system error at `path`.
+/// Returns an operating system error at `path`.
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {
     Error::Io { location: shown(path).to_string(), source: source.into() }
 }

@@ -1,24 +1,24 @@
-//! Reads users and passwords of web servers from `.netrc`, as curl does
+//! Reads users and passwords of web servers from `.netrc`, like curl
 //! (<https://curl.se/docs/manpage.html#--netrc>, `lib/netrc.c` of curl 8).
 
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// A user of one machine, or of all others.
+/// The login for one machine or, in the entry `default`, for all others.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entry {
-    /// None: the entry `default`.
+    /// The host name; `None` for the entry `default`.
     machine: Option<String>,
     login: Option<String>,
     password: Option<String>,
 }
 
-/// The file.
+/// The entries of the file, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Netrc(Vec<Entry>);
 
 impl Netrc {
-    /// Reads the file; one that cannot be read has no users, as for curl.
+    /// Reads the file. As in curl, an unreadable file has no users.
     pub(crate) fn read(path: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
     }
@@ -41,7 +41,7 @@ impl Netrc {
         Self(entries)
     }
 
-    /// User and password for a host; those of `user`, if one is given.
+    /// Returns user and password for a host, of `user` if one is given.
     pub(crate) fn find(&self, host: &str, user: Option<&str>) -> Option<(String, String)> {
         self.0.iter().find_map(|entry| {
             let is_host = entry.machine.as_ref().is_none_or(|machine| machine.eq_ignore_ascii_case(host));
@@ -60,8 +60,8 @@ fn set(entries: &mut [Entry], value: Option<String>, field: fn(&mut Entry) -> &m
     }
 }
 
-/// The words of the file, without comments and macros. A word in quotes may have spaces, `\"`,
-/// `\n`, `\r` and `\t`.
+/// Splits the file into words, without comments and macros. A quoted word may have spaces, `\"`, `
+/// `, `\r` and `\t`.
 fn words(text: &str) -> VecDeque<String> {
     let mut words = VecDeque::new();
     let mut is_macro = false;
@@ -87,7 +87,7 @@ fn words(text: &str) -> VecDeque<String> {
     words
 }
 
-/// A quoted word, from behind its first quote, and what follows it.
+/// Returns a quoted word, whose opening quote was consumed, and the text after it.
 fn unquoted(text: &str) -> (String, &str) {
     let mut word = String::new();
     let mut symbols = text.char_indices();

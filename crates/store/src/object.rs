@@ -8,16 +8,17 @@ use firstbyte_location::{Checksum, Entry, Kind, Version};
 /// Metadata that is copied with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// `Content-Type`.
+    /// The content type (`Content-Type`).
     pub content_type: Option<String>,
-    /// `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`, by header
-    /// name in lower case.
+    /// The headers `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`
+    /// and `Expires`, by name in lower case.
     pub headers: BTreeMap<String, String>,
-    /// User metadata (`x-amz-meta-NAME`), names in lower case, without the prefix; `mtime` is kept
-    /// in `modified`.
+    /// User metadata (`x-amz-meta-NAME`) by name in lower case, without the prefix. `mtime` is
+    /// stored in `modified` instead.
     pub user: BTreeMap<String, String>,
-    /// The file's own modification time. In S3 it is stored as in rclone: `x-amz-meta-mtime`,
-    /// seconds since 1970 with a fraction (<https://rclone.org/s3/#modification-times-and-hashes>).
+    /// The modification time of the original file. In S3 it is stored as in rclone:
+    /// `x-amz-meta-mtime`, seconds since 1970 with a fraction
+    /// (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,
     /// Permission bits (of 0777) of a file.
     pub mode: Option<u32>,
@@ -25,28 +26,28 @@ pub struct Metadata {
     pub owner: Option<(u32, u32)>,
 }
 
-/// The description of an object at one instant.
+/// The description of an object at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// File or directory (a prefix with keys under it counts as a directory).
     pub kind: Kind,
-    /// The version of its content.
+    /// The version of the content.
     pub version: Version,
-    /// The modification time to compare and to restore: `metadata.modified` if set, else the
-    /// store's own.
+    /// The modification time to compare and to restore: `metadata.modified` if it is set, otherwise
+    /// the store's own.
     pub modified: Option<SystemTime>,
-    /// Its metadata.
+    /// The object's metadata.
     pub metadata: Metadata,
     /// A checksum of the whole object, if the store has one. Never an `ETag`.
     pub checksum: Option<Checksum>,
-    /// Whether the store serves ranges. `None` if unknown: a range must be tried.
+    /// Whether the store serves ranges. `None` if this is unknown and a range must be tried.
     pub ranges: Option<bool>,
     /// S3 storage class, if known.
     pub storage_class: Option<String>,
 }
 
 impl Stat {
-    /// A bucket or prefix, which has no content and no version.
+    /// Returns the description of a bucket or prefix, which has no content and no version.
     pub(crate) fn directory() -> Self {
         Self {
             kind: Kind::Directory,
@@ -59,8 +60,8 @@ impl Stat {
         }
     }
 
-    /// The time at which the content was written, by the clock of its store: the inode change time
-    /// of a file. Unlike [`modified`](Self::modified) it is never copied.
+    /// Returns the time when the content was written, by the clock of its store. For a file it is
+    /// the inode change time. Unlike [`modified`](Self::modified) it is never copied.
     #[must_use]
     pub fn written(&self) -> Option<SystemTime> {
         match self.version.file {
@@ -72,7 +73,7 @@ impl Stat {
         }
     }
 
-    /// Length in bytes, if known.
+    /// Returns the length in bytes, if it is known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.version.size
@@ -82,24 +83,24 @@ impl Stat {
 /// One version of an object, or a common prefix of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectVersion {
-    /// The object as it was then; nothing but name and time for a delete marker.
+    /// The object in this version. A delete marker has only a name and a time.
     pub entry: Entry,
-    /// The id of the version: `null` if the bucket had no versions then. `None` for a common
+    /// The id of the version: `null` if it was written without versioning. `None` for a common
     /// prefix.
     pub id: Option<String>,
-    /// Whether reads of the key find this one.
+    /// True for the current version, which reads of the key return.
     pub is_latest: bool,
-    /// Whether it stands for a deletion.
+    /// True for a delete marker, which stands for a deletion.
     pub is_delete_marker: bool,
 }
 
-/// The sort key of an entry in a listing: its name, with a `/` after a directory's, so that it
-/// sorts like its contents.
+/// Returns the sort key of an entry in a listing: its name. A directory's name is followed by `/`,
+/// so that it sorts like its contents.
 pub(crate) fn listing_key(entry: &Entry) -> Vec<u8> {
     in_listing_order(entry).collect()
 }
 
-/// The bytes of [`listing_key`], without an allocation.
+/// Returns the bytes of [`listing_key`], without an allocation.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
     entry.name.iter().copied().chain((entry.kind == Kind::Directory).then_some(b'/'))
 }

@@ -1,5 +1,5 @@
-//! Options of a store. The command line and Python fill them in from flags and environment; below
-//! them only what finds the credentials of a service reads the environment.
+//! Options of a store. The command line and Python set them from flags and environment. Below those
+//! edges, only the search for credentials reads the environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use crate::signing::Signing;
 use crate::spending::Spending;
 use crate::via::{Gateways, Via};
 
-/// The redirects of web servers that are followed.
+/// The redirects of web servers to follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
-    /// All except those from https to http.
+    /// All redirects except those from https to http.
     #[default]
     KeepTls,
-    /// All.
+    /// All redirects.
     AllowPlain,
 }
 
@@ -43,10 +43,10 @@ impl fmt::Debug for AzureConnection {
 pub struct HttpHeaders(pub Vec<(String, String)>);
 
 impl HttpHeaders {
-    /// The headers, if each may be sent.
+    /// Returns the headers, if all of them may be sent.
     ///
     /// # Errors
-    /// [`Error::Options`], without the values.
+    /// [`Error::Options`], whose text omits the values.
     pub(crate) fn checked(&self) -> Result<&[(String, String)]> {
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         for (name, value) in &self.0 {
@@ -71,15 +71,15 @@ impl fmt::Debug for HttpHeaders {
 /// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
-    /// It is retried as after other failures. For transfers, which can wait.
+    /// The request is retried as after other failures. For transfers, which can wait.
     #[default]
     WaitFor,
-    /// It fails. For reads, which wait for at most one deadline.
+    /// The request fails. For reads, which wait for at most one deadline.
     FailFast,
 }
 
-/// A proxy, as a variable names it. It is parsed when a request needs it. `Debug` omits its
-/// password.
+/// A proxy, as an environment variable states it. It is parsed when a request needs it. `Debug`
+/// omits its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// The URL, or `HOST:PORT`.
@@ -105,7 +105,7 @@ pub struct Proxies {
     pub bypass: Vec<String>,
 }
 
-/// A key of the customer for S3 to encrypt with, which S3 does not keep. `Debug` omits it.
+/// A customer-provided encryption key (SSE-C), which S3 does not store. `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CustomerKey([u8; 32]);
 
@@ -113,7 +113,7 @@ impl CustomerKey {
     /// Reads a key from its file, since arguments can be seen by other users.
     ///
     /// # Errors
-    /// The fault, with the path.
+    /// A text that names the fault and the path.
     pub fn read(path: &Path) -> std::result::Result<Self, String> {
         let shown = path.display();
         let content = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -121,8 +121,8 @@ impl CustomerKey {
             .ok_or_else(|| format!("{shown}: no key; write 32 bytes, or their base64 or hex"))
     }
 
-    /// Parses the content of a key's file: 32 bytes, or their base64 or hexadecimal text. `None`
-    /// for anything else.
+    /// Parses the content of a key file: 32 bytes, or their base64 or hexadecimal text. Returns
+    /// `None` for anything else.
     #[must_use]
     pub fn parse(content: &[u8]) -> Option<Self> {
         if let Ok(bytes) = content.try_into() {
@@ -140,7 +140,7 @@ impl CustomerKey {
 
 impl fmt::Debug for CustomerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // S3 sends this digest too, to name the key.
+        // The digest identifies the key. S3 gets it too.
         write!(f, "CustomerKey({})", Hasher::of(Algorithm::Md5, &self.0).to_hex())
     }
 }
@@ -150,7 +150,7 @@ impl fmt::Debug for CustomerKey {
 pub enum ServerSideEncryption {
     /// SSE-S3 (`AES256`).
     S3,
-    /// SSE-KMS with this key id, or with the bucket's default.
+    /// SSE-KMS with the key of this id or, without an id, the bucket's default key.
     Kms(Option<String>),
 }
 
@@ -160,15 +160,15 @@ pub struct Options {
     /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
     /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
-    /// The setting that named it, for errors about the endpoint.
+    /// The setting that states the endpoint, for errors about it.
     pub endpoint_setting: &'static str,
     /// The TOML file that names other S3 endpoints, for `s3+NAME://`.
     pub config_file: Option<PathBuf>,
-    /// An emulator of Google Cloud Storage instead of the service, `http(s)://HOST[:PORT]`. It gets
-    /// no credentials. `None`: `STORAGE_EMULATOR_HOST`, else the service.
+    /// An emulator of Google Cloud Storage, `http(s)://HOST[:PORT]`. It gets no credentials.
+    /// `None`: `STORAGE_EMULATOR_HOST` or, if that is not set, the service itself.
     pub google_endpoint: Option<String>,
-    /// The connection string of an Azure storage account. `None`: taken from the variables of
-    /// Azure's own clients.
+    /// The connection string of an Azure storage account. `None`: the variables of Azure's own
+    /// clients.
     pub azure_connection: Option<AzureConnection>,
     /// Profile in the AWS configuration files.
     pub profile: Option<String>,
@@ -180,7 +180,8 @@ pub struct Options {
     pub request_payer: bool,
     /// Encryption of S3 writes.
     pub encryption: Option<ServerSideEncryption>,
-    /// The key of S3 objects that are read and written. Objects without one are read too.
+    /// Customer-provided encryption key (SSE-C) for S3 reads and writes. Objects without such
+    /// encryption are read too.
     pub customer_key: Option<Deferred<CustomerKey>>,
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
@@ -188,19 +189,19 @@ pub struct Options {
     /// Canned access control list of S3 writes (`bucket-owner-full-control`). `None`: the bucket's
     /// own rules.
     pub acl: Option<String>,
-    /// Tags of S3 writes. Without any, a copy within S3 keeps those of its source.
+    /// Tags of S3 writes. If there are none, a copy within S3 preserves those of its source.
     pub tags: Vec<(String, String)>,
-    /// Headers of requests to the first web server that is asked, and to no other.
+    /// Headers for the first web server that a request goes to, and for no other.
     pub http_headers: Deferred<HttpHeaders>,
-    /// File with users and passwords of web servers, as `.netrc` of curl.
+    /// File with users and passwords of web servers, like curl's `.netrc`.
     pub netrc: Option<PathBuf>,
     /// PEM file with certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
-    /// The redirects of web servers that are followed.
+    /// The redirects of web servers to follow.
     pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
-    /// The program that connects to hosts for `sftp`, and its first arguments, separated by blanks.
+    /// The program that connects to `sftp` hosts, with its first arguments, separated by blanks.
     /// `None`: `ssh`.
     pub ssh: Option<String>,
     /// Longest time without data before a connection counts as dead.
@@ -209,11 +210,11 @@ pub struct Options {
     pub connect_deadline: Duration,
     /// Retries of a control request, and of a request refused with SlowDown or 5xx.
     pub retries: u32,
-    /// The most that all requests may cost, with the prices that count.
+    /// The most that all requests may cost, and the prices of requests.
     pub spending: Option<Spending>,
     /// The behaviour of control calls whose endpoint has stopped responding.
     pub outages: Outages,
-    /// The gateways that requests come from.
+    /// The gateways on whose behalf requests are sent, for the header `Via`.
     pub via: Via,
     /// The gateways that ranges of objects are read through.
     pub gateways: Gateways,
@@ -242,7 +243,7 @@ impl Default for Options {
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
             ssh: None,
-            // A dead endpoint gives an error within 30 s.
+            // With this deadline a dead endpoint gives an error within 30 s.
             read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),
             retries: RETRIES,
@@ -255,9 +256,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options that shape an object that is written with them, or decide who owns it.
+    /// Returns the options that determine the content or owner of written objects.
     pub(crate) fn of_writes(&self) -> impl fmt::Debug + '_ {
-        // Every option is named, so that a new one is counted in or left out on purpose.
+        // Every option is named, so that each new one is included or ignored deliberately.
         let Self {
             profile,
             encryption,
@@ -265,7 +266,7 @@ impl Options {
             storage_class,
             acl,
             tags,
-            // They decide where and how requests are sent.
+            // These options only determine where and how requests are sent.
             http_headers: _,
             endpoint_url: _,
             endpoint_setting: _,
@@ -291,7 +292,7 @@ impl Options {
         (profile, encryption, customer_key, storage_class, acl, tags)
     }
 
-    /// Whether an option says how objects are to be stored.
+    /// Returns whether an option determines how objects are stored.
     pub(crate) fn describes_writes(&self) -> bool {
         self.encryption.is_some()
             || self.customer_key.is_some()
@@ -300,7 +301,7 @@ impl Options {
             || !self.tags.is_empty()
     }
 
-    /// Checks that texts are legal in host names, headers and signatures.
+    /// Checks that texts may occur in host names, headers and signatures.
     pub(crate) fn check(&self) -> Result<()> {
         let key = match &self.encryption {
             Some(ServerSideEncryption::Kms(key)) => key.as_ref(),

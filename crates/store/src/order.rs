@@ -1,9 +1,9 @@
-//! The order of listings. That a store lists its names in byte order is a claim: some list by
-//! directories, some by a hash. A merge of two listings loses names where it is wrong.
+//! Checks the order of listings. Some stores list names by directory or by hash instead of in byte
+//! order, and a merge of such a listing would lose names.
 //!
-//! [`Ordered`] checks every entry of an ordered listing against the one before, across pages and
-//! ranges. [`Unsorted`] remembers the buckets that failed, whose listings are sorted here from then
-//! on ([`Sorted`](crate::sorted::Sorted)). `Store::list` puts one of the two around each listing.
+//! [`Ordered`] compares every entry of an ordered listing with the one before, across pages and
+//! ranges. [`Unsorted`] remembers the buckets that failed. Their later listings are sorted here
+//! ([`Sorted`](crate::sorted::Sorted)). `Store::list` wraps each listing in one of the two.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use firstbyte_location::{Entry, Escaped, Kind, Location, ObjectLocation, Service
 use crate::error::{Error, Result};
 use crate::object::in_listing_order;
 
-/// The end of the name of a directory bucket of S3 Express One Zone, which lists in no order
+/// The name suffix of a directory bucket of S3 Express One Zone, which lists in no order
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
 const DIRECTORY_BUCKET: &str = "--x-s3";
 
@@ -23,7 +23,7 @@ const DIRECTORY_BUCKET: &str = "--x-s3";
 pub(crate) struct Unsorted(Mutex<HashSet<(Service, String)>>);
 
 impl Unsorted {
-    /// Whether a bucket is one of them.
+    /// Returns whether a bucket is known to list out of order.
     pub(crate) fn has(&self, object: &ObjectLocation) -> bool {
         let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         is_directory_bucket(object) || buckets.contains(&(object.service, object.bucket.clone()))
@@ -35,8 +35,8 @@ impl Unsorted {
     }
 }
 
-/// Whether a bucket is a directory bucket of S3: it takes no `start-after`, and only prefixes that
-/// end in `/`.
+/// Returns whether a bucket is a directory bucket of S3. It accepts no `start-after`, and only
+/// prefixes that end in `/`.
 pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
     object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET)
 }
@@ -49,7 +49,7 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// The first disorder among entries. A name may be repeated.
+    /// Returns the first disorder among entries. A name may be repeated.
     pub(crate) fn among(entries: &[Entry]) -> Option<Self> {
         let wrong =
             entries.windows(2).find(|pair| in_listing_order(&pair[1]).lt(in_listing_order(&pair[0])))?;
@@ -62,13 +62,13 @@ impl Disorder {
     }
 }
 
-/// A listing that ends in an error where it is out of order, and in which no entry is repeated.
+/// A listing that ends in an error if it is out of order. Repeated entries are dropped.
 pub(crate) struct Ordered {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
     location: String,
-    /// The bucket that is listed, and where to say that it is out of order.
+    /// The listed bucket, and the set to which it is added if it is out of order.
     bucket: Option<(ObjectLocation, Arc<Unsorted>)>,
-    /// The name before, with a `/` after a directory's.
+    /// The name of the previous entry, with a `/` after a directory's.
     last: Vec<u8>,
     last_kind: Option<Kind>,
     ended: bool,
@@ -89,7 +89,7 @@ impl Ordered {
         Self { bucket, ..Self::new(entries, &Location::Object(object.clone())) }
     }
 
-    /// How an entry compares with the one before.
+    /// Compares an entry with the previous one.
     fn compare(&self, entry: &Entry) -> Ordering {
         match entry.kind {
             Kind::Directory => in_listing_order(entry).cmp(self.last.iter().copied()),
@@ -97,7 +97,7 @@ impl Ordered {
         }
     }
 
-    /// Ends the listing, whose order is wrong.
+    /// Ends the listing with an error, because its order is wrong.
     fn end(&mut self, error: Error) -> Option<Result<Entry>> {
         if let Some((object, unsorted)) = &self.bucket {
             unsorted.add(object);
@@ -130,7 +130,7 @@ impl Iterator for Ordered {
                     let error = disorder.at(self.location.clone());
                     return self.end(error);
                 }
-                // A page that begins with the last name of the page before.
+                // The page begins with the last name of the page before.
                 Ordering::Equal if last_kind == entry.kind => {}
                 Ordering::Equal | Ordering::Greater => {
                     self.keep(&entry);

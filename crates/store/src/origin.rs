@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// Scheme, host and port.
+/// The scheme, host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     pub(crate) tls: bool,
-    /// Name or address; an IPv6 address without brackets.
+    /// Host name or address. An IPv6 address has no brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
 impl Origin {
-    /// Parses `host`, `host:port` or `[v6]:port`, ignoring `user:password@` before it.
+    /// Parses `host`, `host:port` or `[v6]:port`. Ignores `user:password@` before it.
     pub(crate) fn parse(tls: bool, authority: &str) -> Option<Self> {
         let bare = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         let (host, port) = match bare.strip_prefix('[') {
@@ -40,7 +40,7 @@ impl Origin {
         })
     }
 
-    /// Parses `scheme://host[:port]`, followed by anything.
+    /// Parses `scheme://host[:port]`. Ignores a path after it.
     pub(crate) fn parse_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -51,7 +51,7 @@ impl Origin {
         Self::parse(tls, rest.split(['/', '?', '#']).next()?)
     }
 
-    /// The value of the `Host` header, without the scheme's default port.
+    /// Returns the value of the `Host` header, without the scheme's default port.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }

@@ -1,4 +1,4 @@
-//! A `POST` to a web server that is no store: the collector of traces.
+//! Sends a `POST` to a web server that is not a store: the collector of traces.
 
 use firstbyte_location::HttpUrl;
 use firstbyte_pacing::Throttle;
@@ -10,10 +10,9 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{Client, Method, Request};
 
-/// Longest answer that is read so that its connection can be reused.
+/// Longest response, bytes, that is read so that its connection can be reused.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Sends one request, and reads its answer.
 pub(crate) fn post(
     client: &Client,
     url: &HttpUrl,

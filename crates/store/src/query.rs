@@ -12,15 +12,15 @@ use crate::object::listing_key;
 /// Parameters of a read.
 #[derive(Clone, Debug, Default)]
 pub struct Get {
-    /// The range to read; `None` for the whole object. It is cut at the end of the object.
+    /// The range to read; `None` for the whole object. It ends at the end of the object.
     pub range: Option<ByteRange>,
-    /// The required version, compared with every response.
+    /// The required version, which every response is compared with.
     pub version: Option<Version>,
     /// Ends the request from another thread.
     pub cancel: Cancel,
-    /// Request the full-object checksum too (`x-amz-checksum-mode`).
+    /// Whether to request the full-object checksum too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// The treatment of the length that a file system or a host states for a file.
+    /// The treatment of the length that a file system or an SFTP server states for a file.
     pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait for it.
     pub throttle: Throttle,
@@ -31,115 +31,119 @@ pub struct Get {
 /// Checksums within the body of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Integrity {
-    /// None.
+    /// No checksums.
     #[default]
     None,
-    /// One for each block, which a gateway sends.
+    /// A checksum for each block. Gateways send them.
     Blocks,
 }
 
-/// The treatment of the length that a file system or a host states for a file. Pseudo files such as
-/// those in `/proc` and `/sys`, and some network mounts, have other content than they state.
+/// The treatment of the length that a file system or an SFTP server states for a file. The length
+/// of pseudo files, such as those in `/proc` and `/sys`, and on some network mounts is not that of
+/// the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatedLength {
-    /// A claim, checked at the end: content that ends elsewhere is
+    /// The length is checked at the end. If the content ends elsewhere, the error is
     /// [`FalseLength`](crate::Error::FalseLength).
     #[default]
     Checked,
-    /// Ignored: the content ends where reading ends, and the body has no known length.
+    /// The length is ignored: the content ends where reading ends, and the body has no known
+    /// length.
     Ignored,
 }
 
 /// The treatment of symbolic links below a local directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// As their targets.
+    /// Links are listed as their targets.
     #[default]
     Follow,
-    /// As links.
+    /// Links are listed as links.
     Report,
 }
 
 /// Whether a recursive listing of a local tree includes directories. Object stores have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Directories {
-    /// Only files, whose names contain those of directories.
+    /// Only files are listed. Their names contain those of the directories.
     #[default]
     Implied,
-    /// Directories too.
+    /// Directories are listed too.
     Listed,
 }
 
 /// Whether the listing of a prefix includes the object that marks the prefix itself, `PREFIX/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marker {
-    /// No: nothing in the listing has an empty name.
+    /// The object is omitted, so that no entry has an empty name.
     #[default]
     Omitted,
-    /// Yes, as a file without a name, before all others.
+    /// The object is listed as a file without a name, before all others.
     Listed,
 }
 
 /// Whether the listing of a directory includes unfinished copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partials {
-    /// No: they are no content.
+    /// Unfinished copies are omitted, since they are not content.
     #[default]
     Hidden,
-    /// Yes, for a caller that names what it leaves out.
+    /// Unfinished copies are listed, for a caller that names the entries it omits.
     Listed,
 }
 
-/// What becomes of unfinished copies in a directory that is removed and holds nothing else.
+/// The treatment of unfinished copies in a directory that is to be removed and holds nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// They stay, and with them the directory.
+    /// Unfinished copies are retained, and so is the directory.
     Keep,
-    /// They are removed.
+    /// Unfinished copies are removed.
     Remove,
 }
 
 /// Parameters of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Everything below the location, or one level with directories (common prefixes).
+    /// True to list everything below the location, false for one level with directories (common
+    /// prefixes).
     pub recursive: bool,
-    /// Only names that begin with this. S3 filters on the server.
+    /// Only names with this prefix are listed. S3 filters on the server.
     pub beginning: String,
-    /// Only names after this one in byte order. S3 filters on the server.
+    /// Only names after this one in byte order are listed. S3 filters on the server.
     pub start_after: Option<String>,
-    /// The order of entries: unsorted, which is fastest, or by the bytes of whole names, a
-    /// directory counting as `NAME/`.
+    /// The order of entries: unsorted, which is fastest, or by the bytes of whole names. A
+    /// directory sorts as `NAME/`.
     pub order: Order,
     /// The treatment of links below a local directory.
     pub links: Links,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,
-    /// Whether the listing of a prefix of an object store includes the prefix's own object.
+    /// Whether the listing of a prefix of an object store includes the object that marks the
+    /// prefix.
     pub marker: Marker,
     /// Whether the listing of a directory includes unfinished copies.
     pub partials: Partials,
-    /// Most concurrent requests of a large S3 listing; `None`: chosen by measured speed.
+    /// The most concurrent requests of a large S3 listing; `None` to choose by measured speed.
     pub requests: Option<NonZeroUsize>,
 }
 
 /// One page of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListedPage {
-    /// In listing order.
+    /// The entries, in listing order.
     pub entries: Vec<Entry>,
-    /// No entry follows.
+    /// True if no entry follows.
     pub is_last: bool,
 }
 
 impl ListOptions {
-    /// True if a name is to be listed, for stores that do not filter.
+    /// Returns true if a name is to be listed, for stores that do not filter.
     pub(crate) fn takes(&self, name: &[u8]) -> bool {
         name.starts_with(self.beginning.as_bytes())
             && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
     }
 
-    /// True if an entry is to be listed, or is a directory that holds one.
+    /// Returns true if an entry is to be listed, or is a directory that may contain such an entry.
     pub(crate) fn takes_entry(&self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         let after = self.start_after.as_deref().unwrap_or_default().as_bytes();

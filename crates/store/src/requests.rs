@@ -1,13 +1,12 @@
-//! Requests by kind, as the price lists of object stores tell them apart.
+//! Counts requests by kind, as the price lists of object stores distinguish them.
 //!
-//! Every request that is sent counts once, with its retries and hedges. Callers get the counts with
+//! Every sent request counts, retries and hedged ones included. Callers get the counts from
 //! [`Store::counters`](crate::Store::counters).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Get,
@@ -22,34 +21,34 @@ pub(crate) enum RequestKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RequestCounts {
-    /// Content of objects and files.
+    /// Reads of content.
     pub get: u64,
-    /// Metadata of objects.
+    /// Reads of metadata.
     pub head: u64,
-    /// Pages of names: objects, versions, parts, buckets.
+    /// Reads of pages of names: objects, versions, parts, buckets.
     pub list: u64,
-    /// Writes: objects, parts, copies within the service, the begin and end of an upload.
+    /// Writes: objects, parts, copies within the service, and the start and end of uploads.
     pub put: u64,
-    /// Deletions, and the ends of uploads that are given up.
+    /// Deletions and aborted uploads.
     pub delete: u64,
-    /// Everything else: sessions, calls of other services.
+    /// All other requests: sessions, calls of other services.
     pub other: u64,
 }
 
 impl RequestCounts {
-    /// All of them.
+    /// Returns the number of all requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.get + self.head + self.list + self.put + self.delete + self.other
     }
 
-    /// Requests since `before`.
+    /// Returns the requests since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         self.zip(before, u64::saturating_sub)
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, u64::saturating_add)
@@ -72,7 +71,7 @@ impl RequestCounts {
 pub struct CounterSnapshot {
     /// Requests sent.
     pub requests: u64,
-    /// The same by kind.
+    /// Requests sent, by kind.
     pub requests_by_kind: RequestCounts,
     /// Requests that were retries.
     pub retries: u64,

@@ -1,5 +1,6 @@
-//! Retries after transient failures of one operation: control calls and listings; and the pauses of
-//! all retries. A delay requested by the server takes precedence over the usual pauses.
+//! Retries one operation, such as a control call or a listing, after transient failures, and
+//! computes the pauses of all retries. A delay that the server requests takes precedence over the
+//! usual pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +19,10 @@ pub(crate) struct Retry<'a> {
     client: &'a Arc<Client>,
     cancel: Cancel,
     tries: u32,
-    /// Attempts, with the one under way.
+    /// Attempts, including the current one.
     attempts: u32,
     began: Instant,
-    /// Names the attempt in the events of its request.
+    /// The span that adds the number of the attempt to the events of its request.
     span: Option<EnteredSpan>,
 }
 
@@ -37,7 +38,7 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// Waits before the next attempt, or returns the error if there is none left.
+    /// Waits before the next attempt, or returns the error if no retry is left.
     pub(crate) fn wait_or_give_up(&mut self, mut error: Error) -> Result<()> {
         error.attempted(self.attempts, self.began.elapsed());
         let options = &self.client.options;
@@ -54,22 +55,22 @@ impl<'a> Retry<'a> {
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.cancel.sleep(wait)?;
         self.attempts += 1;
-        // Left before the next is entered, which would lie within it.
+        // The old span is left before the new one is entered, which would otherwise lie within it.
         self.span = None;
         self.span = Some(attempt_span(self.attempts));
         Ok(())
     }
 }
 
-/// The span around an attempt, whose number its events have.
+/// Returns the span around an attempt, which gives its events the attempt's number.
 pub fn attempt_span(attempt: u32) -> EnteredSpan {
-    // Of the target of requests: a log of those alone has their attempts.
+    // The span has the target of requests, so that a log of requests alone shows the attempts.
     tracing::debug_span!(target: "firstbyte_store::request", "attempt", attempt).entered()
 }
 
 impl Error {
-    /// Failures in a row with this one, after `before` others. A request that was not sent is no
-    /// failure of its own: those of the endpoint count instead.
+    /// Returns the failures in a row, this one included, after `before` others. If the request was
+    /// not sent, because the endpoint does not respond, the endpoint's failures count instead.
     #[must_use]
     pub fn failures_after(&self, before: u32) -> u32 {
         match self {
@@ -78,7 +79,7 @@ impl Error {
         }
     }
 
-    /// The pause before the next attempt, after so many failures in a row.
+    /// Returns the pause before the next attempt, after this number of failures in a row.
     #[must_use]
     pub fn pause_after(&self, failures: u32) -> Duration {
         match self {

@@ -1,10 +1,11 @@
 //! The SFTP backend: files on hosts that the user's own `ssh` reaches.
 //!
-//! [`ssh`] starts the program, [`session`] sends requests over its pipes, [`pool`] keeps sessions,
-//! and [`packet`] has the protocol. [`reading`], [`writing`] and [`listing`] are the operations.
+//! [`ssh`] starts the program, [`session`] sends requests over its pipes, [`pool`] retains
+//! sessions, and [`packet`] has the protocol. [`reading`], [`writing`] and [`listing`] are the
+//! operations.
 //!
-//! A version is a length and a time in whole seconds, all that the protocol has. A body reads from
-//! one open file, so it never has bytes of a file that replaced it.
+//! A version is a length and a time in whole seconds, which is all that the protocol has. A body
+//! reads from one open file, so it never has bytes of a file that replaced that one.
 
 mod listing;
 mod packet;
@@ -37,15 +38,15 @@ use reading::Reading;
 use session::Exchange;
 use writing::Writing;
 
-/// Deletions that are in flight.
+/// Deletions in flight.
 const DELETIONS: usize = 64;
 
-/// Access to `sftp` locations.
+/// A client for `sftp` locations.
 pub(crate) struct Sftp {
     client: Arc<Client>,
     pool: Arc<Pool>,
     received: Arc<AtomicU64>,
-    /// Partial files of writes whose session broke, by destination: the next write removes them.
+    /// Partial files of writes whose session broke, by destination. The next write removes them.
     leftovers: Arc<Mutex<HashMap<String, Vec<u8>>>>,
 }
 
@@ -54,8 +55,8 @@ impl Sftp {
         Self { client, pool: Arc::default(), received: Arc::default(), leftovers: Arc::default() }
     }
 
-    /// Returns the access with another clone of its client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    /// Returns the same backend with another client.
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self {
             client,
             pool: Arc::clone(&self.pool),
@@ -68,12 +69,11 @@ impl Sftp {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of files received so far.
+    /// Returns the bytes of files received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// An exchange for one operation.
     fn exchange(&self, place: &SftpPath, load: Load, cancel: &Cancel) -> Result<Exchange> {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
@@ -82,7 +82,7 @@ impl Sftp {
         self.pool.exchange(&self.client.options, place, load, cancel)
     }
 
-    /// Does something, and again after transient failures.
+    /// Runs an attempt, and repeats it after transient failures.
     fn retrying<T>(&self, cancel: &Cancel, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, cancel);
         loop {
@@ -93,7 +93,7 @@ impl Sftp {
         }
     }
 
-    /// Sends one request that any session may take, with its retries.
+    /// Sends a request that any session may carry, and retries it.
     fn control<T>(&self, place: &SftpPath, mut once: impl FnMut(&mut Exchange) -> Result<T>) -> Result<T> {
         let cancel = self.client.scoped_cancel(&Cancel::new());
         self.retrying(&cancel, || once(&mut self.exchange(place, Load::Control, &cancel)?))
@@ -107,8 +107,8 @@ impl Sftp {
                 other => Err(exchange.not("describe it", &other)),
             }
         })?;
-        // A file that states no length may have content. One that cannot be opened is described as
-        // far as it can be.
+        // A file with a stated length of 0 may have content. If it cannot be opened, the stated
+        // length counts.
         let opened = match (stat.kind, stat.size()) {
             (Kind::File, Some(0)) => self.get(place, &Get::default()).ok(),
             _ => None,
@@ -116,7 +116,7 @@ impl Sftp {
         Ok(opened.map_or(stat, |body| body.stat().clone()))
     }
 
-    /// Whether there is anything at this location itself: a link that leads nowhere is there too.
+    /// Returns the kind of the entry at this location itself. A link without a target exists too.
     pub(crate) fn kind_of_name(&self, place: &SftpPath) -> Result<Kind> {
         self.control(place, |exchange| {
             match exchange.call(Request::of(kind::LSTAT, on_the_wire(&place.path)))? {
@@ -126,7 +126,7 @@ impl Sftp {
         })
     }
 
-    /// Opens a file and begins to read the range: one attempt.
+    /// Opens a file and starts to read the range, in one attempt.
     pub(crate) fn get(&self, place: &SftpPath, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let mut exchange = self.exchange(place, Load::Content, &cancel)?;
@@ -172,7 +172,6 @@ impl Sftp {
         Ok(Body::from_sftp(location, stat, range, reading))
     }
 
-    /// Lists a directory.
     pub(crate) fn list(
         self: &Arc<Self>,
         place: &SftpPath,
@@ -182,7 +181,6 @@ impl Sftp {
         listing::list(Arc::clone(self), place, options, &scope)
     }
 
-    /// Writes a whole file.
     pub(crate) fn put(
         &self,
         place: &SftpPath,
@@ -203,7 +201,7 @@ impl Sftp {
         Ok(written)
     }
 
-    /// Deletes a file or a link. A missing one is not an error.
+    /// Deletes a file or a link. A missing file is not an error.
     pub(crate) fn delete(&self, place: &SftpPath) -> Result<()> {
         self.control(place, |exchange| {
             let status = exchange.status(Request::of(kind::REMOVE, &place.path))?;
@@ -211,13 +209,13 @@ impl Sftp {
         })
     }
 
-    /// Creates a directory, and those above it.
+    /// Creates a directory and its parents.
     pub(crate) fn create_directory(&self, place: &SftpPath) -> Result<()> {
         let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/"].concat();
         self.control(place, |exchange| writing::create_directories(exchange, &path))
     }
 
-    /// Removes an empty directory. A missing one is not an error.
+    /// Removes an empty directory. A missing directory is not an error.
     pub(crate) fn remove_directory(&self, place: &SftpPath, unfinished: Unfinished) -> Result<()> {
         self.control(place, |exchange| {
             let path = place.path.strip_suffix(b"/").unwrap_or(&place.path);
@@ -230,7 +228,7 @@ impl Sftp {
         })
     }
 
-    /// Deletes many files, many requests ahead of their replies. Returns the failures.
+    /// Deletes many files, with many requests in flight. Returns the failures.
     pub(crate) fn delete_many(&self, places: &[SftpPath]) -> Vec<(Location, Error)> {
         let mut hosts: HashMap<&str, Vec<&SftpPath>> = HashMap::new();
         for place in places {
@@ -240,7 +238,7 @@ impl Sftp {
         for group in hosts.values().flat_map(|places| places.chunks(DELETIONS)) {
             match self.control(group[0], |exchange| delete_group(exchange, group)) {
                 Ok(errors) => failed.extend(errors),
-                // One by one, to know which failed.
+                // The deletions are repeated one by one, to find out which failed.
                 Err(_) => {
                     failed.extend(group.iter().filter_map(|place| {
                         Some((Location::Sftp((*place).clone()), self.delete(place).err()?))
@@ -273,12 +271,13 @@ fn removed(exchange: &Exchange, what: &str, (code, message): (u32, String)) -> R
     }
 }
 
-/// A path as the server is given it: an empty one means a file without a name there.
+/// Returns a path as it is sent. An empty path becomes `.`, since servers take it for a file
+/// without a name.
 fn on_the_wire(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
 
-/// The version of a file: its length and time.
+/// Returns the version of a file: its length and time.
 fn version(attributes: &Attributes) -> Version {
     let is_file = attributes.kind() == Kind::File;
     let last_modified = attributes.modified.map(|seconds| seconds.to_string());

@@ -5,12 +5,12 @@ use std::fmt;
 /// Whether S3 requests are signed, and with which credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
-    /// With credentials from the AWS chain.
+    /// The credentials of the AWS chain.
     #[default]
     Chain,
-    /// With these credentials only.
+    /// These credentials only.
     Keys(Keys),
-    /// Not signed, for public buckets.
+    /// No signature, for public buckets.
     Anonymous,
 }
 

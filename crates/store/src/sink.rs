@@ -17,13 +17,13 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Writes to `file`.
+    /// Returns a sink that writes to `file`.
     #[must_use]
     pub fn new(file: File) -> Self {
         Self { file, turn: Mutex::new(()) }
     }
 
-    /// The file itself, to read it or to change its length.
+    /// Returns the file, to read it or to change its length.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -32,13 +32,13 @@ impl Sink {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// Those of `pwrite(2)`. Some of the bytes may have been written.
+    /// The errors of `pwrite(2)`. Some of the bytes may have been written.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let _turn = self.turn();
         self.file.write_all_at(bytes, offset)
     }
 
-    /// Waits until no other thread writes. None does until the guard is dropped.
+    /// Waits until no other thread writes. The guard keeps other threads from writing.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         // The lock guards no data that a panic could leave inconsistent.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! Sorts a listing by name in bounded memory. Entries that do not fit are sorted in runs, which are
-//! written to an unnamed temporary file and merged. `Store::list` uses it for stores that do not
-//! sort.
+//! written to an unnamed temporary file and merged. `Store::list` uses it for stores whose listings
+//! are unsorted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,26 +15,26 @@ use firstbyte_location::{Entry, Kind, to_usize};
 use crate::error::{Error, Result};
 use crate::object::listing_key;
 
-/// Bytes of entries that are sorted in memory: some 20,000 of them.
-const ROOM: usize = 4 << 20;
-/// Runs merged at once, each with a buffer of 16 KiB.
+/// Memory for entries that are sorted at once, bytes: about 20,000 entries.
+const SORT_MEMORY: usize = 4 << 20;
+/// Runs merged at once. Each has a buffer of [`RUN_BUFFER`] bytes.
 const MOST_RUNS: usize = 64;
 const RUN_BUFFER: usize = 16 << 10;
-/// What an entry takes in memory beside its texts.
-const ENTRY: usize = 2 * size_of::<Entry>();
+/// Memory of an entry without its texts, bytes.
+const ENTRY_MEMORY: usize = 2 * size_of::<Entry>();
 
 type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
-/// The entries of a listing in the order of names, each once. The listing is read at the first
-/// entry. An error of it is returned, and no entry.
+/// The entries of a listing in the order of names, without repetitions. The listing is read when
+/// the first entry is requested. If it fails, only its error is returned.
 pub(crate) struct Sorted {
     listing: Option<Entries>,
     merged: Merged,
-    /// The name and kind before.
+    /// The name and kind of the previous entry.
     last: Option<(Vec<u8>, Kind)>,
 }
 
-/// Entries in order.
+/// Entries in order, from memory or from merged runs.
 enum Merged {
     InMemory(std::vec::IntoIter<Keyed>),
     OfRuns(Merge),
@@ -47,7 +47,7 @@ impl Sorted {
 
     fn take(&mut self) -> Result<Option<Keyed>> {
         if let Some(listing) = self.listing.take() {
-            self.merged = sort(listing, ROOM)?;
+            self.merged = sort(listing, SORT_MEMORY)?;
         }
         match &mut self.merged {
             Merged::InMemory(entries) => Ok(entries.next()),
@@ -79,7 +79,7 @@ impl Iterator for Sorted {
     }
 }
 
-/// An entry behind the bytes that it sorts by.
+/// An entry with its sort key.
 struct Keyed {
     key: Vec<u8>,
     entry: Entry,
@@ -91,13 +91,13 @@ impl Keyed {
     }
 }
 
-/// Reads a listing, with at most `room` bytes of it in memory.
+/// Reads and sorts a listing, with at most `room` bytes in memory.
 fn sort(listing: Entries, room: usize) -> Result<Merged> {
     let (mut waiting, mut taken) = (Vec::new(), 0);
     let mut runs: Option<Runs> = None;
     for entry in listing {
         let keyed = Keyed::of(entry?);
-        taken += ENTRY + 2 * keyed.key.len() + keyed.entry.etag.as_ref().map_or(0, String::len);
+        taken += ENTRY_MEMORY + 2 * keyed.key.len() + keyed.entry.etag.as_ref().map_or(0, String::len);
         waiting.push(keyed);
         if taken >= room {
             let runs = match &mut runs {
@@ -120,10 +120,10 @@ fn failed(source: io::Error) -> Error {
     Error::Io { location: "a temporary file to sort a listing".to_owned(), source }
 }
 
-/// Sorted runs, one behind the other in one file.
+/// Sorted runs, one after another in one file.
 struct Runs {
     file: Arc<File>,
-    /// The offset at which each run ends.
+    /// The offset of the end of each run.
     ends: Vec<u64>,
 }
 
@@ -177,7 +177,7 @@ impl Runs {
     }
 }
 
-/// One run, read by its position: all share a file.
+/// One run, read by its offset, since all runs share a file.
 struct Run {
     file: Arc<File>,
     at: u64,
@@ -193,13 +193,13 @@ impl Read for Run {
     }
 }
 
-/// Runs that are being merged.
+/// The runs that are being merged.
 struct Merge {
     runs: Vec<BufReader<Run>>,
     heads: BinaryHeap<Reverse<RunHead>>,
 }
 
-/// The first entry of a run that was not returned.
+/// The first entry of a run that has not been returned.
 struct RunHead {
     keyed: Keyed,
     run: usize,
@@ -233,8 +233,8 @@ impl Merge {
     }
 }
 
-/// Writes an entry, and returns how many bytes that took. The fields in order, each text and number
-/// behind its length.
+/// Writes an entry: its fields in order, each with its length before it. Returns the number of
+/// bytes written.
 fn write(out: &mut impl Write, entry: &Entry) -> io::Result<u64> {
     let modified = entry.modified.map(|time| match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (0_u8, since),
@@ -259,7 +259,7 @@ fn write(out: &mut impl Write, entry: &Entry) -> io::Result<u64> {
     Ok(record.len() as u64)
 }
 
-/// Adds a field of a record: its length plus 1, or 0 if there is none, and its bytes.
+/// Appends a field to a record: its length plus 1, or 0 if there is no value, and its bytes.
 fn field(record: &mut Vec<u8>, value: Option<&[u8]>) {
     record.extend(value.map_or(0, |value| value.len() as u32 + 1).to_le_bytes());
     record.extend_from_slice(value.unwrap_or_default());

@@ -1,9 +1,9 @@
-//! The budget of a run: every request is paid before it is sent.
+//! The budget of a run. Every request is paid before it is sent.
 //!
-//! Invariant: what was paid never passes the limit. A range is paid whole with its request, and
-//! what its answer does not bring is refunded; a body of known length is paid before its first byte
-//! is read, any other as it is read. The wire calls this, so no reader, writer or listing passes by
-//! it.
+//! Invariant: the amount paid never exceeds the limit. A range is paid completely with its request,
+//! and the part that the response does not bring is refunded. Any other body is paid before its
+//! first byte is read if its length is known, otherwise as it is read. The HTTP client calls this,
+//! so no reader, writer or listing bypasses it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use firstbyte_location::ByteRange;
 use crate::error::{Error, Result};
 use crate::requests::{CounterSnapshot, RequestKind};
 
-/// Prices in US dollars.
+/// The prices of requests and traffic, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {
     /// A request that reads content or metadata.
@@ -26,7 +26,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Dollars of what a store has counted. Deletions cost nothing.
+    /// Returns the cost, in dollars, of the counted requests and bytes. Deletions cost nothing.
     #[must_use]
     pub fn usd(&self, counters: &CounterSnapshot) -> f64 {
         let requests = &counters.requests_by_kind;
@@ -42,23 +42,23 @@ impl Prices {
 pub struct Spending {
     /// The budget, in US dollars.
     pub limit: f64,
-    /// The prices that count.
+    /// The prices that apply.
     pub prices: Prices,
 }
 
-/// Payments so far, for all clones of a client.
+/// The payments so far, shared by all clones of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Purse {
     spending: Option<Spending>,
     paid: Mutex<f64>,
 }
 
-/// How the body of an answer is paid.
+/// The payment for the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payment {
-    /// Bytes that were paid with the request.
+    /// This number of bytes was paid with the request.
     Ahead(u64),
-    /// Bytes are paid as they are read.
+    /// The bytes are paid as they are read.
     AsRead,
 }
 
@@ -71,7 +71,7 @@ impl Purse {
         self.paid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pays a request with a payload of `sent` bytes, and the range that it asks for.
+    /// Pays for a request with a payload of `sent` bytes, and for the requested range.
     pub(crate) fn pay_request(
         &self,
         kind: RequestKind,
@@ -93,7 +93,7 @@ impl Purse {
         Ok(payment)
     }
 
-    /// Pays bytes that are about to be passed on.
+    /// Pays for bytes that are about to be returned.
     pub(crate) fn pay_bytes(&self, payment: Payment, count: usize, place: &str) -> Result<()> {
         match &self.spending {
             Some(spending) if payment == Payment::AsRead => {
@@ -103,8 +103,8 @@ impl Purse {
         }
     }
 
-    /// Pays the body of an answer of `length` bytes, or refunds what it does not bring of what was
-    /// paid with the request.
+    /// Pays for the body of a response of `length` bytes, or refunds the part that was paid with
+    /// the request and is not in the response.
     pub(crate) fn pay_length(&self, payment: Payment, length: Option<u64>, place: &str) -> Result<Payment> {
         let (Some(spending), Some(length)) = (&self.spending, length) else { return Ok(payment) };
         match payment {
@@ -142,7 +142,7 @@ mod tests {
         let prices = Prices { get: 1.0, put: 4.0, received: 0.01, sent: 0.0 };
         let spending = Spending { limit: 10.0, prices };
         let purse = Purse::new(Some(spending));
-        // 1 and 500 bytes, of which 300 come.
+        // The request sends 1 byte and asks for 500 bytes, of which 300 come.
         let payment = pay(&purse, RequestKind::Get, Some(ByteRange::new(0, 500))).unwrap();
         assert_eq!(payment, Payment::Ahead(500));
         purse.pay_length(payment, Some(300), "p").unwrap();
@@ -151,7 +151,7 @@ mod tests {
         let refused = pay(&purse, RequestKind::Put, None).unwrap_err();
         assert_eq!(refused.to_string(), "s3://b/k: the budget of 10 USD is spent");
         assert!(!refused.is_transient() && refused.concerns_store());
-        // Deletions cost nothing, so what was begun can be cleared up.
+        // Deletions cost nothing, so unfinished writes can be removed.
         pay(&purse, RequestKind::Delete, None).unwrap();
         purse.pay_bytes(Payment::AsRead, 200, "p").unwrap();
         purse.pay_bytes(Payment::AsRead, 1, "p").unwrap_err();

@@ -33,14 +33,14 @@ mod hosts;
 mod parts;
 mod reading;
 
-/// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
-/// directories.
+/// An iterator over entries, in bounded memory. Errors of single local directories do not end it,
+/// other errors do.
 pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
 
 impl Listing {
-    /// A listing of entries that the caller has.
+    /// Returns a listing of these entries.
     #[must_use]
     pub fn of(entries: impl Iterator<Item = Result<Entry>> + Send + 'static) -> Self {
         Self { entries: Box::new(entries) }
@@ -55,7 +55,7 @@ impl Iterator for Listing {
     }
 }
 
-/// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods
+/// Opens locations. Clones are cheap, and share connections, credentials and counters. All methods
 /// block.
 #[derive(Clone)]
 pub struct Store {
@@ -70,13 +70,12 @@ pub struct Store {
     http: Arc<Http>,
     #[cfg(feature = "sftp")]
     sftp: Arc<Sftp>,
-    /// The gateways that ranges are read through, once a range is read. `None`: all come from the
-    /// origin.
+    /// The gateways for ranges, once a range was read. `None` if all bytes come from the origin.
     ring: Arc<OnceLock<Option<Ring>>>,
 }
 
 impl Store {
-    /// A store with these options. It makes no connection yet.
+    /// Returns a store with these options. Makes no connection yet.
     ///
     /// # Errors
     /// [`Error::Options`].
@@ -99,21 +98,21 @@ impl Store {
         })
     }
 
-    /// A clone whose requests and listings all end when `cancel` is cancelled. It shares
+    /// Returns a clone whose requests and listings all end when `cancel` is cancelled. It shares
     /// connections, credentials and counters.
     #[must_use]
     pub fn scoped(&self, cancel: &Cancel) -> Self {
         self.with_client(self.client.scoped(cancel))
     }
 
-    /// A clone whose requests no scope ends: they clear up what a cancelled run has left.
+    /// Returns a clone whose requests no scope ends, to clean up after a cancelled run.
     #[must_use]
     pub fn unscoped(&self) -> Self {
         self.with_client(self.client.with_scope(Cancel::new()))
     }
 
-    /// A clone that makes each request once, for a caller that repeats it. It shares connections,
-    /// credentials and counters.
+    /// Returns a clone that sends each request once, for a caller that repeats requests. It shares
+    /// connections, credentials and counters.
     #[must_use]
     pub fn without_retries(&self) -> Self {
         self.with_client(self.client.without_retries())
@@ -128,22 +127,22 @@ impl Store {
         let client = Arc::new(client);
         Self {
             named: Arc::clone(&self.named),
-            s3: Arc::new(self.s3.by(Arc::clone(&client))),
+            s3: Arc::new(self.s3.with_client(Arc::clone(&client))),
             #[cfg(feature = "google")]
-            google: Arc::new(self.google.by(Arc::clone(&client))),
+            google: Arc::new(self.google.with_client(Arc::clone(&client))),
             #[cfg(feature = "azure")]
-            azure: Arc::new(self.azure.by(Arc::clone(&client))),
+            azure: Arc::new(self.azure.with_client(Arc::clone(&client))),
             #[cfg(feature = "http")]
-            http: Arc::new(self.http.by(Arc::clone(&client))),
+            http: Arc::new(self.http.with_client(Arc::clone(&client))),
             #[cfg(feature = "sftp")]
-            sftp: Arc::new(self.sftp.by(Arc::clone(&client))),
+            sftp: Arc::new(self.sftp.with_client(Arc::clone(&client))),
             ring: Arc::clone(&self.ring),
             client,
         }
     }
 
-    /// The backend of a service that speaks the protocol of S3: at the endpoint of the options, or
-    /// at a named one.
+    /// Returns the backend of a service with S3's protocol, at the endpoint of the options or at a
+    /// named endpoint.
     fn s3_of(&self, service: Service) -> Result<Arc<S3>> {
         match service {
             Service::NamedS3(name) => Ok(Arc::new(self.named.get(name, &self.client)?)),
@@ -151,7 +150,6 @@ impl Store {
         }
     }
 
-    /// The backend of an object's service.
     fn objects(&self, object: &ObjectLocation) -> Result<Arc<dyn ObjectBackend>> {
         match object.service {
             Service::S3 | Service::NamedS3(_) => Ok(self.s3_of(object.service)?),
@@ -164,18 +162,17 @@ impl Store {
         }
     }
 
-    /// Where requests for a service that speaks the protocol of S3 go, and which setting says so.
-    /// No request.
+    /// Returns the endpoint of a service with S3's protocol, and the setting that determined it.
+    /// Sends no request.
     ///
     /// # Errors
-    /// A profile that is missing or cannot be used; a region that is not a valid name; a name that
-    /// no endpoint has.
+    /// A missing or unusable profile, an invalid region, or a name without an endpoint.
     pub fn endpoint_of(&self, service: Service) -> Result<Endpoint> {
         self.s3_of(service)?.endpoint()
     }
 
-    /// Whether two objects are in one service, which can copy between them: by the same scheme, or
-    /// by two endpoint names of one URL and profile.
+    /// Returns whether two objects are in one service, which can copy between them: by the same
+    /// scheme, or by two endpoint names with one URL and profile.
     #[must_use]
     pub fn is_one_service(&self, one: &ObjectLocation, other: &ObjectLocation) -> bool {
         match (one.service, other.service) {
@@ -184,21 +181,21 @@ impl Store {
         }
     }
 
-    /// The endpoints that the configuration file names.
+    /// Returns the names of the endpoints in the configuration file.
     ///
     /// # Errors
-    /// A file that cannot be read or used.
+    /// A file that cannot be read or is invalid.
     pub fn endpoint_names(&self) -> Result<Vec<EndpointName>> {
         self.named.names()
     }
 
-    /// The service that holds the objects of a location, as far as the location does not say it:
-    /// the endpoint that the options or the configuration name. Empty for the scheme's own service.
+    /// Returns the part of a service's identity that is not in the location: the endpoint in the
+    /// options or the configuration. Empty for the scheme's own service.
     #[must_use]
     pub fn service_of(&self, location: &Location) -> String {
         match location {
             Location::Object(object) => match object.service {
-                // An unusable configuration is reported by every request.
+                // If the configuration is unusable, every request reports it.
                 Service::S3 | Service::NamedS3(_) => {
                     self.s3_of(object.service).map(|it| it.configured_url()).unwrap_or_default()
                 }
@@ -213,8 +210,8 @@ impl Store {
         }
     }
 
-    /// Sends one signed request to another service of AWS, and returns its whole answer, whatever
-    /// the status. It is not repeated.
+    /// Sends one signed request to another AWS service and returns the whole response, with any
+    /// status. It is not repeated.
     ///
     /// # Errors
     /// Missing credentials, a missing region, and errors of the connection.
@@ -222,11 +219,11 @@ impl Store {
         self.s3.call_service(request)
     }
 
-    /// Sends one `POST` with these headers to a web server, and reads its answer. It is not
+    /// Sends one `POST` with these headers to a web server and reads the response. It is not
     /// repeated.
     ///
     /// # Errors
-    /// Errors of the connection, and a status that is no success.
+    /// Errors of the connection, and a status other than success.
     pub fn post(
         &self,
         url: &HttpUrl,
@@ -237,8 +234,8 @@ impl Store {
         post::post(&self.client, url, headers, body, cancel)
     }
 
-    /// Makes a URL by which anyone may read or write one object until it expires. No request, or
-    /// one if the bucket's region is not known.
+    /// Returns a URL by which anyone may read or write one object until it expires. Sends no
+    /// request, or one if the bucket's region is not known.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stores other than S3; missing credentials.
@@ -251,7 +248,7 @@ impl Store {
         }
     }
 
-    /// Describes the object, file or directory at `location`. One request, or two if a key is
+    /// Describes the object, file or directory at `location`. Sends one request, or two if a key is
     /// only a prefix.
     ///
     /// # Errors
@@ -264,7 +261,7 @@ impl Store {
         }
     }
 
-    /// Describes the object at `location`, never a prefix. One request.
+    /// Describes the object at `location`, never a prefix. Sends one request.
     ///
     /// # Errors
     /// [`Error::NotFound`], also if a key is only a prefix, and errors of the connection or the
@@ -276,10 +273,10 @@ impl Store {
         }
     }
 
-    /// Describes one version of the object at `location`. One request.
+    /// Describes one version of the object at `location`. Sends one request.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3 and Google; otherwise as
+    /// [`Error::Unsupported`] for stores other than S3 and Google, and the errors of
     /// [`stat_object`](Self::stat_object).
     pub fn stat_version(&self, location: &Location, id: &str) -> Result<Stat> {
         match location {
@@ -294,12 +291,12 @@ impl Store {
         }
     }
 
-    /// Lists the versions of the objects under `location`, or of the object there, by key and from
-    /// the newest to the oldest. Of `options` only `recursive` counts.
+    /// Lists the versions of the objects below `location`, or of the object there, by key and from
+    /// the newest to the oldest. It uses only `recursive` of the `options`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for stores other than S3. Failures before the first entries; later
-    /// ones are items of the listing.
+    /// [`Error::Unsupported`] for stores other than S3, and failures before the first entry. Later
+    /// failures are items of the listing.
     pub fn list_versions(
         &self,
         location: &Location,
@@ -309,8 +306,8 @@ impl Store {
         self.s3_of(object.service)?.list_versions(object, options)
     }
 
-    /// True if a key of an object store begins with that of `location` and a `/`. One request.
-    /// False for other stores, where a file cannot be a directory too.
+    /// Returns true if a key of an object store begins with that of `location` and a `/`. Sends one
+    /// request. False for other stores, where a file cannot be a directory too.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -321,10 +318,10 @@ impl Store {
         }
     }
 
-    /// Lists what is under `location`.
+    /// Lists the entries below `location`.
     ///
     /// # Errors
-    /// Failures before the first entries; later ones are items of the listing.
+    /// Failures before the first entry. Later failures are items of the listing.
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
         let entries = self.entries(location, options)?;
         let entries: Entries = match (options.order, location) {
@@ -338,15 +335,16 @@ impl Store {
         Ok(Listing { entries })
     }
 
-    /// True if the store is known not to list `location` in the order of names. An ordered listing
-    /// is then sorted here, so it begins after the last page, wherever it starts.
+    /// Returns true if the store is known not to list `location` in the order of names. An ordered
+    /// listing is then sorted here, so its first entry comes after the last page, even with
+    /// `start_after`.
     #[must_use]
     pub fn is_unsorted(&self, location: &Location) -> bool {
         matches!(location, Location::Object(object) if self.client.unsorted.has(object))
     }
 
-    /// How many seconds the clock of the store is ahead of this machine's, by its last listing;
-    /// negative if it is behind. 0 if it is right, or not known.
+    /// Returns how many seconds the store's clock is ahead of this machine's, by its last listing;
+    /// negative if it is behind. 0 if it is right or unknown.
     #[must_use]
     pub fn clock_ahead(&self, location: &Location) -> i64 {
         match location {
@@ -355,7 +353,7 @@ impl Store {
         }
     }
 
-    /// The entries of a listing, as the store has them.
+    /// Returns the entries of a listing in the store's order.
     fn entries(&self, location: &Location, options: &ListOptions) -> Result<Entries> {
         let entries: Entries = match location {
             Location::Local(path) => {
@@ -367,11 +365,11 @@ impl Store {
         Ok(entries)
     }
 
-    /// The first page of a listing: from an object store some thousand names by one request; from
-    /// other stores, and those that list in no order, all in their order.
+    /// Returns the first page of a listing. From an object store it has about a thousand names, by
+    /// one request. From other stores, and from unordered ones, it has all names, in order.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// The errors of [`list`](Self::list).
     pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
         match location {
             Location::Object(object) if !self.is_unsorted(location) => {
@@ -387,7 +385,7 @@ impl Store {
         }
     }
 
-    /// Writes a whole object atomically: readers see the old one or the new one.
+    /// Writes a whole object atomically: readers see the old or the new one.
     ///
     /// # Errors
     /// [`Error::Precondition`], [`Error::Checksum`] if the store received other bytes, and errors
@@ -401,11 +399,11 @@ impl Store {
         }
     }
 
-    /// Copies within one service, without downloading the bytes.
+    /// Copies an object within one service, without downloading the bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if source and destination are on different services, else those of
-    /// [`put`](Self::put).
+    /// [`Error::Unsupported`] if source and destination are on different services, and the errors
+    /// of [`put`](Self::put).
     pub fn copy(
         &self,
         source: &Location,
@@ -418,11 +416,11 @@ impl Store {
             (Location::Object(from), Location::Object(to)) if self.is_one_service(from, to) => {
                 self.objects(to)?.copy(from, version, to, options)
             }
-            _ => Err(unsupported(destination, WITHIN)),
+            _ => Err(unsupported(destination, COPY_WITHIN_SERVICE)),
         }
     }
 
-    /// Deletes one object or file. A missing one is not an error.
+    /// Deletes one object or file. A missing object is not an error.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -435,7 +433,7 @@ impl Store {
         }
     }
 
-    /// Creates a directory, and those above it, on a host that is reached by SFTP.
+    /// Creates a directory and its parents on an SFTP host.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; errors of the connection or the store.
@@ -447,7 +445,7 @@ impl Store {
         }
     }
 
-    /// Removes an empty directory on a host that is reached by SFTP. A missing one is not an error.
+    /// Removes an empty directory on an SFTP host. A missing directory is not an error.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; errors of the connection or the store, also if the
@@ -460,7 +458,7 @@ impl Store {
         }
     }
 
-    /// The kind of what has this name on a host that is reached by SFTP: a link counts as itself.
+    /// Returns the kind of the entry with this name on an SFTP host. Links are not followed.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other stores; [`Error::NotFound`], and errors of the connection.
@@ -472,7 +470,7 @@ impl Store {
         }
     }
 
-    /// Deletes many objects or files, in as few requests as the store allows. Returns the failures.
+    /// Deletes many objects or files, by as few requests as the store allows. Returns the failures.
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
@@ -495,7 +493,7 @@ impl Store {
             let (own, others) = objects.into_iter().partition::<Vec<_>, _>(|it| it.service == first.service);
             match self.objects(&first) {
                 Ok(backend) => failed.extend(backend.delete_many(&own)),
-                // Each error is made anew: none can be cloned.
+                // Each object gets a new error, because errors cannot be cloned.
                 Err(_) => failed.extend(own.into_iter().filter_map(|object| {
                     let error = self.objects(&object).err()?;
                     Some((Location::Object(object), error))
@@ -508,7 +506,7 @@ impl Store {
         failed
     }
 
-    /// Makes a bucket, in the region of the options.
+    /// Creates a bucket in the region of the options.
     ///
     /// # Errors
     /// A location that is not a bucket; a name that is taken; errors of the connection or the
@@ -528,7 +526,7 @@ impl Store {
         self.objects(bucket)?.delete_bucket(bucket)
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         let counters = &self.client.counters;
@@ -546,11 +544,11 @@ impl Store {
     }
 }
 
-/// Refuses a bucket in an object's place. Without a key, the request that writes an object would
-/// create the bucket, and the one that deletes an object would delete it.
+/// Refuses a bucket where an object is required. Without a key, a request that writes an object
+/// would create the bucket, and one that deletes an object would delete it.
 ///
 /// # Errors
-/// [`Error::Io`], of a directory.
+/// [`Error::Io`] for a directory.
 pub fn require_key(location: &Location) -> Result<()> {
     match location {
         Location::Object(object) if object.key.is_empty() => {
@@ -560,7 +558,7 @@ pub fn require_key(location: &Location) -> Result<()> {
     }
 }
 
-/// The bucket that a location is.
+/// Returns the bucket of a location without a key.
 fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     match location {
         Location::Object(object) if object.key.is_empty() => Ok(object),
@@ -568,7 +566,7 @@ fn bucket_of(location: &Location) -> Result<&ObjectLocation> {
     }
 }
 
-/// The S3 object at a location, of which there may be several versions.
+/// Returns the S3 object at a location, which may have several versions.
 fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     object_in_s3(location, "a version of an object").and_then(|object| match object.bucket.is_empty() {
         false => Ok(object),
@@ -576,10 +574,10 @@ fn object_with_versions(location: &Location) -> Result<&ObjectLocation> {
     })
 }
 
-/// What only S3 does with two objects.
-const WITHIN: &str = "a copy within the service";
+/// The operation, for errors, of a copy that only S3 supports.
+const COPY_WITHIN_SERVICE: &str = "a copy within the service";
 
-/// The object in S3 at a location, for what only S3 has.
+/// Returns the S3 object at a location, or the error that only S3 supports `what`.
 fn object_in_s3<'l>(location: &'l Location, what: &'static str) -> Result<&'l ObjectLocation> {
     match location {
         Location::Object(object) if object.service.is_s3() => Ok(object),

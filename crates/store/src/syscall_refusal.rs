@@ -1,9 +1,9 @@
-//! Errors by which the kernel or a file system says that it does not have a call. The caller then
-//! does the work in another way. Files, bodies and sockets share this rule.
+//! Recognises errors by which the kernel or a file system refuses a call that it does not support.
+//! The caller then does the work in another way. Files, bodies and sockets share this rule.
 
 use rustix::io::Errno;
 
-/// Whether an error says that a call does not exist here, rather than that it failed.
+/// Returns whether an error says that a call is unsupported here, rather than that it failed.
 pub(crate) fn is_refusal(error: Errno) -> bool {
     matches!(
         error,
@@ -11,13 +11,14 @@ pub(crate) fn is_refusal(error: Errno) -> bool {
     )
 }
 
-/// Like `is_refusal`, for an error of the standard library.
+/// Returns whether an error of the standard library says that a call is unsupported.
 #[must_use]
 pub fn is_refused(error: &std::io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(is_refusal)
 }
 
-/// Whether the kernel cannot copy between two files: of two file systems, or of one without this.
+/// Returns whether the kernel cannot copy between two files, because they are on different file
+/// systems or on one without support for it.
 pub(crate) fn cannot_copy_in_kernel(error: Errno) -> bool {
     matches!(error, Errno::XDEV | Errno::BADF | Errno::TXTBSY) || is_refusal(error)
 }

@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Largest number of empty pages in a row. S3 sends a few where many keys were deleted.
+/// The most empty pages in a row. S3 sends a few where many keys were deleted.
 const MOST_EMPTY: u32 = 1_000;
 
-/// The pages of a listing or of a range.
+/// The continuation tokens of a listing or of a range so far.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Hashes of the tokens so far, 8 bytes per 1,000 names.
+    /// Hashes of the tokens, 8 bytes per 1,000 names.
     seen: HashSet<u64>,
     hasher: RandomState,
     empty: u32,
@@ -19,17 +19,17 @@ pub(crate) struct Turns {
 /// Whether a page is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Brought {
-    /// Some names.
+    /// The page has names.
     Names,
-    /// None.
+    /// The page is empty.
     Nothing,
 }
 
 impl Turns {
-    /// Checks a page that is followed by the one of `token`.
+    /// Checks a page that is followed by the page of `token`.
     ///
     /// # Errors
-    /// Why the listing must not continue.
+    /// The reason why the listing must not continue.
     pub(crate) fn check(&mut self, token: &str, brought: Brought) -> Result<(), &'static str> {
         self.empty = if brought == Brought::Names { 0 } else { self.empty + 1 };
         if !self.seen.insert(self.hasher.hash_one(token)) {

@@ -15,29 +15,29 @@ use crate::limits::BUFFER;
 use crate::local::stat;
 use crate::object::Metadata;
 
-/// The bytes to write.
+/// The bytes of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// A range of a file; sent by sendfile on plain TCP.
+    /// A range of a file. On plain TCP it is sent by sendfile.
     File(&'a File, ByteRange),
-    /// As `File`, of a file that must still be what it was when its last bytes are sent. A request
-    /// whose last bytes are missing replaces nothing.
+    /// A range of a file that must not have changed when its last bytes are sent. A request without
+    /// its last bytes replaces nothing.
     Source(&'a File, ByteRange, &'a Pinned),
 }
 
-/// The version of a file that is sent, and the checksum that was announced for it.
+/// The version of a file to send, and the checksum announced for it.
 #[derive(Debug)]
 pub struct Pinned {
     version: Version,
-    /// A file that grows may be sent whole in one request, as it was: with the same checksum
-    /// before and after.
+    /// The range and checksum in the head of a request. If the file grows afterwards, the same
+    /// checksum of the range, before and after, shows that it was sent as it was.
     announced: Mutex<Option<(ByteRange, Checksum)>>,
 }
 
 impl Pinned {
-    /// A file of this version.
+    /// Returns the pin of this version.
     #[must_use]
     pub fn new(version: Version) -> Self {
         Self { version, announced: Mutex::default() }
@@ -49,7 +49,7 @@ impl Pinned {
 }
 
 impl Payload<'_> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn length(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -57,7 +57,8 @@ impl Payload<'_> {
         }
     }
 
-    /// Checks that the file is still the one whose bytes were read, and ends where it states to.
+    /// Checks that the file has not changed since its bytes were read, and ends at its stated
+    /// length.
     pub(crate) fn check_unchanged(self) -> io::Result<()> {
         let Self::Source(file, range, pinned) = self else { return Ok(()) };
         let version = &pinned.version;
@@ -92,9 +93,9 @@ impl Payload<'_> {
         Ok(())
     }
 
-    /// The checksum, for stores that expect it before the bytes. This leaves those of a file in the
-    /// page cache for sendfile; both together take less time than sending them through this
-    /// process.
+    /// Returns the checksum, for stores that expect it before the bytes. Computing it leaves a
+    /// file's bytes in the page cache for sendfile. Both together take less time than sending them
+    /// through this process.
     pub(crate) fn checksum(self, algorithm: Algorithm, place: &str) -> Result<Checksum> {
         let (file, range) = match self {
             Self::Bytes(bytes) => return Ok(Hasher::of(algorithm, bytes)),
@@ -125,18 +126,18 @@ fn hash(file: &File, range: ByteRange, algorithm: Algorithm) -> io::Result<Check
 /// The condition of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// None: replaces the destination.
+    /// No condition: replaces the destination.
     #[default]
     None,
-    /// Only if the destination does not exist (`If-None-Match: *`).
+    /// The destination must not exist (`If-None-Match: *`).
     Absent,
-    /// Only if the destination has this version (`If-Match`).
+    /// The destination must have this version (`If-Match`).
     Matches(Version),
 }
 
 impl Precondition {
-    /// Name and value of the header that states it; `None` if a write has no condition, or a
-    /// version that no header can name.
+    /// Returns name and value of the header for the condition; `None` without a condition, or for a
+    /// version that no header can state.
     pub(crate) fn header(&self) -> Option<(String, String)> {
         let (name, value) = match self {
             Self::None => return None,
@@ -154,7 +155,7 @@ pub struct PutOptions {
     pub metadata: Metadata,
     /// The condition.
     pub precondition: Precondition,
-    /// The way in which the bytes are sent.
+    /// The parameters for sending the bytes.
     pub sending: Sending,
 }
 
@@ -163,7 +164,7 @@ pub struct PutOptions {
 pub struct Sending {
     /// Ends the request from another thread.
     pub cancel: Cancel,
-    /// The rate limit. A piece is sent only after it was granted.
+    /// The rate limit. Each piece is sent only after it was granted.
     pub throttle: Throttle,
 }
 
@@ -178,14 +179,14 @@ impl From<Cancel> for Sending {
 pub struct Written {
     /// The new version.
     pub version: Version,
-    /// The full-object checksum that the store verified; `None` if it verified the length only.
+    /// The full-object checksum that the store verified; `None` if it verified only the length.
     pub verified: Option<Checksum>,
 }
 
 /// An unfinished multipart upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// Destination.
+    /// The destination.
     pub location: Location,
     /// The store's upload id.
     pub id: String,
@@ -194,21 +195,21 @@ pub struct Upload {
 /// A finished part of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// 1 to 10,000.
+    /// The number of the part: 1 to 10,000.
     pub number: u32,
     /// Length in bytes.
     pub size: u64,
-    /// The store's `ETag` for it, with quotes.
+    /// The store's `ETag` of the part, with quotes.
     pub etag: String,
-    /// CRC-64/NVME of its bytes, if it was sent and the store keeps it.
+    /// CRC-64/NVME of the part, if it was sent and the store stores it.
     pub checksum: Option<Checksum>,
 }
 
-/// A multipart upload in a listing, neither completed nor aborted.
+/// A multipart upload, in a listing, that was neither completed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleUpload {
     /// The upload.
     pub upload: Upload,
-    /// The time at which it began.
+    /// The time when the upload began.
     pub initiated: Option<SystemTime>,
 }

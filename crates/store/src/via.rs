@@ -1,4 +1,5 @@
-//! Gateways, as options of a store: those that requests come from, and those that reads go through.
+//! Gateways in the options of a store: those that requests come from, and those that reads go
+//! through.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,9 +11,9 @@ use crate::header_text::header_value;
 use crate::origin::Origin;
 use crate::signing::Keys;
 
-/// The header `Via` (RFC 9110, 7.6.3) of all requests of a store: the gateways that they come from,
-/// so that each of them recognises a request that comes back to it. Clones share it, and it can
-/// change while the store is in use. It is not signed.
+/// The header `Via` (RFC 9110, 7.6.3) of all requests of a store. It names the gateways that the
+/// requests come from, so that each gateway recognises its own requests if they return to it.
+/// Clones share the header, and it can change while the store is in use. It is not signed.
 #[derive(Clone, Debug, Default)]
 pub struct Via(Arc<RwLock<Option<String>>>);
 
@@ -20,36 +21,37 @@ impl Via {
     /// Sets the value of the header.
     ///
     /// # Errors
-    /// The text cannot be the value of a header.
+    /// The text is not valid in a header.
     pub fn set(&self, text: String) -> std::result::Result<(), &'static str> {
         header_value(&text)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(text);
         Ok(())
     }
 
-    /// The value. `None`: requests come from no gateway, and have no such header.
+    /// Returns the value of the header. `None` if requests come from no gateway and have no such
+    /// header.
     #[must_use]
     pub fn value(&self) -> Option<String> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The gateways that a store reads through. Empty: none.
+/// The gateways that a store reads through. May be empty.
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
-    /// Their URLs, each once, as all clients write them.
+    /// The distinct URLs of the gateways, spelled alike by all clients.
     pub urls: Deferred<Vec<String>>,
-    /// The one that runs in this process: its segments are read from the origin.
+    /// The URL of the gateway in this process, whose segments are read from the origin.
     pub own: Option<String>,
-    /// The key for all of them. `None`: requests are not signed.
+    /// The key for all gateways. `None`: requests are not signed.
     pub keys: Option<Deferred<Keys>>,
 }
 
 impl Gateways {
-    /// The URLs.
+    /// Returns the URLs.
     ///
     /// # Errors
-    /// One that is no URL, or is there twice.
+    /// An invalid or repeated URL.
     pub(crate) fn checked(&self) -> Result<&[String]> {
         let urls = self.urls.get()?;
         let refuse = |why: String| Err(Error::Options { what: "--via".to_owned(), why });

@@ -1,4 +1,4 @@
-//! Walks a tree of a store that lists one directory at a time, in byte order: each directory is
+//! Walks a tree of a store that lists one directory at a time, in byte order. Each directory is
 //! read completely and sorted. Depth and memory are limited, whatever a server sends. HTTP and SFTP
 //! use it.
 
@@ -14,55 +14,54 @@ use crate::limits::STACK;
 use crate::object::in_listing_order;
 use crate::query::{Directories, ListOptions};
 
-/// Longest path entered, in bytes: the limit of Linux. A deeper tree is taken for an endless one,
-/// caused by a link to a parent directory.
+/// Longest path to enter, bytes: the limit of Linux. A deeper tree is assumed to be endless,
+/// because of a link to a parent directory.
 const LONGEST_PATH: usize = 4_096;
-/// Bytes of names waiting in the directories above the current one, in addition to the largest of
-/// them.
+/// The most bytes of names that wait in the directories above the current one, without the largest.
 const MOST_WAITING: usize = 16 << 20;
 
-/// A store's directories.
+/// A tree of directories in a store.
 pub(crate) trait Tree: Send + Sync + 'static {
-    /// Directories that are read ahead of the walk, each by a thread.
+    /// Number of directories to read ahead of the walk, each by a thread.
     const AHEAD: usize;
-    /// Whether directories exist by themselves, and can be listed.
+    /// Whether directories exist by themselves and are listed.
     const HAS_DIRECTORIES: bool;
 
-    /// The entries of `directory`, which is empty (the root) or ends in `/`.
+    /// Reads the entries of `directory`, which is empty (the root) or ends in `/`.
     fn read(&self, directory: &[u8]) -> Result<Vec<Entry>>;
 
-    /// Whether the walk continues after a directory could not be read.
+    /// Returns whether the walk may continue after this error of a directory.
     fn may_skip(&self, error: &Error) -> bool;
 
-    /// The location of a directory in errors.
+    /// Returns the location of a directory for errors.
     fn place(&self, directory: &[u8]) -> String;
 }
 
-/// The directories from the root to the current one.
+/// A walk, with the directories from the root to the current one.
 pub(crate) struct Walk<T> {
     tree: Arc<T>,
     options: ListOptions,
     levels: Vec<Level>,
-    /// The directory to be entered next, whose own entry was returned.
+    /// The directory to enter next, whose own entry was returned.
     entering: Option<Vec<u8>>,
     /// Directories that are being read ahead.
     ahead: HashMap<Vec<u8>, Receiver<Result<Vec<Entry>>>>,
 }
 
-/// A directory being walked.
+/// A directory that is being walked.
 struct Level {
-    /// Its name, relative to the root: empty, or ending in `/`.
+    /// The name relative to the root: empty, or ending in `/`.
     directory: Vec<u8>,
     /// The remaining entries, with names relative to the directory.
     entries: std::vec::IntoIter<Entry>,
-    /// Directories in it that are neither read nor being read, relative to the root.
+    /// Subdirectories that have not been read or requested, relative to the root.
     unread: VecDeque<Vec<u8>>,
-    /// Bytes of its names.
+    /// Bytes of the names.
     memory: usize,
 }
 
 impl<T: Tree> Walk<T> {
-    /// Begins at the root, which is read here.
+    /// Starts at the root, which is read at once.
     pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
         let (options, ahead) = (options.clone(), HashMap::new());
         let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead };
@@ -108,7 +107,7 @@ impl<T: Tree> Walk<T> {
         Ok(())
     }
 
-    /// Starts to read the directories that follow.
+    /// Starts to read the next directories.
     fn read_ahead(&mut self) {
         for level in self.levels.iter_mut().rev() {
             while self.ahead.len() < T::AHEAD
@@ -118,7 +117,7 @@ impl<T: Tree> Walk<T> {
                 let (tree, name) = (Arc::clone(&self.tree), directory.clone());
                 let read = move || drop(send.send(tree.read(&name)));
                 let started = thread::Builder::new().name("list".into()).stack_size(STACK).spawn(read);
-                // Otherwise it is read when it is entered.
+                // If no thread can be started, the directory is read when it is entered.
                 if started.is_ok() {
                     self.ahead.insert(directory, receive);
                 }
@@ -136,7 +135,7 @@ impl<T: Tree> Iterator for Walk<T> {
                 && let Err(error) = self.enter(directory)
             {
                 match error {
-                    // It was removed after its name was read.
+                    // The directory was removed after its name was read.
                     Error::NotFound { .. } if self.tree.may_skip(&error) => {}
                     _ => {
                         if !self.tree.may_skip(&error) {
@@ -166,7 +165,7 @@ impl<T: Tree> Iterator for Walk<T> {
     }
 }
 
-/// Whether names below `directory`, which ends in `/`, can be listed.
+/// Returns whether names below `directory`, which ends in `/`, can be listed.
 fn may_hold(options: &ListOptions, directory: &[u8]) -> bool {
     let beginning = options.beginning.as_bytes();
     let after = options.start_after.as_deref().unwrap_or_default().as_bytes();

@@ -23,7 +23,7 @@ conformance!(minio_tls, MinioTls);
 conformance!(serve_s3_tls, ServeS3Tls);
 conformance!(serve_http_tls, ServeHttpTls);
 
-/// Quirks that a caller of the store does not notice.
+/// Quirks that callers of the store do not notice.
 const UNNOTICED: [Quirk; 9] = [
     Quirk::BareTags,
     Quirk::CapitalTags,

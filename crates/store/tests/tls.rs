@@ -44,7 +44,8 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     wait.recv_timeout(wait_limit() * 2).expect("an end in time")
 }
 
-/// Legal but unusual forms of records, each with a content length that it can transfer quickly.
+/// Returns legal but unusual forms of records, each with a content length that it can transfer
+/// quickly.
 fn shapes() -> Vec<(&'static str, Unusual, usize)> {
     let usual = Unusual::default();
     let old = Unusual { version: &TLS12, ..usual.clone() };
@@ -182,7 +183,7 @@ fn bytes_after_close_notify_are_ignored() {
     }
 }
 
-/// A listener that sends `bytes` one by one, with a pause after each, and then stays silent.
+/// Starts a listener that sends `bytes` one by one, with a pause after each, and then stays silent.
 fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/x", listener.local_addr().unwrap());
@@ -193,7 +194,7 @@ fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
                     thread::sleep(pause);
                     socket.write_all(&[*byte])
                 });
-                // Longer than any test waits.
+                // The connection stays open longer than any test waits.
                 thread::sleep(wait_limit() * 3);
             });
         }

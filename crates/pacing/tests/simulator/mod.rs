@@ -1,9 +1,9 @@
-//! A server and a client on a virtual clock: the client is driven by the policies under test, as
-//! wholes.
+//! A server and a client on a virtual clock. The policies under test, unmodified, drive the client.
 //!
-//! Time passes in steps. A request waits for the server's processors and a round trip, then its
-//! body flows at the rate of its connection or its share of the link, whichever is less. Requests
-//! may stall; the server may refuse them. The work never ends, so a run measures the steady state.
+//! Time passes in steps. A request waits for the server's processors and a round trip. Then its
+//! body flows at the rate of its connection or at its share of the link, whichever is less.
+//! Requests may stall, and the server may refuse them. The work never ends, so a run measures the
+//! steady state.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use firstbyte_pacing::{
 
 /// How long a request stalls.
 const STALL: Duration = Duration::from_secs(5);
-/// An object from this length on is large, as for a transfer.
+/// The shortest large object, bytes, as for a transfer.
 const LARGE: u64 = 16 << 20;
 
-/// A server and the way to it.
+/// A simulated server and the network path to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) round_trip: Duration,
@@ -26,18 +26,18 @@ pub(crate) struct Setting {
     pub(crate) each: f64,
     /// Bytes per second of the link.
     pub(crate) total: f64,
-    /// Processor time of a request at the server, which begins requests one after the other.
+    /// Processor time of a request at the server, which begins requests one after another.
     pub(crate) overhead: Duration,
     /// Share of requests that stall.
     pub(crate) stalls: f64,
-    /// More requests at once are refused.
+    /// The most requests at once that the server accepts.
     pub(crate) most: Option<usize>,
     /// Length of an object, bytes; `None` for a single one that is fetched in parts.
     pub(crate) object: Option<u64>,
 }
 
 impl Setting {
-    /// What waits to be fetched.
+    /// Returns the kind of work that waits to be fetched.
     pub(crate) fn work(&self) -> Work {
         match self.object {
             None => Work::One,
@@ -47,7 +47,7 @@ impl Setting {
     }
 }
 
-/// What a run did.
+/// The measurements of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Bytes per second once it had converged.
@@ -63,7 +63,7 @@ pub(crate) enum Hedging {
     Off,
 }
 
-/// Runs for `length`, and measures from `converged` on.
+/// Simulates `length`, and measures from `converged` on.
 pub(crate) fn run(
     setting: Setting,
     mut controller: Controller,
@@ -104,7 +104,7 @@ impl Abort for Flag {
     }
 }
 
-/// What a worker does.
+/// The state of a worker.
 enum State<'a> {
     Idle,
     Paused { until: Instant },
@@ -129,7 +129,7 @@ struct World<'a> {
     requests: u64,
     slowdowns: u64,
     under_way: usize,
-    /// When the server's processors are free.
+    /// The time when the server's processors are free.
     server_free: Instant,
     random: u64,
 }
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets one step of time pass.
+    /// Advances the simulation by one step of time.
     fn pass(&mut self, step: Duration) {
         let bodies = self.workers.iter().filter(|worker| matches!(worker.state, State::Body { .. })).count();
         let share = self.setting.each.min(self.setting.total / bodies.max(1) as f64) * step.as_secs_f64();
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         let until = if self.random() < self.setting.stalls {
             self.now + STALL
         } else {
-            // No two answers take the same time; if they did, all requests would stay in step.
+            // No two responses take equally long. Otherwise all requests would stay in step.
             self.server_free + self.setting.round_trip.mul_f64(0.9 + 0.2 * self.random())
         };
         let longest = request_share(u64::MAX, self.limit, self.tracker.server());
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn random(&mut self) -> f64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

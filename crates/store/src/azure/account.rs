@@ -1,5 +1,5 @@
-//! The account, and what proves who asks: from the options, else from the variables of Azure's own
-//! clients.
+//! The storage account and its credential, from the options or else from the environment variables
+//! of Azure's own clients.
 
 use std::fmt;
 
@@ -12,30 +12,30 @@ use crate::origin::Origin;
 use crate::s3::variable;
 use crate::signing::Signing;
 
-/// The account that Azure's emulators serve, and its key, which are the same everywhere.
+/// The account of Azure's emulators. Its name and key are the same everywhere.
 const EMULATED: &str = "devstoreaccount1";
 const EMULATED_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
 
-/// An account at its endpoint.
+/// A storage account and its endpoint.
 pub(super) struct Account {
     pub(super) name: String,
     pub(super) origin: Origin,
-    /// What the paths of all requests begin with: nothing, or the account's name at an emulator.
+    /// The prefix of the path of every request: empty, or the account's name at an emulator.
     pub(super) path: String,
-    pub(super) proof: Proof,
+    pub(super) credential: Credential,
 }
 
-/// What proves who asks.
-pub(super) enum Proof {
+/// The credential that requests are authenticated with.
+pub(super) enum Credential {
     /// The account's key.
     Key(Vec<u8>),
-    /// A shared access signature: a query.
+    /// A shared access signature, which is a query string.
     Signature(String),
-    /// A token of Microsoft Entra.
+    /// The source of tokens from Microsoft Entra.
     Token(Source),
-    /// Nothing, for public containers.
+    /// No credential, for public containers.
     Anonymous,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// What is said about an account, in a connection string or in variables.
+/// The fields of a connection string, or of the variables that replace one.
 #[derive(Default)]
 struct Parts {
     name: Option<String>,
@@ -57,7 +57,7 @@ struct Parts {
 }
 
 impl Account {
-    /// The account, or why there is none, without secrets.
+    /// Returns the account, or the reason that there is none, without secrets.
     pub(super) fn find(options: &Options) -> Result<Self, String> {
         let given = options.azure_connection.as_ref().map(|given| given.0.clone());
         let parts = match given.or_else(|| variable("AZURE_STORAGE_CONNECTION_STRING")) {
@@ -103,7 +103,7 @@ impl Parts {
     fn account(self, is_anonymous: bool) -> Result<Account, String> {
         let name = match (self.name, &self.endpoint) {
             (Some(name), _) => name,
-            // A signature with its endpoint needs no name.
+            // A shared access signature with its endpoint needs no account name.
             (None, Some(_)) => String::new(),
             (None, None) => return Err("no storage account is named".to_owned()),
         };
@@ -120,19 +120,19 @@ impl Parts {
         let origin = Origin::parse_url(&endpoint).ok_or_else(unusable)?;
         let rest = endpoint.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
         let path = rest.find('/').map(|at| rest[at..].trim_end_matches('/').to_owned()).unwrap_or_default();
-        let proof = match (self.key, self.signature) {
-            _ if is_anonymous => Proof::Anonymous,
-            (Some(key), _) => Proof::Key(
+        let credential = match (self.key, self.signature) {
+            _ if is_anonymous => Credential::Anonymous,
+            (Some(key), _) => Credential::Key(
                 BASE64_STANDARD.decode(key.trim()).map_err(|_| "the account's key is not in base64")?,
             ),
-            (None, Some(signature)) => Proof::Signature(signature.trim_start_matches('?').to_owned()),
-            (None, None) => Proof::Token(Source::find()),
+            (None, Some(signature)) => Credential::Signature(signature.trim_start_matches('?').to_owned()),
+            (None, None) => Credential::Token(Source::find()),
         };
-        Ok(Account { name, origin, path, proof })
+        Ok(Account { name, origin, path, credential })
     }
 }
 
-/// A target with a shared access signature.
+/// Appends a shared access signature to a request target.
 pub(super) fn with_signature(target: &str, signature: &str) -> String {
     let sign = if target.contains('?') { '&' } else { '?' };
     format!("{target}{sign}{signature}")
@@ -152,13 +152,13 @@ mod tests {
             account("DefaultEndpointsProtocol=https;AccountName=me;AccountKey=aGlkZGVu;EndpointSuffix=x.y")
                 .unwrap();
         assert_eq!((found.origin.to_string().as_str(), found.path.as_str()), ("me.blob.x.y:443", ""));
-        assert!(matches!(&found.proof, Proof::Key(key) if key == b"hidden"));
+        assert!(matches!(&found.credential, Credential::Key(key) if key == b"hidden"));
         assert!(!format!("{found:?}").contains("hidden"));
         let found = account("UseDevelopmentStorage=true").unwrap();
         assert_eq!((found.origin.port, found.path.as_str()), (10_000, "/devstoreaccount1"));
         let found = account("BlobEndpoint=http://h:1/me/;SharedAccessSignature=?sv=1&sig=x=").unwrap();
         assert_eq!(found.path, "/me");
-        assert!(matches!(&found.proof, Proof::Signature(text) if text == "sv=1&sig=x="));
+        assert!(matches!(&found.credential, Credential::Signature(text) if text == "sv=1&sig=x="));
     }
 
     #[test]

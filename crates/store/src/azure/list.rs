@@ -26,7 +26,7 @@ impl Azure {
             call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
         }
         call.query.extend(token.map(|token| ("marker", token.to_owned())));
-        // Up to 5,000 are possible, which take megabytes.
+        // The service allows 5,000 entries per page, which take megabytes.
         let most = most.map_or(PAGE, |most| most as usize);
         call.query.push(("maxresults", most.to_string()));
         call.query.retain(|(_, value)| !value.is_empty());

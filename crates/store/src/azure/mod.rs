@@ -1,4 +1,5 @@
-//! The Azure Blob Storage backend. A container is a bucket, a blob an object, its ETag its version.
+//! The Azure Blob Storage backend. A container is a bucket, a blob is an object, and its ETag is
+//! its version.
 
 mod account;
 mod list;
@@ -22,10 +23,10 @@ use crate::rest::{Address, Call, Page, Query, Refusal, RestStore, Tokens, encode
 use crate::signing::Signing;
 use crate::wire::{Client, Head, Method};
 
-use account::{Account, Proof};
+use account::{Account, Credential};
 
-/// The version of the interface: the first in which one request writes 5,000 MiB, with some years
-/// of improvements to errors.
+/// The service's API version. It accepts 5,000 MiB in one write, and reports errors better than the
+/// first version that did.
 const VERSION: &str = "2021-08-06";
 
 /// An Azure storage account.
@@ -40,12 +41,12 @@ impl Azure {
         Self { client, account: Arc::default(), tokens: Arc::default() }
     }
 
-    /// Returns the account with another clone of its client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    /// Returns the same account with another client.
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self { client, account: Arc::clone(&self.account), tokens: Arc::clone(&self.tokens) }
     }
 
-    /// `Get Blob`: one attempt.
+    /// Sends one `Get Blob` request.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = Call::new(Method::Get, object, path(object), &get.cancel);
         call.throttle = get.throttle.clone();
@@ -58,8 +59,8 @@ impl Azure {
         self.open(&call, get, described)
     }
 
-    /// The account and its address; empty if the configuration is unusable, which every request
-    /// reports.
+    /// Returns the account and its address, or an empty text if the configuration is unusable,
+    /// which every request reports.
     pub(crate) fn account_url(&self) -> String {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
@@ -79,7 +80,6 @@ impl RestStore for Azure {
         &self.client
     }
 
-    /// Addresses and signs a call.
     fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address> {
         let place = call.place();
         let account = self.account(&place)?;
@@ -90,11 +90,11 @@ impl RestStore for Azure {
         let mut headers = call.headers.clone();
         headers.push(("x-ms-version".to_owned(), VERSION.to_owned()));
         let mut target = format!("{}{}", account.path, call.target());
-        match &account.proof {
-            Proof::Anonymous => {}
-            Proof::Key(key) => sign::sign(call, account, key, &mut headers),
-            Proof::Signature(signature) => target = account::with_signature(&target, signature),
-            Proof::Token(source) => {
+        match &account.credential {
+            Credential::Anonymous => {}
+            Credential::Key(key) => sign::sign(call, account, key, &mut headers),
+            Credential::Signature(signature) => target = account::with_signature(&target, signature),
+            Credential::Token(source) => {
                 let fetch = || source.fetch(call.object, &self.client, cancel);
                 headers.push(("authorization".to_owned(), self.tokens.header(fetch)?));
             }
@@ -115,12 +115,12 @@ impl RestStore for Azure {
         let container = || call.object.with_key("").to_string().trim_end_matches('/').to_owned();
         match (refusal.code.as_str(), refusal.head.status) {
             ("ContainerNotFound", _) => Error::NotFound { location: container(), trace: None },
-            // What the condition `If-None-Match: *` found.
+            // The condition `If-None-Match: *` failed.
             ("BlobAlreadyExists", _) => Error::Precondition { location, trace: None },
             ("BlobArchived" | "BlobBeingRehydrated", _) => {
                 Error::Archived { location, class: "Archive".to_owned(), trace: None }
             }
-            // Whether the container is private or missing, it does not tell strangers.
+            // Azure does not tell unsigned requests whether a container is private or missing.
             ("ResourceNotFound", 404) if asked == Asked::Unsigned => {
                 Error::Denied { location, detail: refusal.code, request: asked, trace: None }
             }
@@ -131,7 +131,7 @@ impl RestStore for Azure {
         }
     }
 
-    /// `Get Blob Properties`.
+    /// Sends `Get Blob Properties`.
     fn head(&self, object: &ObjectLocation) -> Result<Stat> {
         let cancel = Cancel::new();
         let call = Call::new(Method::Head, object, path(object), &cancel);
@@ -145,7 +145,7 @@ impl RestStore for Azure {
         self.list_page_of(query, token, most)
     }
 
-    /// `Delete Blob`.
+    /// Sends `Delete Blob`.
     fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         match self.call(&Call::new(Method::Delete, object, path(object), &cancel)) {
@@ -155,7 +155,7 @@ impl RestStore for Azure {
     }
 }
 
-/// The path of a blob or container.
+/// Returns the URL path of a blob or container.
 fn path(object: &ObjectLocation) -> String {
     let container = encoded(&object.bucket);
     if object.key.is_empty() {
@@ -174,16 +174,16 @@ fn check_name(object: &ObjectLocation) -> Result<()> {
     Ok(())
 }
 
-/// A head with the names that S3 has for its headers.
+/// Renames the headers of a response to those of S3.
 fn described(mut head: Head) -> Head {
-    // What Azurite answers instead of a refusal if a range of an empty blob was asked for.
+    // Azurite answers 206 instead of a refusal to a range of an empty blob.
     if head.get("content-range").is_some_and(|range| range.ends_with("-1/0")) {
         head.status = 200;
     }
     let whole = head.status != 206;
     head.renamed(|name, value| {
         let renamed = match name {
-            // That of a range, if it is there at all.
+            // In a 206 the checksum is that of the range.
             "content-md5" if !whole => return None,
             "content-md5" => answer::AZURE_MD5,
             "x-ms-access-tier" if value == "Hot" => return None,
@@ -199,8 +199,8 @@ fn described(mut head: Head) -> Head {
     })
 }
 
-/// A name of metadata as Azure allows it, an identifier of C#: other characters are written as
-/// `_xHHHH_`, as .NET's `XmlConvert` does.
+/// Encodes a metadata name for Azure, which allows the identifiers of C#. Other characters become
+/// `_xHHHH_`, as in .NET's `XmlConvert`.
 fn encoded_name(name: &str) -> String {
     let mut encoded = String::new();
     for (at, symbol) in name.char_indices() {
@@ -215,7 +215,7 @@ fn encoded_name(name: &str) -> String {
     encoded
 }
 
-/// The inverse of [`encoded_name`].
+/// Decodes a name from [`encoded_name`].
 fn decoded_name(name: &str) -> String {
     let (mut decoded, mut rest) = (String::new(), name);
     while let Some(at) = rest.find("_x") {

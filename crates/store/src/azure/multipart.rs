@@ -1,7 +1,7 @@
 //! Uploads in parts: `Put Block` and `Put Block List`.
 //!
-//! An upload is a name that its blocks begin with. It exists in no other way at the service, which
-//! deletes blocks that are part of no blob when the blob is written, or after a week.
+//! An upload is a prefix of the names of its blocks, and nothing else at the service. The service
+//! deletes uncommitted blocks when the blob is written, or after a week.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,14 +19,15 @@ use crate::upload::{Part, Payload, PutOptions, Sending, Upload, Written};
 use crate::wire::Method;
 
 impl Azure {
-    /// Chooses the name of an upload. No request: the service learns of it by its first block.
+    /// Chooses the name of an upload. It sends no request: the service learns the name with the
+    /// first block.
     pub(crate) fn begin_upload(&self, object: &ObjectLocation) -> Result<Upload> {
         check_name(object)?;
         let id = format!("{:016x}", RandomState::new().hash_one(&object.key));
         Ok(Upload { location: Location::Object(object.clone()), id })
     }
 
-    /// `Put Block`. The service checks the MD5.
+    /// Sends `Put Block`. The service checks the MD5.
     pub(crate) fn put_part(
         &self,
         object: &ObjectLocation,
@@ -47,7 +48,7 @@ impl Azure {
         Ok(Part { number, size: payload.length(), etag: block, checksum: None })
     }
 
-    /// `Get Block List`: the blocks of this upload.
+    /// Sends `Get Block List`. Returns the uncommitted blocks of this upload.
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Get, object, path(object), &cancel);
@@ -69,7 +70,7 @@ impl Azure {
         Ok(parts)
     }
 
-    /// `Put Block List`. A repeated one finds its blocks in the blob.
+    /// Sends `Put Block List`. A repetition finds the blocks in the blob.
     pub(crate) fn complete_upload(
         &self,
         object: &ObjectLocation,
@@ -92,12 +93,12 @@ impl Azure {
     }
 }
 
-/// The name of a block: all those of a blob must have one length.
+/// Returns the name of a block. All block names of a blob must have the same length.
 fn block_id(upload: &str, number: u32) -> String {
     BASE64_STANDARD.encode(format!("{upload}-{number:05}"))
 }
 
-/// The number of a block, if it is of this upload.
+/// Returns the number of a block, or `None` if it belongs to another upload.
 fn number_of(upload: &str, block: &str) -> Option<u32> {
     let name = String::from_utf8(BASE64_STANDARD.decode(block).ok()?).ok()?;
     name.strip_prefix(upload)?.strip_prefix('-')?.parse().ok()

@@ -1,4 +1,4 @@
-//! Shared Key: an HMAC over a request's headers and the resource it names
+//! Shared Key authorization: an HMAC over a request's headers and the resource that it names
 //! (<https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key>).
 
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::account::Account;
 use crate::rest::Call;
 
-/// Adds the time and the signature to the headers of a call.
+/// Adds the date and the signature to the headers of a call.
 pub(super) fn sign(call: &Call<'_>, account: &Account, key: &[u8], headers: &mut Vec<(String, String)>) {
     headers.push(("x-ms-date".to_owned(), http_date(SystemTime::now())));
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
@@ -19,7 +19,6 @@ pub(super) fn sign(call: &Call<'_>, account: &Account, key: &[u8], headers: &mut
     headers.push(("authorization".to_owned(), format!("SharedKey {}:{signature}", account.name)));
 }
 
-/// The text that is signed.
 fn text(call: &Call<'_>, account: &Account, headers: &[(String, String)]) -> String {
     let value = |name: &str| headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
     let length = match call.payload.length() {
@@ -33,7 +32,7 @@ fn text(call: &Call<'_>, account: &Account, headers: &[(String, String)]) -> Str
         &length,
         value("content-md5"),
         value("content-type"),
-        // The time is in `x-ms-date`.
+        // The date, which is in `x-ms-date` instead.
         "",
         value("if-modified-since"),
         value("if-match"),
@@ -58,12 +57,12 @@ fn text(call: &Call<'_>, account: &Account, headers: &[(String, String)]) -> Str
     text
 }
 
-/// A time as HTTP writes it (RFC 9110, 5.6.7).
+/// Formats a time for an HTTP header (RFC 9110, 5.6.7).
 fn http_date(time: SystemTime) -> String {
     use time::macros::format_description;
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
     );
-    // Writing the present time cannot fail.
+    // Formatting the present time cannot fail.
     time::OffsetDateTime::from(time).format(format).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Tokens of Microsoft Entra: by a client's secret, by a workload's identity, or by the identity
-//! that Azure manages for a machine, an app or a function.
+//! Tokens of Microsoft Entra, for a client with a secret, for a workload's identity, or for the
+//! identity that Azure manages for a machine, an app or a function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,28 @@ use crate::rest::{Call, Token, ask_for_token, form};
 use crate::s3::variable;
 use crate::wire::{Client, Method};
 
-/// Where tokens are given for what a client proves.
+/// The default authority, which issues tokens to clients with a secret or an assertion.
 const AUTHORITY: &str = "https://login.microsoftonline.com";
-/// What tokens are asked for.
+/// The resource that tokens are requested for.
 const RESOURCE: &str = "https://storage.azure.com/";
-/// Where a virtual machine asks for the token of its own identity.
+/// The metadata server, which issues the token of a virtual machine's identity.
 const METADATA_SERVER: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
-/// Longest wait for the metadata server, which answers within a second if there is one.
+/// Longest wait for the metadata server. Where there is one, it responds within a second.
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
-/// The source of tokens.
 pub(super) enum Source {
     /// A client with a secret.
     Secret { tenant: String, client: String, secret: String },
-    /// A workload, whose cluster writes its proof to a file and renews it.
+    /// A workload, whose cluster writes an assertion to a file and renews it.
     Workload { tenant: String, client: String, file: String },
-    /// The identity of an app or function, which has its own endpoint.
+    /// The identity of an app or function, which has an endpoint for tokens.
     App { endpoint: String, header: String, client: Option<String> },
     /// The identity of the virtual machine.
     Machine { client: Option<String> },
 }
 
 impl Source {
-    /// The first source whose variables are set.
+    /// Returns the first source whose variables are set, or the virtual machine's.
     pub(super) fn find() -> Self {
         let (tenant, client) = (variable("AZURE_TENANT_ID"), variable("AZURE_CLIENT_ID"));
         if let (Some(tenant), Some(client)) = (tenant, client.clone()) {
@@ -119,7 +118,7 @@ fn post(
     ask_for_token(client, &call, &origin, Some(body), cancel)
 }
 
-/// A token from a service on this machine or its link.
+/// Requests a token from a service on this machine or its local network link.
 fn managed(
     object: &ObjectLocation,
     client: &Arc<Client>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use firstbyte_location::{Algorithm, ObjectLocation, Version};
 
-use super::account::{Proof, with_signature};
+use super::account::{Credential, with_signature};
 use super::{Azure, check_name, encoded_name, path};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -14,11 +14,11 @@ use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::{Head, Method};
 use crate::{answer, header_text};
 
-/// The pause before a copy that is under way is looked at again.
+/// The pause between two checks of a pending copy.
 const COPYING: Duration = Duration::from_millis(500);
 
 impl Azure {
-    /// `Put Blob`. The service checks the MD5, and keeps it with the blob.
+    /// Sends `Put Blob`. The service checks the MD5 and stores it with the blob.
     pub(crate) fn put(
         &self,
         object: &ObjectLocation,
@@ -38,7 +38,7 @@ impl Azure {
         Ok(Written { version: version(&head, Some(payload.length())), verified: Some(md5) })
     }
 
-    /// `Copy Blob`, within the account. Large blobs are copied after the response.
+    /// Sends `Copy Blob`, within the account. Large blobs are copied after the response.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -49,9 +49,9 @@ impl Azure {
         check_name(object)?;
         let account = self.account(&object.to_string())?;
         let mut url = format!("{}{}", account.path, path(source));
-        match &account.proof {
-            // A token does not prove to the source who asks.
-            Proof::Token(_) | Proof::Anonymous => {
+        match &account.credential {
+            // The request reads the source by its URL, which a token does not authenticate.
+            Credential::Token(_) | Credential::Anonymous => {
                 let location = object.to_string();
                 return Err(Error::Unsupported {
                     location,
@@ -59,8 +59,8 @@ impl Azure {
                     trace: None,
                 });
             }
-            Proof::Signature(signature) => url = with_signature(&url, signature),
-            Proof::Key(_) => {}
+            Credential::Signature(signature) => url = with_signature(&url, signature),
+            Credential::Key(_) => {}
         }
         let scheme = if account.origin.tls { "https" } else { "http" };
         let mut call = Call::new(Method::Put, object, path(object), &options.sending.cancel);
@@ -130,7 +130,7 @@ impl Azure {
         }
     }
 
-    /// `Create Container`.
+    /// Sends `Create Container`.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Put, bucket, path(bucket), &cancel);
@@ -138,14 +138,13 @@ impl Azure {
         self.call(&call).map(drop)
     }
 
-    /// Refuses: the service deletes a container with all that is in it.
+    /// Refuses to delete a container: the service would also delete its blobs.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let what = "to delete a container only if it is empty";
         Err(Error::Unsupported { location: bucket.to_string(), what, trace: None })
     }
 }
 
-/// The version that a write has made.
 pub(super) fn version(head: &Head, size: Option<u64>) -> Version {
     Version { size, etag: head.get("etag").map(ToOwned::to_owned), ..Version::default() }
 }

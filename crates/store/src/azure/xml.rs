@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::s3::xml;
 
-/// `<EnumerationResults>`.
+/// The `<EnumerationResults>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Listing {
@@ -14,7 +14,7 @@ pub(super) struct Listing {
     pub(super) next_marker: Option<String>,
 }
 
-/// `<Blobs>`: blobs and prefixes in any order.
+/// The `<Blobs>` element: blobs and prefixes in any order.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Blobs {
@@ -30,14 +30,13 @@ pub(super) enum Item {
     Other,
 }
 
-/// `<Containers>`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Containers {
     pub(super) container: Vec<Named>,
 }
 
-/// `<Blob>`, `<BlobPrefix>` or `<Container>`.
+/// A `<Blob>`, `<BlobPrefix>` or `<Container>` element.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Named {
@@ -45,7 +44,7 @@ pub(super) struct Named {
     pub(super) properties: Properties,
 }
 
-/// `<Name>`, percent-encoded if it has characters that are illegal in XML.
+/// A `<Name>` element, percent-encoded if the name has characters that are illegal in XML.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Name {
@@ -77,7 +76,6 @@ impl Named {
     }
 }
 
-/// `<BlockList>` in a response.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BlockList {
@@ -105,7 +103,7 @@ pub(super) fn block_list(body: &[u8]) -> Option<BlockList> {
     xml::parse_root("BlockList", without_mark(body))
 }
 
-/// Azure begins its XML with the mark of UTF-8.
+/// Strips the UTF-8 byte order mark, with which Azure begins its XML.
 fn without_mark(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
 }

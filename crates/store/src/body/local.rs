@@ -15,16 +15,16 @@ use crate::local::stat::{self, has_byte_at};
 use crate::sink::Sink;
 use crate::syscall_refusal::cannot_copy_in_kernel;
 
-/// An open file and the range left to read.
+/// An open file and the remaining range to read.
 pub(super) struct LocalSource {
     file: File,
     offset: u64,
-    /// Nothing is read from here on.
+    /// The end of the range, at which reading stops.
     end: u64,
-    /// No hole lies between `offset` and here.
+    /// The end of the data known to follow `offset` without a hole.
     data_end: u64,
     cancel: Cancel,
-    /// True if the kernel refused to copy between these two files.
+    /// True if the kernel has refused to copy between these two files.
     refused: bool,
 }
 
@@ -44,7 +44,7 @@ impl LocalSource {
         Ok(read)
     }
 
-    /// Moves up to `most` bytes within the kernel, and a hole as a hole. Returns `None` if the
+    /// Moves up to `most` bytes within the kernel, and recreates holes. Returns `None` if the
     /// kernel does not support that.
     pub(super) fn copy_to(
         &mut self,
@@ -65,7 +65,7 @@ impl LocalSource {
             return None;
         }
         let most = most.min(self.data_end - self.offset).min(self.end.saturating_sub(self.offset));
-        // Progress is reported and cancellation checked several times a second.
+        // The step is short, so that progress and cancellation are checked several times a second.
         let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
         let _turn = sink.turn();
@@ -80,8 +80,8 @@ impl LocalSource {
             Err(error) if !cannot_copy_in_kernel(error) => {
                 Some(Err(Error::Io { location: place.to_owned(), source: error.into() }))
             }
-            // The kernel also returns 0 for pseudo files that have content but no size: confirm the
-            // end by reading.
+            // The kernel also returns 0 for pseudo files, which have content but no size. A read
+            // confirms the end.
             _ => {
                 self.refused = true;
                 None
@@ -89,14 +89,14 @@ impl LocalSource {
         }
     }
 
-    /// Makes the hole at the current place a hole of the destination. Returns how many of the
-    /// `most` bytes that was: 0 if there is data, up to `data_end`.
+    /// Recreates the hole at the current offset in the destination. Returns its length, at most
+    /// `most`, or 0 if there is data, whose end is then in `data_end`.
     fn copy_hole(&mut self, sink: &Sink, to: u64, most: u64) -> io::Result<u64> {
         if self.offset < self.data_end {
             return Ok(0);
         }
         let (hole, data_end) = self.extent(most)?;
-        // A punched hole does not lengthen a file, and not every file system punches holes.
+        // Punching a hole does not lengthen a file, and not every file system supports it.
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_within = hole > 0 && sink.file().metadata()?.len() >= to + hole;
         let count = if is_within && fallocate(sink.file(), punch, to, hole).is_ok() { hole } else { 0 };
@@ -105,13 +105,14 @@ impl LocalSource {
         Ok(count)
     }
 
-    /// The length of the hole at the current place, and the end of the data behind it: within
-    /// `most` bytes. Files that cannot say have no hole.
+    /// Returns the length of the hole at the current offset and the end of the data after it, both
+    /// within `most` bytes. If the file system cannot tell, there is no hole.
     fn extent(&self, most: u64) -> io::Result<(u64, u64)> {
         let end = self.offset.saturating_add(most);
         let data = match seek(&self.file, SeekFrom::Data(self.offset)) {
             Ok(data) => data.min(end),
-            // No data up to the end of the file. A truncated file has no end there: a read says so.
+            // There is no data up to the end of the file. If the file was truncated, a read reports
+            // it.
             Err(Errno::NXIO) if self.file.metadata()?.len() >= end => end,
             Err(_) => return Ok((0, end)),
         };
@@ -119,8 +120,8 @@ impl LocalSource {
         Ok((data - self.offset, if next > self.offset { next } else { end }))
     }
 
-    /// Checks at the end of what was read that the file has not changed since it was opened, and
-    /// that its content ends where it states to.
+    /// Checks, when everything was read, that the file has not changed since it was opened and that
+    /// its content ends at its stated length.
     pub(super) fn check_end(&self, place: &str, expected: &Version) -> Result<()> {
         self.check_unchanged(place, expected)?;
         match expected.size {
@@ -131,7 +132,8 @@ impl LocalSource {
         }
     }
 
-    /// The error of content that ends early: a change, or a length that was never true.
+    /// Returns the error for content that ends early: the file has changed, or its stated length
+    /// was never true.
     pub(super) fn ended_early(&self, place: &str, expected: &Version) -> Error {
         let stated = expected.size.unwrap_or_default();
         let false_length = Error::FalseLength { location: place.to_owned(), stated };

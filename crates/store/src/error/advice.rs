@@ -1,15 +1,16 @@
-//! Remedies that users can try, by error. Read by the edges, which print one behind the error.
+//! Remedies that users can try, by error. The edges print one after the error.
 
 use std::io;
 
 use firstbyte_location::Service;
 
 use super::{
-    Error, FROM, SFTP, VERSION, WITHOUT_TLS, in_object_store, is_bucket, means_another_region, service_of,
+    Error, SETTING_SEPARATOR, SFTP, VERSION_SEPARATOR, WITHOUT_TLS, in_object_store, is_bucket,
+    means_another_region, service_of,
 };
 
 impl Error {
-    /// A remedy that the user can try, if one is known.
+    /// Returns a remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
@@ -40,7 +41,7 @@ impl Error {
                 "check the host and the port, and that ssh and sftp reach it"
             }
             Self::Unreachable { detail, .. } if detail == WITHOUT_TLS => "write http:// for it",
-            Self::Unreachable { endpoint, .. } if endpoint.contains(FROM) => {
+            Self::Unreachable { endpoint, .. } if endpoint.contains(SETTING_SEPARATOR) => {
                 "check host and port there, and the proxy variables"
             }
             Self::Unreachable { .. } => {
@@ -60,11 +61,11 @@ impl Error {
     }
 }
 
-/// Advice for a name that is not there.
+/// Returns advice for a name that is not found.
 fn not_found(location: &str) -> &'static str {
     let service = service_of(location);
     match service {
-        _ if location.contains(VERSION) => "list the existing versions: `firstbyte ls --versions`",
+        _ if location.contains(VERSION_SEPARATOR) => "list the existing versions: `firstbyte ls --versions`",
         Some(Service::Google) if is_bucket(location) => {
             "no such bucket; list those of this project: `firstbyte ls gs://`"
         }
@@ -86,7 +87,7 @@ fn not_found(location: &str) -> &'static str {
     }
 }
 
-/// Advice where nothing identifies the user.
+/// Returns advice for a request without credentials.
 fn no_credentials(location: &str) -> &'static str {
     match service_of(location) {
         Some(Service::Google) => {
@@ -106,7 +107,7 @@ fn no_credentials(location: &str) -> &'static str {
     }
 }
 
-/// What to try after a failed operation of the operating system on a path, if something is known.
+/// Returns advice after a failed operation of the operating system on a path, if there is any.
 #[must_use]
 pub fn io_advice(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The reason for which a server's certificate is not accepted.
+/// The fault of a certificate or host key that is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
     /// Neither the certificate nor an authority that signed it is trusted.
     Untrusted,
-    /// It has expired.
+    /// The certificate has expired.
     Expired,
-    /// It is not yet valid.
+    /// The certificate is not yet valid.
     Early,
     /// The certificate is for other host names.
     Name,
-    /// The host's SSH key is not known, or is another one.
+    /// The host's SSH key is unknown or has changed.
     HostKey,
     /// Anything else.
     Other,
@@ -35,7 +35,7 @@ impl CertificateFault {
 }
 
 impl fmt::Display for CertificateFault {
-    /// Names or a library's message follow this text.
+    /// Formats the fault. The names in the certificate or a library's message follow this text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Untrusted => "its certificate is not signed by a trusted authority",

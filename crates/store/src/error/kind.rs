@@ -18,51 +18,51 @@ pub enum FailureKind {
     NotFound,
     /// There is no such bucket or container.
     NoSuchBucket,
-    /// The caller has no right to it.
+    /// The caller has no permission for this operation.
     Denied,
-    /// Credentials are missing, have expired, or cannot be had.
+    /// Credentials are missing, have expired, or cannot be obtained.
     NoCredentials,
     /// The object must be restored from an archive first.
     Archived,
     /// The object changed while it was read, or since it was planned.
     Changed,
-    /// The destination exists already, or has changed: the condition of a write failed.
+    /// The destination already exists or has changed, so the condition of a write failed.
     Exists,
     /// The content does not match its checksum or its stated length.
     Damaged,
     /// No answer within the deadline.
     TimedOut,
-    /// The service asked to slow down, and went on to.
+    /// The service asked to slow down, again after each pause.
     Throttled,
     /// The name does not resolve, or the host accepts no connection.
     Unreachable,
-    /// The connection was lost, or the body ended early.
+    /// The connection was lost, or the body was incomplete.
     Disconnected,
     /// A certificate or a host key is not accepted, or a redirect would leave TLS.
     Certificate,
-    /// The server failed: any other status from 500 on.
+    /// The server failed with any other status from 500 on.
     ServerError,
-    /// The server refused the request: any other status below 500.
+    /// The server refused the request with any other status below 500.
     Refused,
-    /// An answer that is not valid, or does not match the request.
+    /// A response is malformed or does not match the request.
     BadAnswer,
-    /// The place cannot do this.
+    /// The location does not support the operation.
     Unsupported,
-    /// An option, an operand or an event that cannot be used.
+    /// An option, an operand or an event cannot be used.
     BadInput,
-    /// A directory where an object is needed.
+    /// A directory is named where an object is needed.
     IsDirectory,
-    /// A disk is full, or a quota reached.
+    /// A disk is full or a quota is reached.
     Full,
     /// An operation of the operating system failed.
     Io,
-    /// A directory of a function is not there, is empty, or is on another file system.
+    /// A directory of a function is missing, empty or on another file system.
     NotMounted,
-    /// Ended by the caller.
+    /// The caller ended the operation.
     Interrupted,
-    /// The deadline of the run, or of the function, passed.
+    /// The deadline of the run or of the function passed.
     Deadline,
-    /// A mistake in this program.
+    /// A defect of this program.
     Internal,
     /// Anything else.
     #[default]
@@ -100,7 +100,7 @@ impl FailureKind {
         Self::Failed,
     ];
 
-    /// The name in receipts and logs.
+    /// Returns the name in receipts and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -133,7 +133,7 @@ impl FailureKind {
         }
     }
 
-    /// The kind of a failed operation of the operating system.
+    /// Returns the kind of a failed operation of the operating system.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -156,7 +156,7 @@ impl FailureKind {
 }
 
 impl From<String> for FailureKind {
-    /// The kind of this name. Names of a newer build count as failures without a kind.
+    /// Returns the kind of this name. Names from a newer version become [`FailureKind::Failed`].
     fn from(name: String) -> Self {
         Self::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl fmt::Display for FailureKind {
 }
 
 impl Error {
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -188,7 +188,7 @@ impl Error {
             Self::Server { code, .. } if code == "QuotaExceeded" => FailureKind::Full,
             Self::Server { status: 507, .. } => FailureKind::Full,
             Self::Server { status: 501, .. } => FailureKind::Unsupported,
-            // SFTP's statuses are below those of HTTP; its servers have one for most failures.
+            // SFTP's statuses are below 100, and its servers use one of them for most failures.
             Self::Server { status: 500.. | ..100, .. } => FailureKind::ServerError,
             Self::Server { .. } => FailureKind::Refused,
             Self::OwnTagRefused { .. } | Self::Protocol { .. } | Self::Disordered { .. } => {

@@ -1,21 +1,21 @@
-//! The facts about a failed request that the support of a service asks for, kept by the errors of
-//! this crate.
+//! Facts about a failed request that a service's support asks for. The errors of this crate hold
+//! them.
 //!
-//! [`Client::send`](crate::wire::Client::send) and the readers of answers add a trace once, where
-//! an error begins; the request loops add their attempts. The edges print it.
+//! [`Client::send`](crate::wire::Client::send) and the readers of responses add the trace of the
+//! request that first failed. The request loops add their attempts, and the edges print it.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Error;
 
-/// The trace of an error, if a request was made.
+/// The trace of an error, if a request was sent.
 pub type Traced = Option<Box<Trace>>;
 
-/// Longest identifier that is kept. Those of S3, the longest, have 76 characters.
+/// The longest identifier that is retained. Those of S3, the longest, have 76 characters.
 const LONGEST_ID: usize = 256;
 
-/// Headers with the identifier of a request, the most specific first: of S3 and what speaks it,
+/// Headers with the identifier of a request, the most specific first: of S3 and compatible servers,
 /// Azure, Google, web servers and content networks. Sources: docs/decisions/0150-failures.md.
 pub(crate) const REQUEST_IDS: [&str; 8] = [
     "x-amz-request-id",
@@ -28,26 +28,26 @@ pub(crate) const REQUEST_IDS: [&str; 8] = [
     "x-correlation-id",
 ];
 
-/// S3's second identifier, which its support needs beside the first.
+/// S3's second identifier, which its support needs in addition to the first.
 pub(crate) const HOST_ID: &str = "x-amz-id-2";
 
-/// A failed request as its service knows it.
+/// A failed request: its status, its identifiers and its attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The HTTP status; `None` if there was no answer.
+    /// The HTTP status; `None` if there was no response.
     pub status: Option<u16>,
     /// The identifier that the service gave the request.
     pub request_id: Option<String>,
     /// S3's `x-amz-id-2`.
     pub host_id: Option<String>,
-    /// Requests sent, with the last.
+    /// Requests sent, including the last.
     pub attempts: u32,
-    /// Time since the first of them was sent.
+    /// Time since the first request was sent.
     pub took: Duration,
 }
 
 impl Trace {
-    /// An identifier as it is kept: printable, and not too long.
+    /// Returns an identifier without unprintable characters, if it is not too long.
     pub(crate) fn identifier(text: &str) -> Option<String> {
         let text: String = text.chars().filter(|c| !c.is_control()).take(LONGEST_ID).collect();
         (!text.trim().is_empty()).then(|| text.trim().to_owned())
@@ -55,7 +55,7 @@ impl Trace {
 }
 
 impl fmt::Display for Trace {
-    /// `status 403, request id X, host id Y, 3 attempts in 1.2 s`.
+    /// Formats a trace: `status 403, request id X, host id Y, 3 attempts in 1.2 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Vec::new();
         facts.extend(self.status.map(|status| format!("status {status}")));
@@ -68,7 +68,8 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The trace of an error that a request can have, by reference as the error is.
+/// Returns the trace field of an error, borrowed as the error is; `None` for errors without a
+/// request.
 macro_rules! of_request {
     ($error:expr) => {
         match $error {
@@ -95,7 +96,7 @@ macro_rules! of_request {
 }
 
 impl Error {
-    /// The request that failed, where there was one.
+    /// Returns the trace of the request that failed, if there was one.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         of_request!(self).and_then(Option::as_deref)
@@ -105,8 +106,8 @@ impl Error {
         of_request!(self)
     }
 
-    /// Keeps the trace of the request that failed, unless one is kept already: the first is that
-    /// of the failure, later ones are those of questions about it.
+    /// Sets the trace of the request that failed, unless there is one already: the first request
+    /// failed, and later ones only asked about the failure.
     #[must_use]
     pub(crate) fn traced(mut self, of: impl FnOnce() -> Trace) -> Self {
         if let Some(slot) = self.slot() {
@@ -115,7 +116,7 @@ impl Error {
         self
     }
 
-    /// Notes how many requests were sent, for how long, before this error was the result.
+    /// Notes how many requests were sent, and for how long, before this error was the result.
     pub fn attempted(&mut self, attempts: u32, took: Duration) {
         if let Some(Some(trace)) = self.slot() {
             trace.attempts = trace.attempts.max(attempts);

@@ -1,8 +1,7 @@
-//! The body that a gateway sends: blocks, each followed by the CRC-32C that the cache computed when
-//! it received the block, 4 bytes, big-endian.
-//!
-//! A checksum shows that a block is as it came to the cache that fetched it. Whether it came there
-//! right is shown by the checksum of the whole object, where its store has one.
+//! Decodes the body of a gateway's response: blocks, each followed by the CRC-32C that the cache
+//! computed when it received the block (4 bytes, big-endian).
+//! A block's checksum shows that it is unchanged since a cache fetched it. The checksum of the
+//! whole object, if its store has one, shows that it was fetched correctly.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,38 +13,38 @@ use super::member::Member;
 use crate::error::{Error, Result};
 use crate::wire::Incoming;
 
-/// The header of such a request and its response.
+/// The header that requests such a body and marks its response.
 pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 
-/// Bytes of a block, as in the cache.
+/// Length of a block, bytes, as in the cache.
 const BLOCK: u64 = 128 << 10;
 
-/// Bytes of a checksum.
-const SUM: u64 = 4;
+/// Length of a checksum, bytes.
+const CHECKSUM_LENGTH: u64 = 4;
 
-/// Whether a range is of whole blocks of an object of `size` bytes.
+/// Returns whether a range consists of whole blocks of an object of `size` bytes.
 pub(super) fn is_aligned(range: ByteRange, size: u64) -> bool {
     let ends = range.end.is_multiple_of(BLOCK) || range.end >= size;
     range.start.is_multiple_of(BLOCK) && range.start < range.end.min(size) && ends
 }
 
-/// Bytes of a body with the bytes `range`.
+/// Returns the length of a body with the bytes `range`, including the checksums.
 pub(crate) fn framed_len(range: ByteRange) -> u64 {
-    range.len() + SUM * range.len().div_ceil(BLOCK)
+    range.len() + CHECKSUM_LENGTH * range.len().div_ceil(BLOCK)
 }
 
-/// Reads such a body.
+/// Reads a body in blocks, and verifies each.
 pub(crate) struct Frames {
     incoming: Box<Incoming>,
     place: String,
     /// The bytes that have not arrived.
     range: ByteRange,
-    /// A block, and the bytes of it that were returned.
+    /// The current block, of which `returned` bytes were returned.
     block: Vec<u8>,
     returned: usize,
-    /// When the last block was complete.
+    /// The time when the last block was complete.
     last: Instant,
-    /// The gateway, which gets a report of failures.
+    /// The gateway that failures are reported to.
     pub(crate) member: Option<Arc<Member>>,
 }
 
@@ -55,7 +54,7 @@ impl Frames {
         Self { incoming, place, range, block: Vec::new(), returned: 0, last, member: None }
     }
 
-    /// Reads into `buffer` bytes whose checksum was right. Returns 0 only at the end.
+    /// Reads verified bytes into `buffer`. Returns 0 only at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.returned == self.block.len() && !self.range.is_empty() {
             self.next_block().map_err(|error| self.refused(error))?;
@@ -69,7 +68,7 @@ impl Frames {
 
     fn next_block(&mut self) -> Result<()> {
         let length = self.range.len().min(BLOCK);
-        self.block.resize(to_usize(length + SUM), 0);
+        self.block.resize(to_usize(length + CHECKSUM_LENGTH), 0);
         let mut done = 0;
         while done < self.block.len() {
             match self.incoming.read(&mut self.block[done..])? {
@@ -92,7 +91,8 @@ impl Frames {
         Ok(())
     }
 
-    /// The error of a block that did not arrive: another gateway or the origin has it.
+    /// Reports an error to the gateway, so that the missing blocks are read from another one or the
+    /// origin.
     fn refused(&mut self, error: Error) -> Error {
         (self.block, self.returned) = (Vec::new(), 0);
         match error {

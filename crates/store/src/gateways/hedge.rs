@@ -1,8 +1,8 @@
-//! Sends a second request beside one that is late, and takes the answer that comes first.
+//! Sends a second request in addition to a late one, and uses the first response.
 //!
-//! The first request runs in the thread of its caller, so an answer in time needs no other thread.
-//! One thread watches the requests of a ring and starts the second of those that are late. Few are
-//! sent twice, however slow all gateways are: each may cost the origin a read. Called by
+//! The first request runs in the thread of its caller, so a response in time needs no other thread.
+//! One thread watches the requests of a ring and starts second requests for the late ones. Few are
+//! sent twice, however slow all gateways are, since each may cost the origin a read. Called by
 //! [`Ring`](super::Ring).
 
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::limits::{LOOK, STACK};
 
-/// One request in this many may be sent twice: a twentieth of more bytes from the origin is a share
-/// that four nodes with one link do not notice.
-const BUDGET: u64 = 32;
+/// Requests for each hedge: one in this many may be sent twice. Four nodes that share a link do not
+/// notice the additional bytes from the origin.
+const REQUESTS_PER_HEDGE: u64 = 32;
 
-/// Requests that may be sent twice before that counts: a reader that waits for one block has few.
-const FREE: u64 = 2;
+/// Requests that may be sent twice in addition to that share. A reader that waits for one block
+/// sends few requests in all.
+const FREE_HEDGES: u64 = 2;
 
-/// The second request of a read.
 pub(super) type Second = Box<dyn FnOnce(&Cancel) -> Result<Body> + Send>;
 
 /// The requests of one ring, and the thread that watches them.
@@ -43,7 +43,7 @@ struct Shared {
 #[derive(Default)]
 struct WatchState {
     waiting: BTreeMap<u64, Waiting>,
-    /// When the thread looks again; `None` while nothing waits.
+    /// The time when the thread wakes; `None` while no request waits.
     wakes: Option<Instant>,
     policy: HedgePolicy,
     requests: u64,
@@ -51,7 +51,7 @@ struct WatchState {
     has_ended: bool,
 }
 
-/// A read without an answer.
+/// A read whose second request has not been started.
 struct Waiting {
     due: Instant,
     race: Arc<Race>,
@@ -69,16 +69,16 @@ struct Race {
 
 #[derive(Default)]
 struct Outcome {
-    /// The first request has answered, so that the second is not wanted.
+    /// True if the first request has succeeded, so that the second is not needed.
     is_decided: bool,
     is_running: bool,
-    /// The answer of the second request. The first is cancelled then.
+    /// The response of the second request, which cancels the first.
     body: Option<Body>,
 }
 
 impl Watch {
-    /// Runs `first`, and `second` beside it if `member` is late with its answer. Returns the result
-    /// of the first, and the answer of the second if that came sooner or alone.
+    /// Runs `first`, and `second` concurrently if `member` is late. Returns the result of the
+    /// first, and the response of the second if it came sooner or alone.
     pub(super) fn race(
         &self,
         cancel: &Cancel,
@@ -128,16 +128,15 @@ impl Drop for Watch {
 }
 
 impl WatchState {
-    /// How long an answer may take: half of the silence after which a request is cut, since a
-    /// request that is cut would be sent to the same gateway again.
+    /// Returns the wait before a second request: half of the silence after which a request is cut,
+    /// since a cut request would be sent to the same gateway again.
     fn delay(&self) -> Duration {
         self.policy.limit(Wait::Head, 0) / 2
     }
 
-    /// Takes a second request from the budget. One past a gateway that is not asked any more is
-    /// free.
+    /// Takes a second request from the budget. Requests to an excluded gateway are always allowed.
     fn may_send_twice(&mut self, member: &Member) -> bool {
-        let allowed = self.sent_twice < FREE + self.requests / BUDGET;
+        let allowed = self.sent_twice < FREE_HEDGES + self.requests / REQUESTS_PER_HEDGE;
         if !member.is_asked() {
             return true;
         }
@@ -147,14 +146,14 @@ impl WatchState {
 }
 
 impl Shared {
-    /// Ends the wait for a request. `None`: the second was started.
+    /// Ends the wait for a request. Returns `None` if the second request was started.
     fn end(&self, number: u64, took: Option<Duration>) -> Option<Waiting> {
         let mut state = lock(&self.state);
         took.into_iter().for_each(|took| state.policy.learn(Wait::Head, took));
         state.waiting.remove(&number)
     }
 
-    /// The body of the thread.
+    /// Starts second requests when they are due, on the watching thread.
     fn watch(&self) {
         let mut state = lock(&self.state);
         while !state.has_ended {
@@ -183,7 +182,7 @@ impl Shared {
 }
 
 impl Waiting {
-    /// Starts the second request on a thread of its own.
+    /// Starts the second request on a new thread.
     fn start(self) {
         let (race, second) = (self.race, self.second);
         lock(&race.outcome).is_running = true;
@@ -210,7 +209,7 @@ impl Race {
         self.ended.notify_all();
     }
 
-    /// The results of both, when one has answered or both have failed.
+    /// Returns the results of both requests when one has succeeded or both have failed.
     fn settle(&self, first: Result<Body>) -> (Result<Body>, Option<Body>) {
         let mut outcome = lock(&self.outcome);
         if first.is_ok() && outcome.body.is_none() {
@@ -221,7 +220,7 @@ impl Race {
         while outcome.is_running {
             outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
-        // An answer of the first that came a moment too late was cancelled.
+        // If the first request succeeded a moment too late, it was cancelled.
         let first = first.and_then(|_| Err(Error::Cancelled));
         (first, outcome.body.take())
     }
@@ -240,7 +239,7 @@ mod tests {
         Ok(Body::empty(place.to_owned(), Stat::directory(), 0))
     }
 
-    /// An answer that never comes.
+    /// Waits until it is cancelled, like a request without a response.
     fn silence(cancel: &Cancel) -> Result<Body> {
         while !cancel.is_cancelled() {
             std::thread::sleep(LOOK);
@@ -291,7 +290,7 @@ mod tests {
             state.requests += 1;
             twice += u64::from(state.may_send_twice(&member));
         }
-        assert_eq!(twice, FREE + 3200 / BUDGET);
+        assert_eq!(twice, FREE_HEDGES + 3200 / REQUESTS_PER_HEDGE);
         member.failed("gone");
         assert!(state.may_send_twice(&member), "past a gateway that is not asked any more");
     }

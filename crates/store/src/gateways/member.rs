@@ -1,4 +1,4 @@
-//! The state of one gateway: whether it is asked.
+//! The state of one gateway, which decides whether requests are sent to it.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 
-/// A gateway that has failed is not asked for so long.
+/// The time for which no requests are sent to a gateway that has failed.
 const SKIPPED: Duration = Duration::from_secs(30);
 
-/// A gateway.
 pub(crate) struct Member {
     pub(super) url: String,
     failed: Mutex<Option<Instant>>,
-    /// When it was first overtaken since its last answer.
+    /// The time of the first silence since the last response.
     silent: Mutex<Option<Instant>>,
 }
 
@@ -22,7 +21,7 @@ impl Member {
         Self { url, failed: Mutex::default(), silent: Mutex::default() }
     }
 
-    /// Whether it is asked: it has not failed lately.
+    /// Returns whether requests are sent to this gateway: it has not failed lately.
     pub(super) fn is_asked(&self) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.is_none_or(|failed| failed.elapsed() >= SKIPPED)
@@ -36,13 +35,13 @@ impl Member {
         }
     }
 
-    /// Notes an answer.
+    /// Notes a response, which ends the silence.
     pub(super) fn answered(&self) {
         *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Notes a silence, which another did not have or the caller did not wait for. A gateway that
-    /// is only slower than others, as a cold one is, answers in between.
+    /// Notes that a request got no response, although another gateway responded or the caller has
+    /// given up. A gateway that is only slow, as with an empty cache, responds in between.
     pub(crate) fn was_silent(&self) {
         self.was_silent_at(Instant::now());
     }

@@ -1,12 +1,12 @@
-//! Reads ranges of objects through gateways: several caches near this machine that share the work
-//! of one.
+//! Reads ranges of objects through gateways: caches near this machine that divide the objects among
+//! themselves.
 //!
 //! Each segment of a version has an owner among the gateways ([`owner`]), which all clients compute
-//! alike; so gateways need not know each other, and one that comes or goes moves only its own
-//! segments. Beside a request that is late, a second one goes to the next gateway or the origin
-//! ([`hedge`]). A gateway that fails, is late again or sends wrong bytes is not asked for a while.
-//! So nothing that a gateway does makes a read fail. Descriptions and listings always come from the
-//! origin. Called by [`Store::get`](crate::Store::get).
+//! alike. So gateways need not know each other, and one that comes or goes moves only its own
+//! segments. If a request is late, a second one goes to the next gateway or the origin ([`hedge`]).
+//! A gateway that fails, is repeatedly late or sends wrong bytes gets no requests for a while. So
+//! no fault of a gateway makes a read fail. Descriptions and listings always come from the origin.
+//! Called by [`Store::get`](crate::Store::get).
 
 pub(crate) mod frames;
 mod hedge;
@@ -30,23 +30,22 @@ use crate::query::{Get, Integrity};
 use crate::signing::{Keys, Signing};
 use crate::via::Gateways;
 
-/// How long a gateway may send nothing. Longer than a cold read takes at its origin, and a fraction
-/// of a read's deadline.
+/// The longest silence of a gateway: longer than a cold read takes at its origin, and a fraction of
+/// a read's deadline.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long connecting to a gateway may take: it is near.
+/// The time limit for connecting to a gateway, which is near.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// The gateways asked for a segment before the origin: its owner, and the next in order.
-const ASKED: usize = 2;
+/// The number of gateways that are asked for a segment before the origin: its owner and the next.
+const GATEWAYS_PER_SEGMENT: usize = 2;
 
-/// Reads from one gateway. Implemented by a store of its own.
+/// A client of one gateway, or of the origin. Each is a store.
 pub(crate) trait Reader: Send + Sync {
-    /// Requests bytes.
     fn get(&self, location: &Location, get: &Get) -> Result<Body>;
 }
 
-/// Makes the reader of a gateway from the options for it.
+/// Makes the reader of a gateway from its options.
 pub(crate) type MakeReader = fn(Options) -> Result<Arc<dyn Reader>>;
 
 /// The gateways of one store.
@@ -55,14 +54,14 @@ pub(crate) struct Ring {
     watch: Watch,
 }
 
-/// A gateway, and how it is read. `None`: it runs in this process.
+/// A gateway and its reader; `None` for the gateway that runs in this process.
 type Gateway = (Arc<Member>, Option<Arc<dyn Reader>>);
 
 impl Ring {
-    /// The ring of these options. `None` without gateways.
+    /// Returns the gateways of these options, or `None` if there are none.
     ///
     /// # Errors
-    /// As `make`.
+    /// The errors of `make`, and malformed gateway options.
     pub(crate) fn new(options: &Options, make: MakeReader) -> Result<Option<Self>> {
         let Gateways { own, keys, .. } = &options.gateways;
         let urls = options.gateways.checked()?;
@@ -81,11 +80,11 @@ impl Ring {
         Ok(Some(Self { members, watch: Watch::default() }))
     }
 
-    /// The beginning of a range, up to the end of its segment at most, from a gateway; or from
-    /// `origin`, if gateways are late. `None`: it has to come from the origin.
+    /// Returns the beginning of a range, at most to the end of its segment, from a gateway, or from
+    /// `origin` if gateways are late. `None` if the caller has to read from the origin.
     ///
     /// # Errors
-    /// The request was cancelled.
+    /// [`Error::Cancelled`].
     pub(crate) fn get(
         &self,
         location: &Location,
@@ -110,7 +109,7 @@ impl Ring {
                 Ok(_) => member.failed(NO_FRAMES),
                 Err(Error::Cancelled) if get.cancel.is_cancelled() => return Err(Error::Cancelled),
                 Err(Error::Cancelled) => member.was_silent(),
-                // It knows an older or a newer version.
+                // The gateway knows an older or a newer version.
                 Err(Error::Changed { .. } | Error::NotFound { .. }) => {}
                 Err(error) => member.failed(&error),
             }
@@ -121,18 +120,18 @@ impl Ring {
         Ok(None)
     }
 
-    /// The gateways to ask for a segment, in order. Its own segments come from the origin, into the
-    /// cache that it serves from.
+    /// Returns the gateways to ask for a segment, in order. The list ends at the gateway of this
+    /// process, which reads its own segments from the origin into its cache.
     fn asked(&self, segment: &owner::Segment) -> Vec<(Arc<Member>, Arc<dyn Reader>)> {
         let urls = self.members.iter().map(|(member, _)| member.url.as_str());
-        let order = owner::order(urls, segment).into_iter().take(ASKED);
+        let order = owner::order(urls, segment).into_iter().take(GATEWAYS_PER_SEGMENT);
         let members = order.map(|index| &self.members[index]);
         let others = members.map_while(|(member, reader)| Some((Arc::clone(member), reader.clone()?)));
         others.filter(|(member, _)| member.is_asked()).collect()
     }
 }
 
-/// The options of a store for one gateway.
+/// Returns the options of a store for one gateway.
 fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
     Options {
         endpoint_url: Some(url.to_owned()),
@@ -152,10 +151,10 @@ fn of_gateway(options: &Options, url: &str, keys: Option<Keys>) -> Options {
     }
 }
 
-/// The failure of a gateway that answers as another server would.
+/// The failure of a gateway whose response lacks the checksums.
 const NO_FRAMES: &str = "it sends no checksums with its blocks: another version, or no gateway";
 
-/// A request that gateways may answer.
+/// A request that gateways can serve.
 struct Request {
     location: Location,
     get: Get,
@@ -163,7 +162,8 @@ struct Request {
 }
 
 impl Request {
-    /// `None` if gateways may not: for anything but whole blocks of a known version of an object.
+    /// Returns the part of a request that gateways can serve: whole blocks, up to the end of the
+    /// segment, of an object with a strong version. `None` for other requests.
     fn of(location: &Location, get: &Get) -> Option<Self> {
         let Location::Object(object) = location else { return None };
         let (range, version) = (get.range?, get.version.as_ref()?);
@@ -175,7 +175,7 @@ impl Request {
         let segment = owner::Segment::new(object, version, range.start);
         let range = ByteRange::new(range.start, range.end.min(segment.end()).min(size));
         let get = Get { range: Some(range), checksum: false, integrity: Integrity::Blocks, ..get.clone() };
-        // A gateway speaks S3, whatever its origin does.
+        // Gateways speak S3, whatever the protocol of the origin.
         let object = ObjectLocation { service: Service::S3, ..object.clone() };
         Some(Self { location: Location::Object(object), get, segment })
     }
@@ -183,7 +183,7 @@ impl Request {
         reader.get(&self.location, &Get { cancel: cancel.clone(), ..self.get.clone() })
     }
 
-    /// The request to the next gateway, for when this one is late.
+    /// Returns the request to the next gateway, for when this one is late.
     fn second(self: &Arc<Self>, (member, reader): (Arc<Member>, Arc<dyn Reader>)) -> Second {
         let request = Arc::clone(self);
         Box::new(move |cancel| match request.ask(reader.as_ref(), cancel)? {
@@ -191,12 +191,13 @@ impl Request {
                 member.answered();
                 Ok(body.watched_by(&member))
             }
-            // It is asked again as the next in order, and noted then.
+            // The failure is not noted here, because this gateway is asked again as the next in
+            // order.
             _ => Err(Error::Cancelled),
         })
     }
 
-    /// The same, to the origin.
+    /// Returns the request to the origin, for when the last gateway is late.
     fn at_origin(&self, location: &Location, origin: &Arc<dyn Reader>) -> Second {
         let (location, origin) = (location.clone(), Arc::clone(origin));
         let get = Get { integrity: Integrity::None, ..self.get.clone() };

@@ -1,12 +1,11 @@
-//! Finds the owner of a segment by rendezvous hashing. Pure, and the same in every process and
-//! version.
+//! Finds the owner of a segment by rendezvous hashing. The result is the same in every process and
+//! version of the program.
 
 use firstbyte_location::{Algorithm, Hasher, ObjectLocation, Version};
 
-/// Bytes of a version that have one owner.
+/// Length of a segment, which has one owner, in bytes.
 pub const SEGMENT: u64 = 64 << 20;
 
-/// A segment of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     hash: u64,
@@ -14,7 +13,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment of `version` of `object` with the byte at `offset`.
+    /// Returns the segment of `version` of `object` that contains the byte at `offset`.
     pub(super) fn new(object: &ObjectLocation, version: &Version, offset: u64) -> Self {
         let index = offset / SEGMENT;
         let etag = version.etag.as_deref().unwrap_or_default();
@@ -23,13 +22,13 @@ impl Segment {
         Self { hash: hash(&text), index }
     }
 
-    /// The offset behind its last byte.
+    /// Returns the offset after the last byte of the segment.
     pub(super) fn end(&self) -> u64 {
         (self.index + 1).saturating_mul(SEGMENT)
     }
 }
 
-/// The indices of the gateways, from the owner of the segment to the last that would be.
+/// Returns the indices of the gateways in order of preference. The first is the owner.
 pub(super) fn order<'a>(urls: impl Iterator<Item = &'a str>, segment: &Segment) -> Vec<usize> {
     let score = |(index, url): (usize, &str)| (mixed(hash(url) ^ segment.hash), index);
     let mut scored: Vec<(u64, usize)> = urls.enumerate().map(score).collect();
@@ -42,8 +41,9 @@ fn hash(text: &str) -> u64 {
     mixed(value.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
 }
 
-/// The finalizer of `SplitMix64` (<https://prng.di.unimi.it/splitmix64.c>). A CRC alone is linear,
-/// so the order of two gateways would depend on one bit.
+/// Mixes the bits of a hash, as `SplitMix64` does at its end
+/// (<https://prng.di.unimi.it/splitmix64.c>). CRCs are linear, so without it the order of two
+/// gateways would depend on one bit.
 fn mixed(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Clients of different versions have to agree: this is a format.
+    /// Clients of different versions have to agree on the owners, so their order is a format.
     #[test]
     fn owners_do_not_change() {
         let (urls, segments) = (urls(5), segments(8));

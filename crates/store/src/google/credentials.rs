@@ -1,9 +1,10 @@
-//! Endpoint and credentials: from the options, else from the variables of Google's own clients.
+//! Finds the endpoint and the credentials, in the options or else in the variables of Google's own
+//! clients.
 //!
 //! The sources are Google's application default credentials, in their order: the file that
 //! `GOOGLE_APPLICATION_CREDENTIALS` names, the file that `gcloud auth application-default login`
-//! has written, and the metadata server of a machine of Google's. Each gives a token for an hour.
-//! A file is read again for each token.
+//! writes, and the metadata server of a Google machine. Each provides tokens that are valid for an
+//! hour. A file is read again for each token.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -29,25 +30,25 @@ use crate::signing::Signing;
 use crate::wire::{Client, Method};
 
 const GOOGLE: &str = "https://storage.googleapis.com";
-/// Where tokens are given for what a file proves.
+/// The default service that issues tokens for a file of credentials.
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
-/// What tokens are asked for: objects and buckets.
+/// The access that tokens are requested for: reading and writing objects and buckets.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
-/// The metadata server, by the address that its name has everywhere.
+/// The metadata server, by the address that its name has on every machine.
 const METADATA_SERVER: &str = "169.254.169.254";
-/// Longest wait for the metadata server, which answers within milliseconds if there is one.
+/// Longest wait for the metadata server. Where there is one, it responds within milliseconds.
 const METADATA_WAIT: Duration = Duration::from_secs(2);
-/// Validity of the assertion that is exchanged for a token, the longest allowed.
+/// Validity of the assertion that is exchanged for a token: the longest allowed.
 const ASSERTION: Duration = Duration::from_secs(60 * 60);
 
-/// Where requests go.
+/// The endpoint that requests are sent to.
 pub(super) struct Place {
     pub(super) origin: Origin,
-    /// An emulator reads no credentials, and gets none.
+    /// True for an emulator, which gets no credentials.
     pub(super) is_emulator: bool,
 }
 
-/// Finds the endpoint, and tokens.
+/// Finds the endpoint and remembers tokens.
 #[derive(Default)]
 pub(super) struct Identity {
     place: OnceLock<std::result::Result<Place, String>>,
@@ -66,7 +67,6 @@ impl Identity {
         })
     }
 
-    /// The value of an `Authorization` header.
     pub(super) fn authorization(
         &self,
         object: &ObjectLocation,
@@ -89,7 +89,7 @@ fn find_place(options: &Options) -> std::result::Result<Place, String> {
     Origin::parse_url(&with_scheme).map(|origin| Place { origin, is_emulator }).ok_or(url)
 }
 
-/// The project that pays, or whose buckets are meant.
+/// Returns the project that is billed, or whose buckets are listed or created.
 pub(super) fn project() -> Result<String> {
     variable("GOOGLE_CLOUD_QUOTA_PROJECT").or_else(|| variable("GOOGLE_CLOUD_PROJECT")).ok_or_else(|| {
         Error::Options {
@@ -99,7 +99,6 @@ pub(super) fn project() -> Result<String> {
     })
 }
 
-/// A file of credentials.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum File {
@@ -117,7 +116,7 @@ enum File {
     },
 }
 
-/// A token by the first source there is.
+/// Requests a token from the first available source.
 fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Result<Token> {
     let Some(path) = file() else { return from_metadata_server(object, client, cancel) };
     let refused = |why: String| Error::Credentials {
@@ -133,7 +132,8 @@ fn fetch(object: &ObjectLocation, client: &Arc<Client>, cancel: &Cancel) -> Resu
     ask_for_token(client, &call, &origin, Some(&body), cancel)
 }
 
-/// The file of credentials, whether it can be read or not if it was named.
+/// Returns the path of the credentials file: the named one, readable or not, or else the default
+/// one if it exists.
 fn file() -> Option<PathBuf> {
     if let Some(named) = variable("GOOGLE_APPLICATION_CREDENTIALS") {
         return Some(named.into());
@@ -143,7 +143,8 @@ fn file() -> Option<PathBuf> {
     directory.map(|it| it.join("application_default_credentials.json")).filter(|path| path.exists())
 }
 
-/// The URL that gives tokens for a file, and what to send to it. The error does not show the file.
+/// Returns the URL that issues tokens for a file, and the body to send. The error omits the file's
+/// content.
 fn request(path: &Path) -> std::result::Result<(String, String), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     let url = |given: Option<String>| given.unwrap_or_else(|| TOKENS.to_owned());
@@ -178,7 +179,7 @@ fn request(path: &Path) -> std::result::Result<(String, String), String> {
     }
 }
 
-/// A signed assertion (RFC 7515).
+/// Returns a signed assertion (RFC 7515).
 fn signed(header: &str, claims: &str, private_key: &str) -> std::result::Result<String, String> {
     let unusable = |what: &str| format!("its private key {what}");
     let der = PrivatePkcs8KeyDer::from_pem_slice(private_key.as_bytes())

@@ -1,4 +1,4 @@
-//! Pages of objects and of buckets.
+//! Reads pages of objects and of buckets.
 
 use firstbyte_location::{Entry, Kind, Service};
 use serde::Deserialize;
@@ -53,14 +53,14 @@ impl Google {
         call.query.push(("fields", fields.to_owned()));
         call.query.push(("prefix", query.prefix()));
         call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
-        // The first name of a listing is the first after the offset, or the offset itself.
+        // The listing starts at the offset itself, if there is such a name.
         call.query.extend(query.start_after().map(|key| ("startOffset", key)));
         call.query.extend(token.map(|token| ("pageToken", token.to_owned())));
         match (most, query.delimiter()) {
             (Some(most), _) => call.query.push(("maxResults", most.to_string())),
             (None, None) => call.query.push(("maxResults", PAGE.to_string())),
-            // The service's own limit is the same. fake-gcs-server repeats all prefixes on every
-            // page if it is asked for pages.
+            // The service has the same limit. fake-gcs-server repeats all prefixes on every page if
+            // the request limits the page.
             (None, Some(_)) => {}
         }
         let (head, body) = self.call(&call)?;

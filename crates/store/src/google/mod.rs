@@ -1,8 +1,8 @@
 //! The Google Cloud Storage backend.
 //!
-//! Bytes and descriptions are read by the XML interface, the only one that sends an object's
-//! metadata in the head of its bytes. All else is by the JSON interface. The generation of an
-//! object is its version.
+//! The XML API reads bytes and descriptions, because only it sends an object's metadata in the head
+//! of the response with its bytes. The JSON API does everything else. The generation of an object
+//! is its version.
 
 mod credentials;
 mod list;
@@ -24,7 +24,6 @@ use crate::wire::{Client, Head, Method};
 
 use credentials::Identity;
 
-/// Path of the JSON interface.
 const JSON: &str = "/storage/v1/b";
 
 /// Google Cloud Storage, or an emulator of it.
@@ -38,16 +37,16 @@ impl Google {
         Self { client, identity: Arc::default() }
     }
 
-    /// Returns the service with another clone of its client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    /// Returns the same service with another client.
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self { client, identity: Arc::clone(&self.identity) }
     }
 
-    /// `GET`: one attempt.
+    /// Sends one `GET`.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = Call::new(Method::Get, object, read_path(object), &get.cancel);
         call.throttle = get.throttle.clone();
-        // Otherwise what is stored as gzip would be sent unpacked.
+        // Without this header, objects stored as gzip would be sent decompressed.
         call.header("accept-encoding", "gzip");
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
@@ -80,8 +79,8 @@ impl Google {
 }
 
 impl Google {
-    /// The address of the emulator; empty for the service itself, and if the configuration is
-    /// unusable, which every request reports.
+    /// Returns the address of the emulator. Empty for the service itself, and if the configuration
+    /// is unusable, which every request reports.
     pub(crate) fn emulator(&self) -> String {
         let place = self.identity.place(&self.client.options).ok();
         place.filter(|place| place.is_emulator).map_or_else(String::new, |place| place.origin.to_string())
@@ -115,7 +114,7 @@ impl RestStore for Google {
             Signing::Anonymous => Asked::Unsigned,
             _ => Asked::Google,
         };
-        // A call to the bucket that finds nothing misses the bucket.
+        // A 404 to a call without a key means that the bucket is missing.
         let location = match call.object.key.is_empty() {
             true => call.place().trim_end_matches('/').to_owned(),
             false => call.place(),
@@ -144,12 +143,12 @@ impl RestStore for Google {
     }
 }
 
-/// The path of an object in the XML interface.
+/// Returns the path of an object in the XML API.
 fn read_path(object: &ObjectLocation) -> String {
     format!("/{}/{}", encoded(&object.bucket), encoded(&object.key))
 }
 
-/// The path of an object or bucket in the JSON interface.
+/// Returns the path of an object or bucket in the JSON API.
 fn json_path(object: &ObjectLocation) -> String {
     let bucket = encoded(&object.bucket);
     if object.key.is_empty() {
@@ -159,11 +158,11 @@ fn json_path(object: &ObjectLocation) -> String {
     }
 }
 
-/// A head with the names that S3 has for its headers.
+/// Renames the headers of a response to those of S3.
 fn described(head: Head) -> Head {
     head.renamed(|name, value| {
         let renamed = match name {
-            // The generation says the same, and every interface has it.
+            // The generation identifies the version as well, and both APIs have it.
             "etag" => return None,
             "x-goog-generation" => "x-amz-version-id",
             "x-goog-storage-class" if value == "STANDARD" => return None,
@@ -181,7 +180,6 @@ fn described(head: Head) -> Head {
     })
 }
 
-/// The version with this generation.
 fn version(generation: String, size: Option<u64>) -> Version {
     Version { size, version_id: Some(generation), ..Version::default() }
 }

@@ -1,8 +1,8 @@
-//! Writes: whole objects, copies within the service, buckets.
+//! Writes objects, copies them within the service, and creates and deletes buckets.
 //!
-//! A small object is one request, with its description before its bytes. A larger one is described
-//! by a first request, and its bytes are sent from where they are by a second. The service has the
-//! CRC-32C before the bytes, and keeps them only if they have it.
+//! A small object is sent in one request, with its description before its bytes. A larger one is
+//! described by a first request, and a second sends its bytes without a copy in memory. The service
+//! gets the CRC-32C before the bytes, and stores only bytes that match it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -21,10 +21,10 @@ use crate::retry::Retry;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 use crate::wire::Method;
 
-/// Most bytes that are copied to go with their description.
+/// The largest object that is copied into memory and sent with its description, bytes.
 const TOGETHER: u64 = 256 << 10;
 
-/// What the service answers about an object.
+/// The description of an object in a response.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Resource {
@@ -68,7 +68,7 @@ impl Google {
         Ok(Written { version: version(stored.generation, Some(payload.length())), verified: theirs })
     }
 
-    /// A write of description and bytes by one request.
+    /// Writes an object, description and bytes, by one request.
     fn put_together(
         &self,
         object: &ObjectLocation,
@@ -76,7 +76,7 @@ impl Google {
         payload: Payload<'_>,
         options: &PutOptions,
     ) -> Result<Vec<u8>> {
-        // Chosen at random, so that no content can have it.
+        // The boundary is random, so that content cannot contain it on purpose.
         let random = RandomState::new();
         let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
         let content_type = options.metadata.content_type.as_deref().unwrap_or("application/octet-stream");
@@ -93,7 +93,7 @@ impl Google {
         self.call(&call).map(|(_, body)| body)
     }
 
-    /// A write by a session. After a failure another one is begun.
+    /// Writes an object by a session. After a failure it begins a new session.
     fn put_by_session(
         &self,
         object: &ObjectLocation,
@@ -109,7 +109,7 @@ impl Google {
         let mut retry = Retry::new(&self.client, begin.cancel);
         loop {
             let (head, _) = self.call(&begin)?;
-            // Only its path and query: the session is at the service that was asked.
+            // Only the path and query are used: the session is at the service that was asked.
             let session = head
                 .get("location")
                 .and_then(|url| Some(url.split_once("://")?.1))
@@ -131,7 +131,7 @@ impl Google {
         }
     }
 
-    /// Copies within the service, in as many steps as it takes.
+    /// Copies an object within the service, by as many requests as the service needs.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -170,7 +170,8 @@ impl Google {
         }
     }
 
-    /// A generation that was replaced does not exist any more.
+    /// Converts a missing source to `Changed` if the source now has another generation: a replaced
+    /// generation no longer exists.
     fn source_changed(&self, error: Error, source: &ObjectLocation, pinned: &Version) -> Error {
         if !matches!(error, Error::NotFound { .. }) {
             return error;
@@ -187,7 +188,7 @@ impl Google {
         }
     }
 
-    /// The description of an object to write.
+    /// Returns the JSON description of an object to write.
     fn describe(&self, metadata: &Metadata) -> Result<Map<String, Value>> {
         refuse_s3_options(&self.client.options)?;
         let mut user = Map::new();
@@ -213,7 +214,7 @@ impl Google {
         Ok(description)
     }
 
-    /// Makes a bucket, in the region of the options.
+    /// Creates a bucket in the region of the options.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let mut description = json!({ "name": bucket.bucket });
         if let Some(region) = &self.client.options.region {
@@ -229,7 +230,7 @@ impl Google {
         self.call(&call).map(drop)
     }
 
-    /// Deletes a bucket; the service refuses one that is not empty.
+    /// Deletes a bucket. The service refuses if it is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         self.call(&Call::new(Method::Delete, bucket, json_path(bucket), &cancel)).map(drop)
@@ -246,7 +247,8 @@ fn upload_call<'a>(object: &'a ObjectLocation, kind: &str, options: &'a PutOptio
     call
 }
 
-/// The condition of a write. The generation of an object that does not exist is 0.
+/// Returns the query parameter for the condition of a write. The generation of a missing object is
+/// 0.
 fn condition(precondition: &Precondition) -> Option<(&'static str, String)> {
     let generation = match precondition {
         Precondition::None => return None,

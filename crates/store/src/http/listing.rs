@@ -1,9 +1,9 @@
-//! Lists a tree of an HTTP server: reads directory pages, as lines of `serve` or as HTML.
+//! Lists a tree of an HTTP server. Reads directory pages, either NDJSON lines of `serve` or HTML.
 //!
 //! A link without a final slash may lead to a file or to a directory, which the server then
-//! redirects to the name with a slash. So each is looked at by HEAD, as rclone does, which also
-//! gives length and time. A page that lists nothing and is no directory page is an error: what lies
-//! below it is not known.
+//! redirects to the name with a slash. So a HEAD is sent to each such link, as in rclone, which
+//! also provides length and time. A page without entries that is no directory page is an error: the
+//! names below it are unknown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,14 +21,14 @@ use crate::walk::{Tree, Walk};
 use crate::wire::Method;
 use crate::{answer, dates};
 
-/// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
-/// million entries.
+/// Longest accepted page, bytes. `serve` writes about 100 bytes per entry, so this is a directory
+/// of a million entries.
 const LONGEST_PAGE: usize = 128 << 20;
 
-/// Links looked at at once.
+/// Concurrent HEAD requests to links.
 const LOOKS: usize = 16;
 
-/// The directory pages below a URL.
+/// The tree of directory pages below a URL.
 struct Pages {
     http: Arc<Http>,
     root: HttpUrl,
@@ -36,7 +36,6 @@ struct Pages {
 }
 
 impl Pages {
-    /// The URL of a directory's page.
     fn url(&self, directory: &[u8]) -> HttpUrl {
         let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
             return self.root.clone();
@@ -49,7 +48,7 @@ impl Pages {
 }
 
 impl Pages {
-    /// Finds out which links without a final slash lead to directories.
+    /// Sends a HEAD to each link without a final slash, to find out which lead to directories.
     fn look_at(&self, directory: &HttpUrl, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
         let files: Vec<_> =
             entries.iter_mut().filter(|entry| entry.kind == Kind::File).map(Mutex::new).collect();
@@ -66,7 +65,7 @@ impl Pages {
         };
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
-            // This thread works too, so that a lack of threads is no failure.
+            // This thread works too, so that failing to start threads is no error.
             let others: Vec<_> = (1..LOOKS.min(files.len())).filter_map(start).collect();
             work();
             drop(others);
@@ -87,7 +86,8 @@ impl Tree for Pages {
         let url = self.url(directory);
         match self.http.page(&url)? {
             Listed::Lines(entries) => Ok(entries),
-            // Of a tree that was asked for, nothing would be copied without a word.
+            // In a recursive listing an empty root page is an error: otherwise a copy would
+            // silently copy nothing.
             Listed::Html(page) if page.is_vacant() && (directory.is_empty() && self.recursive) => {
                 Err(protocol(&place(&url), LISTS_NOTHING.to_owned()))
             }
@@ -118,7 +118,7 @@ pub(super) fn list(
     )?))
 }
 
-/// A line of a listing by `serve`.
+/// A line of a listing from `serve`.
 #[derive(Deserialize)]
 struct Line {
     name: String,
@@ -146,15 +146,15 @@ enum Time {
     Seconds(f64),
 }
 
-/// The answer of a directory's URL.
+/// The content of a directory's page, in one of two formats.
 enum Listed {
     Lines(Vec<Entry>),
     Html(Page),
 }
 
 impl Http {
-    /// Adds to the entry of a link what HEAD says of it. One that is refused stays a file, and
-    /// copying it reports why.
+    /// Completes the entry of a link by a HEAD. A link that is refused remains a file, and copying
+    /// it reports the reason.
     fn look_at_link(&self, directory: &HttpUrl, entry: &mut Entry) -> Result<()> {
         let Location::Http(url) = Location::Http(directory.clone()).join(&entry.name) else { return Ok(()) };
         match self.stat(&url) {

@@ -1,8 +1,8 @@
-//! The links of a directory page in HTML. [`listing`](super::listing) reads pages.
+//! Parses the links of a directory page in HTML. [`listing`](super::listing) reads the pages.
 //!
-//! Links are resolved as a browser resolves them: against the page's URL or its `<base>`, whether
-//! they are absolute or relative. A name is listed if its link leads one level below the page, on
-//! the same server.
+//! Links are resolved as in a browser: against the page's URL or its `<base>`, whether they are
+//! absolute or relative. A name is listed if its link leads one level below the page, on the same
+//! server.
 
 use std::collections::HashMap;
 
@@ -12,32 +12,32 @@ use percent_encoding::percent_decode_str;
 
 use crate::origin::Origin;
 
-/// Beginnings of the titles of directory pages: of nginx, Apache and lighttpd; of Python.
+/// Beginnings of the titles of directory pages: that of nginx, Apache and lighttpd, and Python's.
 const TITLES: [&str; 2] = ["index of", "directory listing"];
 
 /// The links of a page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// A link without a final slash is listed as a file.
+    /// The linked names. A link without a final slash is listed as a file.
     pub(super) entries: Vec<Entry>,
-    /// Whether it is recognised as a directory's page: by its title, or by links to the directory
-    /// itself, as for another order, or to the one above.
+    /// True if the page is recognised as a directory page: by its title, or by links to the parent
+    /// or to the directory itself, as for another sort order.
     pub(super) is_directory: bool,
 }
 
 impl Page {
-    /// Whether it lists nothing.
+    /// Returns whether the page lists nothing.
     pub(super) fn is_vacant(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The links of the page with this final URL.
+    /// Parses the links of a page with this final URL.
     pub(super) fn parse(text: &str, url: &HttpUrl) -> Self {
         let directory = directory_of(path_of(&url.target));
         let (mut page, mut base, mut places) = (Self::default(), url.target.clone(), HashMap::new());
         let mut in_title = false;
         let mut emitter = DefaultEmitter::default();
-        // A script holds no links.
+        // The content of scripts is skipped, since it holds no links.
         emitter.naively_switch_states(true);
         for token in Tokenizer::new_with_emitter(text, emitter).flatten() {
             match token {
@@ -62,7 +62,7 @@ impl Page {
         page
     }
 
-    /// Adds the entry that a path leads to, if it lies directly in the directory.
+    /// Adds an entry for a link's path, if it lies directly in the directory.
     fn add(&mut self, path: Option<&str>, directory: &str, places: &mut HashMap<Vec<u8>, usize>) {
         let Some(path) = path else { return };
         let decoded = |path: &str| percent_decode_str(path).collect::<Vec<u8>>();
@@ -93,17 +93,18 @@ impl Page {
     }
 }
 
-/// The part of a target before its query.
+/// Returns the part of a target before its query or fragment.
 fn path_of(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// A path up to its last slash.
+/// Returns a path up to its last slash.
 fn directory_of(path: &str) -> &str {
     &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
 }
 
-/// The rest of a path below a directory, part by part: each side may encode other characters.
+/// Returns the rest of a path below a directory, if it is below it. The two are compared part by
+/// part, because they may be percent-encoded differently.
 fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     let mut rest = path;
     for part in directory.split_inclusive('/') {
@@ -116,7 +117,8 @@ fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     Some(rest)
 }
 
-/// The path that a link leads to on the server of the page. `base` is what relative links begin at.
+/// Returns the path of a link's target, if it is on the server of the page. Relative links start at
+/// `base`.
 fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
     let link: String = link.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
     let link = link.trim_matches(|c: char| c <= ' ');
@@ -142,7 +144,7 @@ fn target(page: &HttpUrl, base: &str, link: &str) -> Option<String> {
         }
         None if scheme.is_some() => return None,
         None if rest.starts_with('/') => rest.to_owned(),
-        // To the page itself, in another order.
+        // The link leads to the page itself, in another order.
         None if rest.starts_with('?') => path_of(base).to_owned(),
         None if path_of(rest).is_empty() => return None,
         None => format!("{}{rest}", directory_of(path_of(base))),
@@ -155,7 +157,6 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// A path without `.` and `..`.
 fn resolved(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let mut is_directory = false;

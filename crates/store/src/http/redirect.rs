@@ -1,8 +1,8 @@
-//! Resolves the target of a redirect, and keeps the cookies that redirects set.
+//! Resolves the target of a redirect, and remembers the cookies that redirects set.
 //!
-//! A portal that asks for a login redirects to it and back, and sets a cookie on the way, without
-//! which the next request starts over. Cookies live as long as the store, and are sent to the host
-//! that has set them and to no other, whatever domain they name.
+//! A portal that requires a login redirects to it and back, and sets a cookie on the way. Without
+//! the cookie the next request would start over. Cookies live as long as the store, and are sent
+//! only to the host that set them, whatever domain they name.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,16 +12,16 @@ use url::Url;
 use crate::origin::Origin;
 use crate::wire::Head;
 
-/// Cookies kept at most; the oldest go. RFC 6265, 6.1: at least 50 a host.
+/// The most cookies of a store; the oldest are dropped first. RFC 6265, 6.1: at least 50 per host.
 const MOST_COOKIES: usize = 200;
 
-/// The URL that a `Location` header leads to, by the rules of browsers and of curl
+/// Returns the URL of a `Location` header, by the rules of browsers and of curl
 /// (<https://url.spec.whatwg.org/>). It keeps the URL's credentials only for the same host.
 pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
     let scheme = if base.tls { "https" } else { "http" };
     let whole = format!("{scheme}://{}{}", base.authority, base.target);
     let mut url = Url::parse(&whole).ok()?.join(target).ok()?;
-    // A part of a document is the client's business.
+    // The fragment is not sent to servers.
     url.set_fragment(None);
     let tls = match url.scheme() {
         "http" => false,
@@ -37,22 +37,21 @@ pub(super) fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
     Some(HttpUrl { tls, authority, target })
 }
 
-/// A cookie of one host.
 struct Cookie {
     origin: Origin,
-    /// Only sent with TLS.
+    /// True if the cookie is sent only with TLS.
     secure: bool,
     path: String,
     name: String,
     value: String,
 }
 
-/// The cookies of a store.
+/// The cookies of a store, of all hosts.
 #[derive(Default)]
 pub(super) struct Cookies(Mutex<Vec<Cookie>>);
 
 impl Cookies {
-    /// Takes the cookies of a redirect that `at` was answered with.
+    /// Stores the cookies that the redirect from `at` sets.
     pub(super) fn take(&self, at: &HttpUrl, head: &Head) {
         let Some(origin) = Origin::parse(at.tls, &at.authority) else { return };
         let mut cookies = self.lock();
@@ -69,7 +68,7 @@ impl Cookies {
         cookies.drain(..surplus);
     }
 
-    /// The `Cookie` header for a request to `at`.
+    /// Returns the `Cookie` header for a request to `at`, if there are cookies for it.
     pub(super) fn header(&self, at: &HttpUrl) -> Option<(String, String)> {
         let cookies = self.lock();
         if cookies.is_empty() {
@@ -89,12 +88,12 @@ impl Cookies {
     }
 }
 
-/// Parses `Set-Cookie` (RFC 6265, 5.2). The second value is true for a cookie that is over.
+/// Parses `Set-Cookie` (RFC 6265, 5.2). The second value is true for an expired cookie.
 fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
     let mut parts = line.split(';').map(str::trim);
     let (name, value) = parts.next()?.split_once('=')?;
     let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
-    // The directory of the request (RFC 6265, 5.1.4).
+    // The default path of a cookie is the directory of the request (RFC 6265, 5.1.4).
     let asked = target.split('?').next().unwrap_or_default();
     let default = match asked.rfind('/') {
         Some(slash) if slash > 0 => &asked[..slash],
@@ -114,7 +113,7 @@ fn parse(origin: &Origin, target: &str, line: &str) -> Option<(Cookie, bool)> {
     (!cookie.name.is_empty()).then_some((cookie, ends))
 }
 
-/// Whether a cookie's path holds for a request's (RFC 6265, 5.1.4).
+/// Returns whether a cookie's path matches the path of a request (RFC 6265, 5.1.4).
 fn is_below(path: &str, cookie: &str) -> bool {
     path.strip_prefix(cookie)
         .is_some_and(|rest| rest.is_empty() || cookie.ends_with('/') || rest.starts_with('/'))

@@ -1,9 +1,9 @@
-//! Gives a file, directory or link beneath a directory the owner, mode and times of another, and
-//! makes links. Copies that keep everything (`cp -a`) call it after the content is in place.
+//! Sets the owner, mode and times of a file, directory or link to those of another, and makes
+//! links. Copies that preserve everything (`cp -a`) call it after the content is in place.
 //!
-//! No link is followed, below the source neither: each entry is opened as itself, and changed
-//! through that descriptor. A file takes attributes only if it is a copy of what the source is now:
-//! another user may own a directory on the way, and put another file there.
+//! No link is followed, neither at the destination nor at the source: each entry is opened itself
+//! and changed through its descriptor. A file gets attributes only if it is a copy of the present
+//! source: another user may own a directory on the path, and put another file there.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,14 +18,13 @@ use super::name;
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
-/// Bits that let who runs a file act as its owner or group.
+/// The set-user-ID and set-group-ID bits, by which a program runs with the rights of its owner.
 const SET_ID: u32 = 0o6000;
 
 impl Beneath {
-    /// Gives `name` the owner, mode and times of `from` beneath `source`. An owner that this
-    /// process may not give is left out, and with it the bits that act in its name. An entry that
-    /// is missing, or of another kind, is left as it is, and so is a file that is no copy of the
-    /// source's. An empty name is the directory itself.
+    /// Gives `name` the owner, mode and times of `from` beneath `source`. If this process may not
+    /// set the owner, it omits the set-ID bits too. A missing entry, one of another kind and a file
+    /// that is no copy of the source are not changed. An empty name is the directory itself.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
@@ -38,8 +37,8 @@ impl Beneath {
         }
     }
 
-    /// An entry opened as itself: a link too, and a file that may not be read. An empty name is the
-    /// directory.
+    /// Opens an entry itself, even a link or a file that this process may not read. An empty name
+    /// is the directory.
     fn entry(&self, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         if name.as_os_str().is_empty() {
             return self.opened();
@@ -49,8 +48,8 @@ impl Beneath {
         rustix::fs::openat(&directory, last, flags, Mode::empty())
     }
 
-    /// Makes a symbolic link to `target`, in place of a file or another link. Returns false if it
-    /// is there already. Creates the directories of `name`.
+    /// Makes a symbolic link to `target`, in place of a file or another link. Returns false if the
+    /// same link exists. Creates the directories of `name`.
     ///
     /// # Errors
     /// [`Error::Io`], also if a directory has the name; [`Error::InvalidName`] if a component of
@@ -66,14 +65,15 @@ impl Beneath {
             if is_link_to(&directory, last, target) {
                 return Ok(false);
             }
-            // The name of an unfinished copy: listings leave it out, and the next copy removes it.
+            // The link gets the name of an unfinished copy first, which listings omit and the next
+            // copy removes.
             let partial = name::partial_name(last);
             match rustix::fs::unlinkat(&directory, &partial, AtFlags::empty()) {
                 Err(error) if error != Errno::NOENT => return Err(error),
                 _ => rustix::fs::symlinkat(target, &directory, &partial)?,
             }
             rustix::fs::renameat(&directory, &partial, &directory, last).inspect_err(|_| {
-                // The error that is reported is the rename's.
+                // The error of the rename is reported, not that of the removal.
                 let _ = rustix::fs::unlinkat(&directory, &partial, AtFlags::empty());
             })?;
             Ok(true)
@@ -108,15 +108,15 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
         allowed(given)?
     };
     if kind == FileType::Symlink {
-        // Links have no mode, and their times can only be set by name.
+        // Links have no mode, and the times of a link can only be set by its name.
         return Ok(());
     }
-    // The calls that change a mode or times take no descriptor of this kind.
+    // The calls that change a mode or times do not accept an `O_PATH` descriptor.
     let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
     let mode = wanted.st_mode & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
     allowed(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))?;
     if kind == FileType::RegularFile {
-        // Its copy was given it.
+        // The copy of a file has set its time already.
         return Ok(());
     }
     let modified =
@@ -126,8 +126,8 @@ fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Err
     allowed(rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())).map(drop)
 }
 
-/// Whether a file was written by a copy of what the source is now: of its length and time, by this
-/// user or the owner to be, and under no other name.
+/// Returns whether a file is a copy of the present source: it has its length and time, belongs to
+/// this user or the source's owner, and has no other name.
 fn is_copy(there: &Stat, wanted: &Stat) -> bool {
     let by = [rustix::process::geteuid().as_raw(), wanted.st_uid];
     (there.st_size, there.st_mtime) == (wanted.st_size, wanted.st_mtime)
@@ -135,7 +135,7 @@ fn is_copy(there: &Stat, wanted: &Stat) -> bool {
         && there.st_nlink == 1
 }
 
-/// Whether a change was made; false where this user or file system does not have it.
+/// Returns whether a change was made; false if this user or the file system cannot make it.
 fn allowed(change: std::result::Result<(), Errno>) -> std::result::Result<bool, Errno> {
     match change {
         Ok(()) => Ok(true),

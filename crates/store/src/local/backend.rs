@@ -45,8 +45,8 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     Ok(Body::from_file(place, stat, range, file, cancel))
 }
 
-/// Cuts the requested range at the end of a file of `size` bytes. A range that starts after the end
-/// is an error, as for HTTP, except that a range from 0 of an empty file is empty.
+/// Limits the requested range to a file of `size` bytes. A range that starts after the end is an
+/// error, as in HTTP, except that a range from 0 of an empty file is empty.
 fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
     let whole = ByteRange::new(0, size);
     let Some(asked) = asked else { return Ok(whole) };
@@ -57,7 +57,7 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
     Ok(whole.intersect(asked))
 }
 
-/// Writes a whole file to a temporary name and renames it.
+/// Writes a whole file under a temporary name and renames it.
 pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
     if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -70,7 +70,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     match committed {
         Ok(metadata) => Ok(Written { version: describe(&metadata).version, verified: None }),
         Err(error) => {
-            // There is nothing to resume, and the disk may be full, so remove the file. If that
+            // There is nothing to resume, and the disk may be full, so the file is removed. If that
             // fails too, the first error is returned.
             let _ = partial.discard();
             Err(error)
@@ -78,7 +78,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     }
 }
 
-/// Lists the directory `path`, without partial files and those that are gone but open.
+/// Lists the directory `path`, without partial files and files that were deleted while open.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::Options {
@@ -94,7 +94,7 @@ pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result
     Ok(LocalListing { walk, root: path.to_owned(), options: options.clone(), cancel: Some(cancel) })
 }
 
-/// Removes a file. A missing one is not an error.
+/// Removes a file. A missing file is not an error.
 pub(crate) fn delete(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path, error)),
@@ -102,13 +102,13 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
     }
 }
 
-/// The entries below a directory, like those of an object store: a recursive listing has only files
-/// by default.
+/// The entries below a directory, like those of an object store: by default a recursive listing has
+/// only files.
 pub(crate) struct LocalListing {
     walk: listing::Walk,
     root: PathBuf,
     options: ListOptions,
-    /// `None` after it has ended the listing.
+    /// The handle that ends the listing; `None` once it has.
     cancel: Option<Cancel>,
 }
 
@@ -123,7 +123,7 @@ impl LocalListing {
             && !self.is_gone_but_open(last)
     }
 
-    /// Whether an NFS client keeps the file under this name only until a program closes it.
+    /// Returns whether this is the name that an NFS client gives to a file deleted while open.
     fn is_gone_but_open(&self, name: &[u8]) -> bool {
         listing::is_silly_name(name) && listing::FileSystem::of(&self.root).is_ok_and(|found| found.is_nfs())
     }
@@ -134,7 +134,7 @@ impl Iterator for LocalListing {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // Checked at each name, because many names may be skipped in a row.
+            // The handle is checked at each name, because many names may be skipped in a row.
             if self.cancel.as_ref()?.is_cancelled() {
                 self.cancel = None;
                 return Some(Err(Error::Cancelled));
@@ -147,7 +147,7 @@ impl Iterator for LocalListing {
     }
 }
 
-/// Writes the payload to a file, which may have content of an interrupted writer.
+/// Writes the payload to a file that may have content from an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
     empty(file)?;
     fill_from_start(file, payload)
@@ -163,7 +163,7 @@ pub(super) fn fill_from_start(file: &File, payload: Payload<'_>) -> io::Result<(
     }
 }
 
-/// Copies within the kernel (by reference if the file system can share blocks), else through a
+/// Copies within the kernel (by reference if the file system can share blocks), or else through a
 /// buffer.
 fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
     let (mut from, mut to) = (range.start, 0);

@@ -1,9 +1,9 @@
 //! A directory into which a tree is written. Names are resolved beneath it without following
 //! symbolic links.
 //!
-//! The directory itself may be a link, since the caller named it. Below it `openat2` resolves names
-//! without links; on kernels without that call the components of a name are opened one after the
-//! other. So a link, even one that appears during a copy, cannot redirect a write or a deletion.
+//! The directory itself may be a link, since the caller named it. Below it, `openat2` resolves
+//! names without links. On kernels without that call, the components of a name are opened one after
+//! another. So a link, even one that appears during a copy, cannot redirect a write or a deletion.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,22 +25,22 @@ use super::resolve::{LOOKUP, open_beneath};
 use crate::error::{Error, Result};
 use crate::syscall_refusal::is_refusal;
 
-/// Permission bits that a copy keeps. The others (set-user-ID, set-group-ID, sticky) grant rights
-/// of the owner, who is not copied.
+/// Permission bits that a copy preserves. The others (set-user-ID, set-group-ID, sticky) grant
+/// rights of the owner, who is not copied.
 pub(super) const KEPT: u32 = 0o777;
 /// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
-/// Opens a directory to list it.
+/// Flags that open a directory to list it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
     path: PathBuf,
-    /// The local tree from which new directories take their permission bits.
+    /// The local tree whose directories determine the permission bits of new directories.
     like: Option<PathBuf>,
     root: OnceLock<Arc<OwnedFd>>,
-    /// New directories that the owner may not write to at the end, with their permission bits.
+    /// New directories whose final permission bits deny writing to the owner, with those bits.
     closing: Mutex<Vec<(PathBuf, u32)>>,
 }
 
@@ -56,43 +56,43 @@ pub(crate) enum Missing {
 /// A file, directory or link beneath the directory.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its kind. Links are not followed.
+    /// The kind of the entry. Links are not followed.
     pub kind: Kind,
-    /// Its length.
+    /// Length of the file, bytes.
     pub size: u64,
     /// Modification time (`st_mtime`).
     pub modified: SystemTime,
-    /// Change time of the inode (`st_ctime`), which programs cannot set back.
+    /// Change time of the inode (`st_ctime`), which programs cannot set.
     pub changed: SystemTime,
 }
 
 impl Beneath {
-    /// The directory `path`, opened or created at first use. If `like` is given, new directories
-    /// take the permission bits of the directories of the same name below it.
+    /// Returns the directory `path`, which is opened or created at first use. If `like` is given,
+    /// new directories get the permission bits of the directories of the same name below it.
     #[must_use]
     pub fn new(path: &Path, like: Option<&Path>) -> Self {
         let like = like.map(Path::to_owned);
         Self { path: path.to_owned(), like, root: OnceLock::new(), closing: Mutex::default() }
     }
 
-    /// The directory `path` itself, opened now. A link in its place is refused.
+    /// Opens the directory `path` now. A link in its place is refused.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn itself(path: &Path) -> Result<Self> {
-        // The kernel follows a link that is written with a `/` at its end.
+        // A `/` at the end of a path would make the kernel follow a link.
         let bytes = path.as_os_str().as_bytes();
         let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1).min(bytes.len());
         let bare = Path::new(OsStr::from_bytes(&bytes[..end]));
         let opened = rustix::fs::open(bare, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         let beneath = Self::new(path, None);
-        // It cannot be set already.
+        // The result is ignored: a new cell cannot be set already.
         let _ = beneath.root.set(Arc::new(opened.map_err(|error| io_error(path, error))?));
         Ok(beneath)
     }
 
-    /// True if the directory is missing or has nothing in it. One that cannot be read counts as not
-    /// empty.
+    /// Returns true if the directory is missing or empty. A directory that cannot be read counts as
+    /// not empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let first = |root: &Arc<OwnedFd>| {
@@ -118,14 +118,14 @@ impl Beneath {
         }
     }
 
-    /// The error of a name that the file system takes for that of `other`.
+    /// Returns the error for a name that the file system takes for `other`.
     #[must_use]
     pub fn is_spelled_otherwise(&self, name: &Path, other: &OsStr) -> Error {
         spelled_otherwise(&self.path.join(name), other)
     }
 
-    /// The names in a directory for which `wanted` is true, unsorted. Empty if the directory does
-    /// not exist.
+    /// Returns the names in a directory for which `wanted` is true, unsorted. Empty if the
+    /// directory does not exist.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
@@ -139,7 +139,7 @@ impl Beneath {
         Ok(names)
     }
 
-    /// Calls `with` for each name in a directory, if it exists.
+    /// Calls `with` for each name in a directory, if the directory exists.
     ///
     /// # Errors
     /// The errors of [`names`](Self::names).
@@ -157,8 +157,9 @@ impl Beneath {
         }
     }
 
-    /// The name under which the entry that a lookup of `name` finds is in its directory, if it is
-    /// another: the file system takes the two for one.
+    /// Returns the different name that an entry found as `name` has in its directory. Some file
+    /// systems take two names for one, by letter case or Unicode form. `None` if the names are
+    /// equal.
     ///
     /// # Errors
     /// The errors of [`names`](Self::names).
@@ -179,7 +180,7 @@ impl Beneath {
         self.directory(name, Missing::Create).map(drop).map_err(|error| self.explain(name, error))
     }
 
-    /// Removes a file or a link. A missing one is not an error.
+    /// Removes a file or a link. A missing file is not an error.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
@@ -187,7 +188,7 @@ impl Beneath {
         self.remove(name, AtFlags::empty())
     }
 
-    /// Removes a file if it is still `version` of it. A missing one is not an error.
+    /// Removes a file if it still has this version. A missing file is not an error.
     ///
     /// # Errors
     /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
@@ -213,9 +214,9 @@ impl Beneath {
         }
     }
 
-    /// Renames `name` to `to` beneath another directory. Returns false if it does not exist, if
-    /// something has the new name, and across file systems. Creates the directories of `to`. A link
-    /// is renamed itself.
+    /// Renames `name` to `to` beneath another directory. Returns false if `name` does not exist, if
+    /// `to` exists, or across file systems. Creates the directories of `to`. A link itself is
+    /// renamed.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
@@ -229,15 +230,15 @@ impl Beneath {
         match rename_exclusively(from.as_fd(), last, into.as_fd(), new) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
-            // A file system without hard links.
+            // The file system has no hard links.
             Err(error) if is_refusal(error) => Ok(false),
-            // A directory that is a mount.
+            // The directory is a mount point.
             Err(Errno::BUSY) => Ok(false),
             Err(error) => Err(explained(error)),
         }
     }
 
-    /// Removes a directory if it is empty. A missing or non-empty one is not an error.
+    /// Removes a directory if it is empty. A missing or non-empty directory is not an error.
     ///
     /// # Errors
     /// Those of [`remove_file`](Self::remove_file).
@@ -263,13 +264,14 @@ impl Beneath {
         Ok(removed)
     }
 
-    /// Sets the final permission bits of directories. Call it after the last write.
+    /// Sets the final permission bits of directories. Called after the last write.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn settle(&self) -> Result<()> {
         let mut closing = std::mem::take(&mut *self.closing.lock().unwrap_or_else(PoisonError::into_inner));
-        // The deepest first: without permissions on a directory those below it cannot be reached.
+        // The deepest directories come first: without permissions on a directory, those below it
+        // cannot be reached.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
             let done = self
@@ -280,22 +282,22 @@ impl Beneath {
         Ok(())
     }
 
-    /// The directory itself, which exists.
+    /// Returns a new descriptor of the directory, which must exist.
     pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::openat(self.root(Missing::Refuse)?, ".", LOOKUP, Mode::empty())
     }
 
-    /// The directory itself, which exists, without a call.
+    /// Returns the shared descriptor of the directory, which must exist, without a system call.
     pub(super) fn shared(&self) -> std::result::Result<Arc<OwnedFd>, Errno> {
         self.root(Missing::Refuse).map(Arc::clone)
     }
 
-    /// The path of a name, for messages.
+    /// Returns the path of a name, for messages.
     pub(crate) fn shown(&self, name: &Path) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The parent directory of `name`, and its last component.
+    /// Returns the parent directory of `name`, and the last component of the name.
     pub(crate) fn parent<'a>(
         &self,
         name: &'a Path,
@@ -329,7 +331,7 @@ impl Beneath {
         io_error(&self.path.join(name), why)
     }
 
-    /// The first component of a name that exists and is not a directory.
+    /// Returns the first component of a name that exists and is not a directory.
     fn obstacle(&self, name: &Path) -> Option<(PathBuf, Kind)> {
         let mut parts: Vec<&Path> = name.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
         parts.reverse();
@@ -356,8 +358,7 @@ impl Beneath {
         Ok(self.root.get_or_init(|| Arc::new(opened)))
     }
 
-    /// The directory `name`, to look names up in it. Most lookups are in the root, which is open
-    /// already.
+    /// Opens the directory `name` for lookups. Most lookups are in the root, which is already open.
     fn directory(&self, name: &Path, missing: Missing) -> std::result::Result<Arc<OwnedFd>, Errno> {
         let root = self.root(missing)?;
         if name.as_os_str().is_empty() {
@@ -370,7 +371,7 @@ impl Beneath {
         opened.map(Arc::new)
     }
 
-    /// Opens the components of a name one after the other, and creates missing ones.
+    /// Opens the components of a name one after another, and creates missing ones.
     fn descend(&self, root: &OwnedFd, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let mut directory = rustix::fs::openat(root, ".", LOOKUP, Mode::empty())?;
         let mut reached = PathBuf::new();
@@ -394,7 +395,7 @@ impl Beneath {
         let mode = Mode::from_raw_mode(wanted.map_or(KEPT, |mode| mode | FILLING));
         let open = || rustix::fs::openat(&above, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         match rustix::fs::mkdirat(&above, part, mode) {
-            // Another worker has created it.
+            // Another worker has created the directory.
             Err(Errno::EXIST) => return open(),
             other => other?,
         }
@@ -417,7 +418,7 @@ impl Beneath {
         }
     }
 
-    /// Checks that everything in a directory may be removed.
+    /// Checks that every name in a directory may be removed.
     fn agree(&self, directory: &OwnedFd, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<()> {
         let fail = |error: Errno| io_error(&self.path.join(name), error);
         for (part, kind) in entries(directory).map_err(fail)? {
@@ -456,7 +457,7 @@ impl Beneath {
     }
 }
 
-/// The error of a name that the file system takes for that of `other`.
+/// Returns the error for a name that the file system takes for `other`.
 pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
     let other = shown(other);
     let why = format!(
@@ -466,10 +467,10 @@ pub(super) fn spelled_otherwise(path: &Path, other: &OsStr) -> Error {
     Error::InvalidName { location: shown(path).to_string(), why }
 }
 
-/// The name under which a directory has the entry that a lookup of `name` finds; `None` if it is
-/// that name, or there is no such entry. Without a rule about spellings: a name that is found and
-/// not listed is another's. That one has the same identity, or is named in the same letters where
-/// inodes are made from names.
+/// Returns the different name that a directory has for the entry found as `name`. `None` if it has
+/// `name` itself, or no such entry. It needs no rules of spelling: if a lookup finds `name` and the
+/// directory does not list it, the entry has another name, by identity or, where inodes are made
+/// from names, by the same letters.
 pub(super) fn other_spelling(
     directory: &OwnedFd,
     name: &OsStr,
@@ -482,7 +483,7 @@ pub(super) fn other_spelling(
             return Ok(None);
         }
     }
-    // It may have been removed meanwhile.
+    // The entry may have been removed meanwhile.
     let looked_up = match stat_at(directory, name) {
         Err(Errno::NOENT) => return Ok(None),
         other => other?,
@@ -498,7 +499,7 @@ pub(super) fn other_spelling(
     Ok(Some(other.map_or_else(|| "another name".into(), OsString::clone)))
 }
 
-/// The names in a directory, with their types.
+/// Returns the names in a directory, with their types.
 fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -516,12 +517,12 @@ fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>
     Ok(found)
 }
 
-/// True for the entries `.` and `..`.
+/// Returns true for the entries `.` and `..`.
 pub(super) fn is_dots(entry: &DirEntry) -> bool {
     matches!(entry.file_name().to_bytes(), b"." | b"..")
 }
 
-/// A directory that was opened for lookups, opened to list it or to change it.
+/// Reopens a directory that was opened for lookups, to list it or to change it.
 pub(super) fn readable(directory: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, ".", READ, Mode::empty())
 }
@@ -530,12 +531,11 @@ fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errn
     rustix::fs::openat(directory, part, READ | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// `stat` of a name in a directory, without following a link.
+/// Calls `stat` for a name in a directory, without following a link.
 pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// The version of what `stat` describes.
 fn version_of(stat: &Stat) -> Version {
     let file = FileIdentity::new(
         (stat.st_dev, stat.st_ino),
@@ -560,13 +560,13 @@ fn found(stat: &Stat) -> Found {
     }
 }
 
-/// A time of an inode; 1970 if it is out of range.
+/// Converts a time of an inode; 1970 if it is out of range.
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let time = Time { seconds, nanoseconds: nanoseconds as u32 };
     time.system().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Sets permission bits, if the file system has them.
+/// Sets permission bits, if the file system supports them.
 pub(super) fn change_mode(file: impl AsFd, mode: u32) -> std::result::Result<(), Errno> {
     let change = || rustix::fs::fchmod(&file, Mode::from_raw_mode(mode));
     attempt(Improvement::Mode, &file, change).map(drop)

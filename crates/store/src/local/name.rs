@@ -1,6 +1,6 @@
-//! Converts object keys to file names, and makes the names of partial files.
+//! Converts object keys to file names, and derives the names of partial files.
 //!
-//! A key may be any string; a path may not. A key that is not a valid path below the root is
+//! A key may be any string, but a path may not. A key that is not a valid path below the root is
 //! refused with a reason. It is never skipped or changed to a name that another key may have. Every
 //! copy of a tree joins its names here.
 
@@ -22,17 +22,17 @@ const PATH_MAX: usize = 4096;
 /// Suffix of partial files.
 const PARTIAL_SUFFIX: &[u8] = b".firstbyte-part";
 
-/// The path of the object `name` below the directory `root`.
+/// Returns the path of the object `name` below the directory `root`.
 ///
 /// # Errors
-/// [`Error::InvalidName`], as [`location_below`] has it.
+/// [`Error::InvalidName`], like [`location_below`].
 pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     check(&shown(root), root.as_os_str().as_bytes(), name)?;
     Ok(root.join(OsStr::from_bytes(name)))
 }
 
-/// The location of the object `name` below `root`. Keys of an object store may be any names; the
-/// names of files may not, nor the paths of a web server, which resolves `..` in them.
+/// Returns the location of the object `name` below `root`. An object store allows any name as a
+/// key. File systems do not, nor do web servers, which resolve `..` in paths.
 ///
 /// # Errors
 /// [`Error::InvalidName`], except in an object store, if the name has an empty, `.` or `..`
@@ -53,7 +53,7 @@ pub fn location_below(root: &Location, name: &[u8]) -> Result<Location> {
     }
 }
 
-/// Checks that a file below the directory `root` can have a name.
+/// Checks that a file below the directory `root` can have this name.
 fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
     let refuse = |why: String| {
         let location = format!("{}/{}", shown.to_string().trim_end_matches('/'), Escaped(name));
@@ -75,8 +75,8 @@ fn check(shown: &dyn fmt::Display, root: &[u8], name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long, `NAME` is
-/// cut at a character boundary and followed by its checksum.
+/// Returns the name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long,
+/// `NAME` is cut at a character boundary and followed by its checksum.
 pub(crate) fn partial_name(name: &OsStr) -> OsString {
     let name = name.as_bytes();
     let room = NAME_MAX - 1 - PARTIAL_SUFFIX.len();
@@ -96,7 +96,7 @@ pub(crate) fn partial_name(name: &OsStr) -> OsString {
     OsString::from_vec(partial)
 }
 
-/// True for names of partial files, which listings omit.
+/// Returns true for names of partial files, which listings omit.
 pub(crate) fn is_partial_name(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX)
 }

@@ -1,8 +1,8 @@
-//! Calls that only improve a copy: locks, times, modes, syncs. File systems and sandboxes may
-//! refuse them, and the copy goes on without.
+//! Makes system calls that only improve a copy: locks, times, modes, syncs. If a file system or
+//! sandbox refuses one, the copy continues without it.
 //!
-//! A call is tried until a file system refuses it, and not again there. Each refusal is kept as one
-//! line for the user ([`refused_calls`]). The other modules of [`local`](super) call this.
+//! A call is made on a file system until it is refused there. Each refusal is remembered, as one
+//! line for the user ([`refused_calls`]). The other modules of [`local`](super) use this one.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -13,18 +13,18 @@ use rustix::io::Errno;
 
 use crate::syscall_refusal::is_refusal;
 
-/// The gain of a call for a copy.
+/// The improvement of a copy by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
-    /// `flock`: resuming, which must be the only writer.
+    /// A single writer per file, by `flock`, which resuming requires.
     Lock,
-    /// `utimensat`.
+    /// The modification time, by `utimensat`.
     Time,
-    /// `fchmod`.
+    /// The permission bits, by `fchmod`.
     Mode,
-    /// `fsync`, `fdatasync`.
+    /// Content on stable storage, by `fsync` or `fdatasync`.
     Sync,
-    /// `fsync` of a directory.
+    /// Names on stable storage, by `fsync` of a directory.
     SyncDirectory,
 }
 
@@ -40,41 +40,42 @@ impl Improvement {
     }
 }
 
-/// Refusals of file systems, by device.
+/// Refused calls, by device.
 static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap::new());
-/// Whether anything has been refused: most runs look no further.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// True if any call was refused. It saves most runs the lookup in [`REFUSED`].
+static ANY_REFUSED: AtomicBool = AtomicBool::new(false);
 
 fn refused() -> MutexGuard<'static, BTreeMap<(Improvement, u64), Errno>> {
     REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `call` on an open file, unless its file system has refused that before. Returns `None` if
-/// it does.
+/// Runs `call` on an open file, unless its file system has refused it before. Returns `None` if it
+/// is refused.
 ///
 /// # Errors
-/// Any error that is no refusal.
+/// Any error that is not a refusal.
 pub(crate) fn attempt<T>(
     improvement: Improvement,
     file: impl AsFd,
     call: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<Option<T>, Errno> {
     let key = || rustix::fs::fstat(&file).map(|found| (improvement, found.st_dev));
-    if ANY.load(Ordering::Relaxed) && refused().contains_key(&key()?) {
+    if ANY_REFUSED.load(Ordering::Relaxed) && refused().contains_key(&key()?) {
         return Ok(None);
     }
     match call() {
         Ok(done) => Ok(Some(done)),
         Err(error) if is_refusal(error) => {
             refused().insert(key()?, error);
-            ANY.store(true, Ordering::Relaxed);
+            ANY_REFUSED.store(true, Ordering::Relaxed);
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// What the file systems of this process's destinations have refused so far, a line each.
+/// Returns the calls that the file systems of this process's destinations have refused, one line
+/// each.
 #[must_use]
 pub fn refused_calls() -> Vec<String> {
     let lines = refused()

@@ -1,6 +1,6 @@
-//! Writes files atomically: under a temporary name, which is renamed to the destination. This is
-//! the only implementation, for downloads and copies. Resuming finds the temporary file by its
-//! name.
+//! Writes files atomically, under a temporary name that is renamed to the destination. All
+//! downloads and copies use this module. An interrupted write is resumed by the name of its
+//! temporary file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,40 +26,40 @@ use crate::sink::Sink;
 use crate::syscall_refusal::is_refusal;
 use crate::upload::Precondition;
 
-/// The state on stable storage when a write is reported as done.
+/// The data on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// No fsync; the kernel writes back in its own time. A power failure may lose files just
-    /// written, but never leaves an old file torn (the default).
+    /// None: no fsync. A power failure may lose files just written, but never leaves an old file
+    /// torn (the default).
     #[default]
     None,
     /// The content: `fdatasync` before the rename (large files), or one `syncfs` per batch (small
-    /// ones).
+    /// files).
     Data,
-    /// Content, names and metadata: like `Data`, and the directory too.
+    /// Content, names and metadata: like `Data`, and the directory is synced too.
     Full,
 }
 
-/// The permissions of a file while it is written.
+/// The permissions of a file while it is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privacy {
-    /// Its owner alone: the permission bits of its source are not known yet.
+    /// For its owner only, because the permission bits of the source are not known yet.
     Owner,
-    /// At most those who may read its source, which has these permission bits.
+    /// For those who may read the source, which has these permission bits.
     Source(u32),
-    /// Those who may read any new file: 0666 less the umask.
+    /// For those who may read any new file: 0666 without the bits of the umask.
     Usual,
 }
 
 impl Privacy {
-    /// The privacy of a copy of what `metadata` describes.
+    /// Returns the permissions for a copy with this metadata.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         metadata.mode.map_or(Self::Usual, Self::Source)
     }
 
-    /// The permission bits of the partial file. The owner can always resume it, and no one else
-    /// gets a right that either the source or the file about to be replaced (`before`) lacks.
+    /// Returns the permission bits of the partial file. The owner can always resume it, and other
+    /// users get only rights that both the source and the file to be replaced (`before`) give them.
     fn bits(self, before: Option<u32>) -> u32 {
         let others = match self {
             Self::Owner => 0,
@@ -75,12 +75,13 @@ impl Privacy {
 struct Place {
     directory: Arc<OwnedFd>,
     name: OsString,
-    /// For messages.
+    /// The path of the destination, for messages.
     path: PathBuf,
-    /// Permission bits of the file about to be replaced.
+    /// Permission bits of the file to be replaced.
     mode: Option<u32>,
     over: Over,
-    /// The directory that the name was resolved beneath, and the way to its directory.
+    /// The directory that the name was resolved beneath, and the path from it to the name's
+    /// directory.
     above: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
@@ -92,20 +93,20 @@ struct Place {
 pub struct LocalFile {
     sink: Arc<Sink>,
     place: Place,
-    /// The name from which those of the partial file and the journal are made.
+    /// The name from which the names of the partial file and the journal are made.
     stem: OsString,
     partial: OsString,
     path: PathBuf,
-    /// Its permission bits since it was opened.
+    /// The permission bits of the partial file since it was opened.
     mode: u32,
-    /// True if the kernel chose them for a new file.
+    /// True if the kernel chose the permission bits, as for any new file.
     usual: bool,
 }
 
 impl LocalFile {
-    /// Opens or creates the partial file for `destination`, keeping the content of an interrupted
+    /// Opens or creates the partial file for `destination`, with the content of an interrupted
     /// writer. Creates missing parent directories. If the destination is a symbolic link to a file,
-    /// the file is replaced rather than the link.
+    /// that file is replaced rather than the link.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io): no permission, a directory has the name, or another writer has the
@@ -115,9 +116,9 @@ impl LocalFile {
         Self::begin(Place::named(destination)?, privacy)
     }
 
-    /// Like [`open`](Self::open), for a name beneath a directory: follows no link; a link at the
-    /// destination is replaced. If `over` allows it, a directory is replaced too; the caller must
-    /// remove it before the commit.
+    /// Opens a partial file like [`open`](Self::open), for a name beneath a directory. Follows no
+    /// link: a link at the destination is replaced. If `over` allows it, a directory is replaced
+    /// too, which the caller must remove before the commit.
     ///
     /// # Errors
     /// Those of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
@@ -140,7 +141,7 @@ impl LocalFile {
         });
         let path = place.path.with_file_name(&partial);
         let opened = opened.map_err(|error| match error.kind() {
-            // The directory is open, so it is not that which is missing.
+            // The missing name is not the directory, which is open.
             io::ErrorKind::NotFound => Error::InvalidName {
                 location: shown(&place.path).to_string(),
                 why: "no file can be created in this directory; name another destination".into(),
@@ -152,43 +153,44 @@ impl LocalFile {
         Ok(Self { sink, place, stem, partial, path, mode: opened.mode, usual })
     }
 
-    /// The file, for writes by several threads.
+    /// Returns the file for writes by several threads.
     #[must_use]
     pub fn sink(&self) -> &Arc<Sink> {
         &self.sink
     }
 
-    /// The file itself.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> &File {
         self.sink.file()
     }
 
-    /// The path of the partial file.
+    /// Returns the path of the partial file.
     #[must_use]
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Whether a later run can resume what is left of it.
+    /// Returns whether a later run can resume an interrupted write.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         self.stem == self.place.name
     }
 
-    /// The path from which the name of its journal is made: the destination, if it is resumable.
+    /// Returns the path from which the name of the journal is made: the destination, if the write
+    /// can be resumed.
     #[must_use]
     pub fn journaled_path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.stem)
     }
 
-    /// The path of the partial file of `destination`.
+    /// Returns the path of the partial file of `destination`.
     #[must_use]
     pub fn partial_path(destination: &Path) -> PathBuf {
         destination.with_file_name(name::partial_name(destination.file_name().unwrap_or_default()))
     }
 
-    /// Its directory, for lookups.
+    /// Returns the directory of the file, for lookups.
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.place.directory.as_fd()
@@ -203,8 +205,9 @@ impl LocalFile {
         self.commit_if(metadata, durability, &Precondition::None)
     }
 
-    /// Like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures absence. A
-    /// version is compared just before it; a writer that takes no lock may change it in between.
+    /// Commits like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures
+    /// that the destination does not exist. A version is compared just before the rename; a writer
+    /// that takes no lock may change it in between.
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).
@@ -231,7 +234,7 @@ impl LocalFile {
         synced.map_err(|error| at_destination(error.into()))?;
         self.rename(precondition).inspect_err(|error| {
             if matches!(error, Error::InvalidName { .. }) {
-                // It can never have this name. If it stays, listings leave it out.
+                // The file can never get this name. If the removal fails, listings omit it.
                 let _ = rustix::fs::unlinkat(&self.place.directory, &self.partial, AtFlags::empty());
             }
         })?;
@@ -250,8 +253,9 @@ impl LocalFile {
         Ok(())
     }
 
-    /// Sets the final permission bits: those of the source. If the file replaces another, only bits
-    /// that both have, so that neither a private source nor a private destination becomes readable.
+    /// Sets the final permission bits: those of the source. If the file replaces another, it gets
+    /// only bits that both have, so that neither a private source nor a private destination becomes
+    /// readable.
     fn settle_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,
@@ -279,8 +283,8 @@ impl LocalFile {
             .map_err(|error| io_error(&self.path, error))
     }
 
-    /// Renames the file to a name that was free. It replaces only a file of the same spelling, one
-    /// that another process has written.
+    /// Renames the file to a name that was free. If another process has written a file of that very
+    /// name meanwhile, it is replaced.
     fn rename_to_free_name(&self) -> Result<()> {
         let Place { directory, name, path, .. } = &self.place;
         let replace = || rustix::fs::renameat(directory, &self.partial, directory, name);
@@ -289,8 +293,10 @@ impl LocalFile {
         let _looked_up = match renamed {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => None,
-            // A file system or a kernel without this call.
-            Err(error) if is_refusal(error) => Some(LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner)),
+            // The file system or the kernel lacks this call.
+            Err(error) if is_refusal(error) => {
+                Some(RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner))
+            }
             Err(error) => return Err(io_error(path, error)),
         };
         let other = match beneath::stat_at(directory, name) {
@@ -318,7 +324,7 @@ impl LocalFile {
         };
         let Place { directory, name, path, .. } = &self.place;
         let replace = || {
-            // The call without flags is older, and refused nowhere.
+            // The call without flags is older, and is supported everywhere.
             rustix::fs::renameat(directory, &self.partial, directory, name)
                 .map_err(|error| io_error(path, error))
         };
@@ -327,14 +333,15 @@ impl LocalFile {
         }
         match rustix::fs::renameat_with(directory, &self.partial, directory, name, flags) {
             Err(Errno::EXIST) => Err(refused()),
-            // A file system that cannot refuse to replace: a hard link can.
+            // The file system cannot refuse to replace by a rename, but a hard link never replaces.
             Err(error) if is_refusal(error) => {
                 let unlink = || rustix::fs::unlinkat(directory, &self.partial, AtFlags::empty());
                 match rustix::fs::linkat(directory, &self.partial, directory, name, AtFlags::empty()) {
                     Err(Errno::EXIST) => Err(refused()),
-                    // A file system without hard links: other processes may come in between.
+                    // Without hard links, another process may create the name between lookup and
+                    // rename.
                     Err(error) if is_refusal(error) => {
-                        let _looked_up = LOOKED_UP.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _looked_up = RENAME_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
                         match beneath::stat_at(directory, name) {
                             Err(Errno::NOENT) => replace(),
                             Ok(_) => Err(refused()),
@@ -353,7 +360,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// A name for a file beside `name` that no other writer has.
+/// Returns a random file name for a partial file of `name`.
 fn random_name(name: &OsStr) -> io::Result<OsString> {
     let mut random = [0; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -361,33 +368,33 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
     Ok(OsString::from_vec(own))
 }
 
-/// Renames where the kernel cannot refuse to replace: each looks the name up just before.
-static LOOKED_UP: Mutex<()> = Mutex::new(());
+/// Serializes renames that look their name up first, where the kernel cannot refuse to replace.
+static RENAME_LOCK: Mutex<()> = Mutex::new(());
 
 /// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
-    /// Nothing: the name was free when it was looked up. If it is not at the end, the file system
-    /// takes it for a name that was written meanwhile, unless that is the very same.
+    /// No entry: the name was free when it was looked up. If the file system finds it taken at the
+    /// end, it was written meanwhile: only a file of the very same name is replaced.
     Nothing,
-    /// A file or a link.
+    /// A file or a link is replaced.
     #[default]
     File,
-    /// A directory too, which is removed when the file is complete.
+    /// A directory is replaced too. It is removed when the file is complete.
     Directory,
 }
 
-/// Truncates a file, unless it is empty already: after a truncation ext4 assumes that a file is
+/// Truncates a file, unless it is already empty: after a truncation ext4 assumes that a file is
 /// being replaced in place, and writes it to disk on close, which doubles the time of a small file.
 ///
 /// # Errors
-/// The operating system's.
+/// The errors of the system call.
 pub fn empty(file: &File) -> io::Result<()> {
     if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
 }
 
 impl Place {
-    /// The destination of a path. Follows links to directories and files.
+    /// Returns the destination of a path. Follows links to directories and files.
     fn named(destination: &Path) -> Result<Self> {
         let fail = |error: io::Error| io_error(destination, error);
         let mut path = destination.to_owned();
@@ -429,7 +436,8 @@ impl Place {
         })
     }
 
-    /// The name that the file system has for a part of this one, if it is another.
+    /// Returns a different name under which the file system has a part of this path, if there is
+    /// one.
     fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
         if let Some((root, above)) = &self.above {
             let mut directory = root.try_clone().map_err(|error| errno(&error))?;
@@ -444,7 +452,7 @@ impl Place {
         beneath::other_spelling(&self.directory, &self.name)
     }
 
-    /// The destination of a name beneath a directory. Follows no link.
+    /// Returns the destination of a name beneath a directory. Follows no link.
     fn beneath(root: &Beneath, name: &Path, over: Over) -> Result<Self> {
         let path = root.shown(name);
         let (directory, last) =
@@ -462,7 +470,7 @@ impl Place {
     }
 }
 
-/// Checks that the destination may be replaced. Returns the permission bits of a file.
+/// Checks that the destination may be replaced. Returns its permission bits if it is a file.
 fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Option<u32>> {
     match kind {
         FileType::RegularFile => Ok(Some(mode)),
@@ -478,19 +486,18 @@ fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Opt
     }
 }
 
-/// A partial file, opened and locked.
 struct Opened {
     file: File,
-    /// Its permission bits.
     mode: u32,
-    /// True if it was created, false if an interrupted writer left it.
+    /// True if the file was created, false if an interrupted writer left it.
     new: bool,
 }
 
-/// Opens and locks the partial file, which has at most the permission bits `bits`. Starts over if
-/// another writer renames the file between open and lock. `None` where files cannot be locked.
+/// Opens and locks the partial file, with at most the permission bits `bits`. Starts over if
+/// another writer renames the file between open and lock. Returns `None` if the file system cannot
+/// lock files.
 fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Option<Opened>> {
-    // A pipe or device of this name is neither waited for nor written to.
+    // These flags prevent waiting for a pipe or device of this name.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(bits);
     loop {
@@ -536,7 +543,7 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Optio
     }
 }
 
-/// Creates a file, which has the permission bits `bits`, under a name that no other writer has.
+/// Creates a file with the permission bits `bits` under a name that no other writer has.
 fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(bits))?;
@@ -544,17 +551,17 @@ fn create(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
     Ok(Opened { file: File::from(file), mode, new: true })
 }
 
-/// True if others can have what is written to an existing partial file: it gives them rights beyond
-/// `bits`, another user planted it, or it is some other file by a hard link.
+/// Returns true if other users can read or change an existing partial file: it gives them more
+/// rights than `bits`, another user created it, or it has a second name.
 fn others_reach(file: &Stat, bits: u32) -> bool {
     let strange = file.st_uid != rustix::process::geteuid().as_raw() || file.st_nlink != 1;
     strange || file.st_mode & 0o077 & !bits != 0
 }
 
-/// The permission bits of a new file: 0666 less the umask, or those of the directory's access
-/// control list. Creates a file to find out, because only the kernel knows both.
+/// Returns the permission bits of a new file: 0666 without those of the umask, or those of the
+/// directory's access control list. Creates a file to find out, because only the kernel knows both.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
-    // Unique, since the partial file is locked, and of a form that listings omit.
+    // The name is unique, since the partial file is locked, and listings omit it.
     let probe = format!(".{:x}.firstbyte-part", rustix::fs::fstat(partial)?.st_ino);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, &probe, flags, Mode::from_raw_mode(0o666))?;

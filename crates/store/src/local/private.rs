@@ -1,8 +1,8 @@
 //! A directory for this program's own files: caches, journals, sockets and logs.
 //!
-//! Another user may have created it first, for example in `/tmp`, and filled it with links, pipes
-//! or files of their own. So it is opened without following a link in its place, it must belong to
-//! this user, and every file in it is opened beneath it, without links, and checked. Links in the
+//! Another user may have created the directory first, for example in `/tmp`, and filled it with
+//! links, pipes or files. So it is opened without following a link in its place, and it must belong
+//! to this user. Every file in it is opened beneath it, without links, and checked. Links in the
 //! path above it are followed only if they belong to root or to this user.
 
 use std::collections::VecDeque;
@@ -21,31 +21,31 @@ use rustix::process::geteuid;
 use super::beneath::{READ, is_dots, readable, stat_at};
 use super::resolve::{LOOKUP, open_beneath};
 
-/// Links followed in one path, as the kernel has it (path_resolution(7)).
+/// The most links followed in one path, as in the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
-/// Permission bits with which other users change a directory.
+/// Permission bits that allow other users to change a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Users that share a private directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// None: mode 0700.
+    /// No other users: mode 0700.
     #[default]
     Private,
-    /// The group of the directory: mode 2770. Its members are trusted to change each other's files.
+    /// The directory's group: mode 2770. Its members are trusted to change each other's files.
     Group,
 }
 
-/// The treatment of a file that is missing, or exists.
+/// The access to a file, and the treatment of a missing or existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// For reading. It must exist.
+    /// Read. The file must exist.
     Read,
-    /// For reading and writing. It must exist.
+    /// Read and write. The file must exist.
     Write,
-    /// For reading and writing. Created if missing.
+    /// Read and write. The file is created if it is missing.
     Create,
-    /// For reading and writing. It must not exist.
+    /// Read and write. The file must not exist.
     CreateNew,
 }
 
@@ -58,7 +58,7 @@ pub struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Opens the directory at `path`, which exists.
+    /// Opens the existing directory at `path`.
     ///
     /// # Errors
     /// `NotFound`. `PermissionDenied` if a link is in its place, if it belongs to another user, or
@@ -67,7 +67,7 @@ impl PrivateDirectory {
         Self::at(path, sharing, Missing::Refuse)
     }
 
-    /// Opens the directory at `path`, and creates it with its parents if it is missing. An empty
+    /// Opens the directory at `path`. If it is missing, creates it with its parents. An empty
     /// directory of this user is closed to other users.
     ///
     /// # Errors
@@ -87,10 +87,10 @@ impl PrivateDirectory {
         Ok(opened)
     }
 
-    /// The directory `name` in this one, created if it is missing.
+    /// Opens the directory `name` in this one. Creates it if it is missing.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         self.make_directory(Path::new(name))?;
         let directory = self.resolve(Path::new(name), LOOKUP, Mode::empty())?;
@@ -102,7 +102,7 @@ impl PrivateDirectory {
     /// Creates the directory `name`, unless it exists.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn make_directory(&self, name: &Path) -> io::Result<()> {
         let (above, last) = self.parent(name)?;
         make(&above, last, self.sharing)?;
@@ -121,7 +121,7 @@ impl PrivateDirectory {
             Opening::Create => OFlags::RDWR | OFlags::CREATE,
             Opening::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
-        // A pipe does not block, and no terminal becomes this process's.
+        // A pipe does not block, and no terminal becomes the controlling terminal of this process.
         let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = if flags.contains(OFlags::CREATE) {
             Mode::from_raw_mode(self.file_mode())
@@ -146,21 +146,21 @@ impl PrivateDirectory {
                 found.st_uid, found.st_gid
             )));
         }
-        // Through a second name, a write would change a file elsewhere.
+        // A write through a second name would change a file elsewhere.
         if opening != Opening::Read && found.st_nlink > 1 {
             return Err(denied("it has a second name (hard link)"));
         }
         if self.sharing == Sharing::Group && found.st_uid == geteuid().as_raw() && found.st_size == 0 {
-            // The umask may have taken the group's bits.
+            // The umask may have cleared the group's bits.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(self.file_mode()))?;
         }
         Ok(File::from(file))
     }
 
-    /// The names in the directory `name`, in any order; empty if it does not exist.
+    /// Returns the names in the directory `name`, in any order; empty if it does not exist.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn names(&self, name: &Path) -> io::Result<Vec<OsString>> {
         let opened = match self.resolve(name, READ | OFlags::NOFOLLOW, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -169,13 +169,13 @@ impl PrivateDirectory {
         names_in(opened, usize::MAX)
     }
 
-    /// Whether something has this name.
+    /// Returns whether an entry has this name.
     #[must_use]
     pub fn has(&self, name: &Path) -> bool {
         self.parent(name).is_ok_and(|(above, last)| stat_at(&above, last).is_ok())
     }
 
-    /// Whether the directory is empty.
+    /// Returns whether the directory is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let first =
@@ -183,10 +183,10 @@ impl PrivateDirectory {
         first.is_ok_and(|names| names.is_empty())
     }
 
-    /// Removes a file or a link. A missing one is not an error.
+    /// Removes a file or a link. A missing file is not an error.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         let removed =
             self.parent(name).and_then(|(above, last)| rustix::fs::unlinkat(above, last, AtFlags::empty()));
@@ -196,20 +196,20 @@ impl PrivateDirectory {
         }
     }
 
-    /// Renames a file, and replaces what has the new name.
+    /// Renames a file. Replaces an existing entry.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn rename(&self, name: &Path, to: &Path) -> io::Result<()> {
         let ((from, last), (into, new)) = (self.parent(name)?, self.parent(to)?);
         Ok(rustix::fs::renameat(from, last, into, new)?)
     }
 
-    /// Closes the directory to users that do not share it. For a caller that knows the directory to
-    /// be its own.
+    /// Closes the directory to users that do not share it. Only for a directory that the caller
+    /// knows to be its own.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn restrict(&self) -> io::Result<()> {
         let found = rustix::fs::fstat(&self.directory)?;
         let wanted = directory_mode(self.sharing);
@@ -219,11 +219,11 @@ impl PrivateDirectory {
         Ok(rustix::fs::fchmod(readable(&self.directory)?, Mode::from_raw_mode(wanted))?)
     }
 
-    /// Locks the directory against other processes that do, until the guard is dropped. `None` if
-    /// one has the lock.
+    /// Locks the directory against other processes that lock it, until the guard is dropped. `None`
+    /// if it is already locked.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The errors of the system calls.
     pub fn try_lock(&self) -> io::Result<Option<OwnedFd>> {
         let lock = readable(&self.directory)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -233,13 +233,13 @@ impl PrivateDirectory {
         }
     }
 
-    /// The path of a name, for messages.
+    /// Returns the path of a name, for messages.
     #[must_use]
     pub fn shown(&self, name: &Path) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The path by which it was opened, for messages.
+    /// Returns the path by which the directory was opened, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -258,7 +258,8 @@ impl PrivateDirectory {
             return Err(foreign(&found));
         }
         if found.st_mode & OTHERS_WRITE != 0 {
-            // Closed first: from here on only this user adds files.
+            // The directory is closed before the second check: after that only this user adds
+            // files.
             let is_empty_now = self.is_empty() && self.restrict().is_ok() && self.is_empty();
             if !is_empty_now {
                 return Err(denied(
@@ -269,8 +270,8 @@ impl PrivateDirectory {
         Ok(())
     }
 
-    /// Whether a file is this user's, or of the group that shares the directory. The owner of any
-    /// other one could read what is written to it.
+    /// Returns whether a file belongs to this user or to the group that shares the directory. The
+    /// owner of any other file could read what is written to it.
     fn is_of_group(&self, found: &Stat) -> io::Result<bool> {
         Ok(found.st_uid == geteuid().as_raw() || found.st_gid == rustix::fs::fstat(&self.directory)?.st_gid)
     }
@@ -282,7 +283,7 @@ impl PrivateDirectory {
         }
     }
 
-    /// The directory that holds `name`, and the last component.
+    /// Opens the directory that holds `name`. Returns it with the last component.
     fn parent<'a>(&self, name: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let last = name.file_name().ok_or(Errno::INVAL)?;
         let above = directory_of(name);
@@ -299,7 +300,7 @@ impl PrivateDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,
-    /// Create them; the last for these users.
+    /// Create them, the last one for these users.
     Create(Sharing),
 }
 
@@ -348,7 +349,7 @@ fn make(above: &OwnedFd, name: &OsStr, sharing: Sharing) -> Result<(), Errno> {
     match rustix::fs::mkdirat(above, name, mode) {
         Err(Errno::EXIST) => Ok(()),
         Ok(()) if sharing == Sharing::Group => {
-            // The umask may have taken the group's bits.
+            // The umask may have cleared the group's bits.
             let made = rustix::fs::openat(above, name, READ | OFlags::NOFOLLOW, Mode::empty())?;
             rustix::fs::fchmod(made, mode)
         }
@@ -363,7 +364,7 @@ fn directory_mode(sharing: Sharing) -> u32 {
     }
 }
 
-/// At most `most` names in a directory.
+/// Returns at most `most` names in a directory.
 fn names_in(directory: OwnedFd, most: usize) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::new(directory)? {

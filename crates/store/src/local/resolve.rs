@@ -1,5 +1,5 @@
-//! Opens names beneath an open directory, without following a link. Called by `beneath` for the
-//! trees of users and by `private` for this program's own files.
+//! Opens names beneath an open directory without following links. Called by `beneath` for the trees
+//! of users and by `private` for this program's own files.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::syscall_refusal::is_refusal;
 
-/// Opens a directory for lookups only.
+/// Flags that open a directory only for lookups.
 pub(super) const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens `name` beneath `root`.
+/// Opens `name` beneath `root`, following no link.
 pub(super) fn open_beneath(root: &OwnedFd, name: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(root, name, flags, mode, resolve) {

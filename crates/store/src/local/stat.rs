@@ -1,4 +1,4 @@
-//! Opens local files for reading, and describes them; a version is a file's identity.
+//! Opens local files for reading and describes them. A version is a file's identity.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,19 +14,19 @@ use super::io_error;
 use crate::error::{Error, Result};
 use crate::object::{Metadata, Stat};
 
-/// Describes the file or directory at `path`, following links. A file that states no length and has
-/// content has an unknown length.
+/// Describes the file or directory at `path`, following links. A file with content and a stated
+/// length of 0 has an unknown length.
 pub(crate) fn stat(path: &Path) -> Result<Stat> {
     let metadata = fs::metadata(path).map_err(|error| missing(path, error))?;
     let is_empty = metadata.is_file() && metadata.size() == 0;
-    // A file that cannot be opened is described as far as it can be.
+    // A file that cannot be opened keeps its stated length.
     if is_empty && open_regular(path).is_ok_and(|(file, _)| has_byte_at(&file, 0)) {
         return Ok(describe_unmeasured(&metadata));
     }
     Ok(describe(&metadata))
 }
 
-/// Whether there is content at `offset`. False also if it cannot be read.
+/// Returns whether there is content at `offset`. False if it cannot be read.
 pub(crate) fn has_byte_at(file: &File, offset: u64) -> bool {
     file.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
 }
@@ -44,7 +44,7 @@ pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
         Error::InvalidName { location: shown(path).to_string(), why: why.into() }
     };
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        // The error of opening a socket.
+        // `open` fails with `ENXIO` for a socket.
         Some(Errno::NXIO) => special(),
         _ => missing(path, error),
     })?;
@@ -55,7 +55,7 @@ pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
     if metadata.is_file() { Ok((file, metadata)) } else { Err(special()) }
 }
 
-/// The version of the file that `metadata` describes.
+/// Returns the version of the file that `metadata` describes.
 pub(crate) fn version(metadata: &fs::Metadata) -> Version {
     let file = FileIdentity::new(
         (metadata.dev(), metadata.ino()),
@@ -88,7 +88,7 @@ pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
     }
 }
 
-/// As [`describe`], of a file whose stated length is not that of its content.
+/// Describes a file like [`describe`], without its length, which the file system states wrongly.
 pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
     let mut stat = describe(metadata);
     stat.version.size = None;
@@ -97,8 +97,8 @@ pub(super) fn describe_unmeasured(metadata: &fs::Metadata) -> Stat {
 
 pub(super) fn missing(path: &Path, error: io::Error) -> Error {
     match error.kind() {
-        // `NotADirectory`: a component of the path is a file, so there is no such file, as with
-        // keys.
+        // `NotADirectory` means that a component of the path is a file, so the file does not exist,
+        // as with keys.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             Error::NotFound { location: shown(path).to_string(), trace: None }
         }

@@ -263,7 +263,7 @@ fn private_content_is_never_written_to_a_file_that_others_could_open() {
     let place = temp();
     let path = place.path().join("file");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    // The partial file of a public object.
+    // The partial file of an object that anyone may read.
     let left = LocalFile::open(&path, Privacy::Usual).unwrap();
     let partial = left.path().clone();
     fs::set_permissions(&partial, fs::Permissions::from_mode(0o644)).unwrap();
@@ -284,7 +284,7 @@ fn a_partial_file_that_another_user_planted_gets_no_content() {
     let (path, other) = (place.path().join("file"), place.path().join("other"));
     let partial = LocalFile::partial_path(&path);
     let write = |file: &LocalFile| std::io::Write::write_all(&mut file.file(), b"secret").unwrap();
-    // A hard link to a file that is kept for something else.
+    // The partial file's name is a hard link to a file that must not change.
     fs::write(&other, b"kept").unwrap();
     fs::hard_link(&other, &partial).unwrap();
     let file = LocalFile::open(&path, Privacy::Usual).unwrap();
@@ -346,7 +346,7 @@ fn no_name_beneath_a_directory_leads_out_of_it() {
     let beneath = Beneath::new(&root, None);
     for name in ["link/d/file", "d/link/file", "../outside/d/file"] {
         let name = Path::new(name);
-        // Some calls fail and others do nothing; only the remaining files matter.
+        // Some calls fail and others do nothing. Only the remaining files matter.
         let _ = beneath.remove_file(name);
         let _ = beneath.remove_tree(name.parent().unwrap(), &|_| true);
         assert!(LocalFile::open_beneath(&beneath, name, Over::File, Privacy::Usual).is_err(), "{name:?}");
@@ -382,7 +382,7 @@ fn only_the_version_that_was_seen_is_removed() {
     let remove = |name: &str, version| beneath.remove_version(Path::new(name), version);
     write(&path("file"), b"seen");
     let seen = stat(&path("file")).unwrap().version;
-    // Another file of that name, a link to the same one, and a link in its directory's place.
+    // The name now has another file, a link to the old file, or a link in its directory's place.
     fs::rename(path("file"), path("aside")).unwrap();
     write(&path("file"), b"seen");
     symlink("aside", path("link")).unwrap();

@@ -1,8 +1,9 @@
-//! What the backends of Google and Azure share: one request of their REST interfaces, its retries,
-//! and what both do alike with them.
+//! Code shared by the backends of Google and Azure: a request of a REST API, its retries, and the
+//! operations that both implement in the same way.
 //!
-//! A backend says how a request is addressed and signed, what a refusal means, and how one object
-//! and one page of a listing are requested ([`RestStore`]). The rest follows from that.
+//! A backend defines how a request is addressed and signed, what a refusal means, and how one
+//! object and one page of a listing are requested ([`RestStore`]). The other operations follow from
+//! these.
 
 mod pages;
 mod refusal;
@@ -36,27 +37,27 @@ pub(crate) use pages::{Page, Query, directory_entry};
 pub(crate) use refusal::Refusal;
 pub(crate) use tokens::{Token, Tokens, ask_for_token, form};
 
-/// Longest text of a response: more than a page of names.
+/// Longest text of a response, bytes: more than a page of names.
 const LONGEST_TEXT: usize = 32 << 20;
-/// Deletions at once. Both services delete by one request for each object.
+/// Concurrent deletions. Both services delete one object per request.
 const DELETIONS: usize = 16;
-/// Bytes to encode in a part of a path or query: all but the unreserved (RFC 3986, 2.3).
+/// Characters to encode in a part of a path or query: all but the unreserved ones (RFC 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// One part of a path, or a value of a query, in a request.
+/// Encodes one part of a path, or a value of a query.
 pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// One request, before it has an address and a signature.
 pub(crate) struct Call<'a> {
-    /// What is called about, for messages.
+    /// The object or bucket of the call, for messages too.
     pub(crate) object: &'a ObjectLocation,
     pub(crate) method: Method,
     pub(crate) kind: RequestKind,
-    /// Encoded, from the root of the service.
+    /// The path from the root of the service, encoded.
     pub(crate) path: String,
-    /// Not encoded.
+    /// The parameters of the query, not encoded.
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
@@ -79,7 +80,7 @@ impl<'a> Call<'a> {
         self.object.to_string()
     }
 
-    /// Path and query as on the request line.
+    /// Returns path and query as on the request line.
     pub(crate) fn target(&self) -> String {
         let mut target = self.path.clone();
         let mut sign = if target.contains('?') { '&' } else { '?' };
@@ -91,30 +92,30 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Where a call goes, with what proves who asks.
+/// The server, target and headers of a call, including its credential.
 pub(crate) struct Address {
     pub(crate) origin: Origin,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A response whose body is unread, or a refusal.
+/// A response whose body has not been read, or a refusal.
 pub(crate) type Reply = std::result::Result<(Head, Incoming), Refusal>;
 
-/// An object store with a REST interface.
+/// An object store with a REST API.
 pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     fn client(&self) -> &Arc<Client>;
 
     /// Addresses and signs a call.
     fn address(&self, call: &Call<'_>, cancel: &Cancel) -> Result<Address>;
 
-    /// Drops a token that the service has refused. True if another may be had.
+    /// Drops a token that the service has refused. Returns true if a new token can be requested.
     fn renew(&self) -> bool;
 
-    /// The error for a refusal.
+    /// Returns the error for a refusal.
     fn refused(&self, call: &Call<'_>, refusal: Refusal) -> Error;
 
-    /// The error for a refusal, with the trace of its request.
+    /// Returns the error for a refusal, with the trace of its request.
     fn refusal(&self, call: &Call<'_>, refusal: Refusal) -> Error {
         let trace = refusal.head.trace();
         self.refused(call, refusal).traced(|| trace)
@@ -123,13 +124,14 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     /// Describes one object, never a prefix.
     fn head(&self, object: &ObjectLocation) -> Result<Stat>;
 
-    /// One page of a listing, of at most `most` names if given; of buckets if the query has none.
+    /// Requests one page of a listing, with at most `most` names if given. A query without a bucket
+    /// lists buckets.
     fn page(&self, query: &Query, token: Option<&str>, most: Option<u32>) -> Result<Page>;
 
-    /// Deletes one object. A missing one is not an error.
+    /// Deletes one object. A missing object is not an error.
     fn delete(&self, object: &ObjectLocation) -> Result<()>;
 
-    /// Sends a call once, or twice if its token was refused.
+    /// Sends a call once, or again if its token was refused.
     fn send(&self, call: &Call<'_>) -> Result<Reply> {
         let (client, place) = (self.client(), call.place());
         let cancel = client.scoped_cancel(call.cancel);
@@ -149,7 +151,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
                 cancel: &cancel,
                 throttle: &call.throttle,
             };
-            // Neither the target nor the headers: they may hold a signature.
+            // Target and headers are not logged, because they may hold a signature.
             tracing::trace!(method = call.method.as_str(), place, query = ?call.query, "asking");
             let (head, incoming) = client.send(&request)?;
             if head.status < 300 {
@@ -164,7 +166,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Sends a call, and retries after transient failures.
+    /// Sends a call and retries it after transient failures.
     fn call(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
         let mut retry = Retry::new(self.client(), call.cancel);
         loop {
@@ -179,10 +181,11 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Describes an object, or else a prefix with keys below it, which counts as a directory.
+    /// Describes an object or, if there is none, a prefix with keys below it, which counts as a
+    /// directory.
     fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         if object.key.is_empty() {
-            // Who may list need not be allowed to read what describes the bucket.
+            // Permission to list does not imply permission to read the bucket's description.
             let query = Query::new(object, &ListOptions::default());
             return self.page(&query, None, Some(1)).map(|_| Stat::directory());
         }
@@ -196,21 +199,21 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// True if any key begins with this one and a `/`.
+    /// Returns true if any key begins with this one and a `/`.
     fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let prefix = object.with_key(format!("{}/", object.key.trim_end_matches('/')));
         let query = Query::new(&prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         Ok(self.page(&query, None, Some(1))?.brought_names)
     }
 
-    /// The body of a GET, after checking that it is of the version asked for.
+    /// Returns the body of a GET, after checking that it has the requested version.
     fn open(&self, call: &Call<'_>, get: &Get, described: impl Fn(Head) -> Head) -> Result<Body> {
         let place = call.place();
         match self.send(call)? {
             Ok((head, incoming)) => answer::open(&place, get, &described(head), incoming),
             Err(refusal) => match (refusal.head.status, &get.version) {
                 (416, _) => answer::unsatisfied(&place, get, &described(refusal.head)),
-                // A generation that was replaced does not exist any more.
+                // A replaced generation no longer exists.
                 (404 | 412, Some(expected)) => {
                     let found = self.head(call.object).map(|stat| stat.version);
                     let trace = || refusal.head.trace();
@@ -221,7 +224,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Lists a prefix, a bucket, or (with an empty bucket) the buckets, page after page.
+    /// Lists a prefix, a bucket, or (with an empty bucket name) all buckets, page by page.
     fn list(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -230,7 +233,6 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         pages::list(Arc::clone(self), object, options)
     }
 
-    /// The first page of a listing.
     fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let page = pages::first(self, &Query::new(object, options))?;
         if let Some(disorder) = page.disorder.filter(|_| page.next.is_some()) {
@@ -240,7 +242,6 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
     }
 
-    /// Deletes objects, several at once. Returns the failures.
     fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -253,7 +254,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
         };
         std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
-            // This thread works too, so that a lack of threads is no failure.
+            // This thread works too, so that failing to start threads is no error.
             let others: Vec<_> = (1..DELETIONS.min(objects.len())).filter_map(start).collect();
             let mut failed = work();
             for other in others {
@@ -267,7 +268,7 @@ pub(crate) trait RestStore: Sized + Send + Sync + 'static {
     }
 }
 
-/// Refuses options of writes that only S3 has, rather than ignoring them.
+/// Refuses options for writes that only S3 supports, rather than ignoring them.
 pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
     let given = [
         ("--acl", options.acl.is_some()),
@@ -280,7 +281,6 @@ pub(crate) fn refuse_s3_options(options: &Options) -> Result<()> {
     }
 }
 
-/// The error for a response that cannot be used.
 pub(crate) fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

@@ -1,4 +1,4 @@
-//! Listings, page after page.
+//! Lists entries page by page.
 //!
 //! The first page is fetched before the listing is returned, so that a missing bucket or prefix
 //! fails at once.
@@ -17,24 +17,23 @@ use crate::turns::{Brought, Turns};
 /// The parameters shared by all pages of a listing.
 #[derive(Clone)]
 pub(crate) struct Query {
-    /// The bucket; without a name if buckets are listed.
+    /// The bucket. Its name is empty if buckets are listed.
     pub(crate) bucket: ObjectLocation,
-    /// Empty, or ending in `/`.
+    /// The prefix: empty, or ending in `/`.
     prefix: String,
     options: ListOptions,
-    /// The names come in the order of bytes, so that a listing may begin behind a name.
+    /// True if the service lists names in byte order, so that a listing may start after a name.
     is_sorted: bool,
 }
 
-/// Entries of one page.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
-    /// Names that the service has not put in order.
+    /// The first names in the wrong order, if there are any.
     pub(crate) disorder: Option<Disorder>,
-    /// What the next page is requested by.
+    /// The token that requests the next page.
     pub(crate) next: Option<String>,
-    /// Whether it named any key, be it only the marker of the prefix itself.
+    /// True if the page had a key, even if only the marker of the prefix itself.
     pub(crate) brought_names: bool,
 }
 
@@ -47,28 +46,26 @@ impl Query {
         Self { bucket: object.with_key(""), prefix, options: options.clone(), is_sorted: true }
     }
 
-    /// What all keys of the listing begin with.
+    /// Returns the prefix of all keys of the listing.
     pub(crate) fn prefix(&self) -> String {
         format!("{}{}", self.prefix, self.options.beginning)
     }
 
-    /// The delimiter, if directories are listed instead of what is in them.
+    /// Returns the delimiter, if directories are listed instead of their contents.
     pub(crate) fn delimiter(&self) -> Option<&'static str> {
         (!self.options.recursive).then_some("/")
     }
 
-    /// The key after which the listing begins.
     pub(crate) fn start_after(&self) -> Option<String> {
         let after = self.options.start_after.as_ref().filter(|_| self.is_sorted);
         after.map(|name| format!("{}{name}", self.prefix))
     }
 
-    /// The location in messages.
     fn place(&self) -> String {
         self.bucket.with_key(self.prefix()).to_string()
     }
 
-    /// The page of these keys and common prefixes, each `NAME/`, in listing order.
+    /// Makes the page of these keys and common prefixes (each `NAME/`), in listing order.
     pub(crate) fn page(
         &self,
         keys: impl Iterator<Item = (String, Entry)>,
@@ -104,7 +101,7 @@ impl Query {
     }
 }
 
-/// The entry of a directory or bucket, from its name and a `/`.
+/// Returns the entry of a directory or bucket, from its name and a `/`.
 pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
     // `a//b` has a directory named `/` below `a/`.
     if name.len() > 1 {
@@ -113,7 +110,7 @@ pub(crate) fn directory_entry(mut name: Vec<u8>) -> Entry {
     Entry::named(name, Kind::Directory)
 }
 
-/// The first page. A prefix exists only while a key begins with it.
+/// Requests the first page. A prefix exists only if a key begins with it.
 pub(super) fn first(service: &impl RestStore, query: &Query) -> Result<Page> {
     let page = service.page(query, None, None)?;
     let narrowed = query.options.start_after.is_some() || !query.options.beginning.is_empty();
@@ -141,7 +138,7 @@ pub(super) fn list<S: RestStore>(
     Ok(Box::new(pages.flatten()))
 }
 
-/// Each page is requested when the one before is used up.
+/// An iterator over pages. Each is requested when the entries of the previous one are used up.
 struct Pages<S> {
     service: Arc<S>,
     query: Query,

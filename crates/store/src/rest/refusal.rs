@@ -1,4 +1,4 @@
-//! Reads error responses: JSON from Google, XML from Azure and from Google's reads.
+//! Reads error responses: JSON from Google, XML from Azure and from Google's XML API.
 
 use serde::Deserialize;
 
@@ -7,15 +7,14 @@ use crate::error::{Asked, Error};
 use crate::s3::{retry_after, xml};
 use crate::wire::Head;
 
-/// An error response.
 pub(crate) struct Refusal {
     pub(crate) head: Head,
-    /// The service's code, or else the status text.
+    /// The service's error code, or else the status text.
     pub(crate) code: String,
     pub(crate) message: String,
 }
 
-/// `{"error": {...}}`.
+/// A JSON error, `{"error": {...}}`.
 #[derive(Deserialize)]
 struct JsonBody {
     error: JsonError,
@@ -35,7 +34,7 @@ struct JsonReason {
     reason: String,
 }
 
-/// `<Error>`.
+/// An XML `<Error>`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct XmlBody {
@@ -53,15 +52,15 @@ impl Refusal {
         let from_xml = || xml::parse_root("Error", body).map(|XmlBody { code, message }| (code, message));
         let (mut code, message) = from_json().or_else(from_xml).unwrap_or_default();
         if code.is_empty() {
-            // The response to a HEAD has no body.
+            // The response to a HEAD has no body, so the code is in a header.
             code = head.get("x-ms-error-code").unwrap_or(&head.reason).to_owned();
         }
-        // Azure adds the number of the request and the time in lines of their own.
+        // Azure adds the number of the request and the time in further lines.
         let message = message.lines().next().unwrap_or_default().to_owned();
         Self { head, code, message }
     }
 
-    /// The error by the code, where it is a known one, else by the status.
+    /// Converts the refusal by its code if it is known, otherwise by its status.
     pub(crate) fn into_error(self, location: String, request: Asked) -> Error {
         let Self { head, code, message } = self;
         let detail = || if message.is_empty() { code.clone() } else { format!("{code}: {message}") };

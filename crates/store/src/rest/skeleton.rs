@@ -1,5 +1,5 @@
-//! The skeleton of a store with a REST interface, to be copied: see CONTRIBUTING.md. Tests compile
-//! it. It reads, lists and deletes objects of a service that answers with a JSON array of names.
+//! An example of a store with a REST API, to be copied: see CONTRIBUTING.md. Tests compile it. It
+//! reads, lists and deletes objects of a service that answers with a JSON array of names.
 
 use std::sync::Arc;
 
@@ -22,7 +22,6 @@ pub(crate) struct Toy {
     origin: Origin,
 }
 
-/// An item of a listing.
 #[derive(Deserialize)]
 struct Item {
     name: String,
@@ -34,7 +33,7 @@ impl Toy {
         Self { client, origin }
     }
 
-    /// `GET`: one attempt.
+    /// Sends one `GET`.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = Call::new(Method::Get, object, path(object), &get.cancel);
         call.throttle = get.throttle.clone();
@@ -51,7 +50,7 @@ impl RestStore for Toy {
     }
 
     fn address(&self, call: &Call<'_>, _: &Cancel) -> Result<Address> {
-        // A signature or a token goes into the headers.
+        // A real service adds a signature or a token to the headers.
         Ok(Address { origin: self.origin.clone(), target: call.target(), headers: call.headers.clone() })
     }
 
@@ -80,7 +79,7 @@ impl RestStore for Toy {
             .map_err(|error| protocol(&call.place(), error).traced(|| head.trace()))?;
         let entry =
             |item: Item| (item.name, Entry { size: Some(item.size), ..Entry::named(Vec::new(), Kind::File) });
-        // Neither prefixes nor a token: this service answers with all names at once.
+        // The service returns all names at once, without prefixes and tokens.
         Ok(query.page(items.into_iter().map(entry), std::iter::empty(), None))
     }
 

@@ -1,4 +1,4 @@
-//! Bearer tokens: requested when the first is needed, and again before they expire.
+//! Bearer tokens, which are requested when the first is needed and again before they expire.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,32 +14,31 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{Client, Method, Request};
 
-/// Tokens are renewed when less than this is left. Google's metadata server gives the old one until
-/// five minutes before its end.
+/// Remaining validity below which a token is renewed. Google's metadata server returns the old
+/// token until five minutes before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(3 * 60);
-/// Longest answer of a service that gives tokens.
+/// Longest response of a token endpoint, bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// A token and when it ends.
+/// A token and the time when it expires.
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) ends: Instant,
 }
 
-/// The token in use. One thread at a time asks for another, and the others wait for it.
+/// The token in use. One thread at a time requests a new one, and the others wait for it.
 #[derive(Default)]
 pub(crate) struct Tokens {
     known: Mutex<Option<Token>>,
 }
 
 impl Tokens {
-    /// The value of an `Authorization` header.
     pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<Token>) -> Result<String> {
         let mut known = self.known();
         if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
             match fetch() {
                 Ok(token) => *known = Some(token),
-                // The old one is still valid: the next call asks again.
+                // The old token is still valid, and the next call requests a new one.
                 Err(_) if known.as_ref().is_some_and(|token| token.ends > Instant::now()) => {}
                 Err(error) => return Err(error),
             }
@@ -47,7 +46,7 @@ impl Tokens {
         Ok(known.as_ref().map(|token| format!("Bearer {}", token.text)).unwrap_or_default())
     }
 
-    /// Drops a refused token. True if there was one.
+    /// Drops a refused token. Returns true if there was one.
     pub(crate) fn forget(&self) -> bool {
         self.known().take().is_some()
     }
@@ -57,21 +56,22 @@ impl Tokens {
     }
 }
 
-/// What services answer that give tokens (RFC 6749, 5.1). Azure's write numbers as texts.
+/// The response of a token endpoint (RFC 6749, 5.1). Some Azure endpoints send `expires_in` as a
+/// string.
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
     expires_in: serde_json::Value,
 }
 
-/// A form as the body of a request.
+/// Encodes fields as the form in the body of a request.
 pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     pairs.join("&")
 }
 
-/// Asks a service for a token: by a POST of `body`, or by a GET if there is none. Neither the
-/// request nor the answer is shown or logged.
+/// Requests a token: by a POST of `body`, or by a GET without a body. Neither the request nor the
+/// response is shown or logged.
 pub(crate) fn ask_for_token(
     client: &Arc<Client>,
     call: &Call<'_>,

@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::upload::Payload;
 
 impl S3 {
-    /// `CreateBucket`, in the region of the options.
+    /// Sends `CreateBucket`, for the region of the options.
     pub(crate) fn create_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let region = self.region(&bucket.bucket)?;
-        // A request without a body means the first region, whose name no body may have.
+        // A request without a body selects the first region, whose name is not allowed in a body.
         let body = if region == endpoint::FIRST_REGION {
             String::new()
         } else {
@@ -27,7 +27,7 @@ impl S3 {
         self.call_text(&call).map(drop)
     }
 
-    /// `DeleteBucket`, which refuses a bucket that is not empty.
+    /// Sends `DeleteBucket`. The service refuses if the bucket is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         self.call_text(&Call::new(Operation::DeleteBucket, bucket, &cancel)).map(drop)

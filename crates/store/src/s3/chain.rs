@@ -1,6 +1,6 @@
-//! AWS's credential chain: profiles, SSO, `credential_process`, web identity, container and
-//! instance roles, as `aws-config` finds them. It is asynchronous and has a runtime of its own,
-//! since the caller may be in one too. `credentials` calls it from a thread of its own.
+//! AWS's credential chain of the crate `aws-config`: profiles, SSO, `credential_process`, web
+//! identity, container and instance roles. The chain is asynchronous and has a runtime to itself,
+//! since the caller may be in another. `credentials` calls it from a separate thread.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use super::runtime::{describe, runtime};
 use super::settings::Variants;
 use crate::wire::Client;
 
-/// The service that credentials are for, as far as their sources depend on it.
+/// The properties of a service that the sources of its credentials depend on.
 pub(super) struct Service {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
@@ -27,7 +27,7 @@ pub(super) struct Service {
 #[derive(Clone, Default)]
 pub(super) struct Failure {
     pub(super) detail: String,
-    /// The service that did not answer.
+    /// The service that did not respond, if that was the cause.
     pub(super) silence: Option<Silence>,
 }
 
@@ -41,7 +41,7 @@ impl From<String> for Failure {
 enum Source {
     /// AWS's default chain.
     Chain(DefaultCredentialsChain),
-    /// One profile and those it refers to.
+    /// One profile and the profiles it refers to.
     Profile(ProfileFileCredentialsProvider),
 }
 
@@ -56,7 +56,7 @@ impl Chain {
         Self { client: ProviderClient::new(client), source: OnceLock::new() }
     }
 
-    /// Asks the chain, or a profile alone if it is named.
+    /// Requests credentials from the chain, or only from a profile if one is named.
     pub(super) fn provide(&self, service: &Service, profile: Option<String>) -> Result<AccessKey, Failure> {
         if self.source.get().is_none() {
             let runtime = runtime()?;
@@ -76,7 +76,7 @@ impl Chain {
                     Source::Chain(runtime.block_on(builder.build()))
                 }
             };
-            // Cannot fail: one thread at a time runs the chain.
+            // The result is ignored: one thread at a time runs the chain, so the cell is empty.
             let _ = self.source.set((runtime, source));
         }
         let (runtime, source) = self.source.get().ok_or_else(|| "no source of credentials".to_owned())?;

@@ -1,8 +1,8 @@
-//! Finds out whether an upload is complete although the answer that says so was lost.
+//! Finds out whether an upload is complete although the response that says so was lost.
 //!
-//! A completion that is sent again is refused, because the upload does not exist any more. Its
-//! object then has the length of the upload, and its checksum; or, in a store without CRC-64, our
-//! metadata, a date since the first completion, or our bytes.
+//! A repeated completion is refused, because the upload no longer exists. The object then has the
+//! length of the upload and its checksum or, in a store without CRC-64, this client's metadata, a
+//! date since the first completion, or the bytes of the last part.
 
 use std::time::Instant;
 
@@ -17,16 +17,15 @@ use crate::upload::{Part, Written};
 
 use super::{S3, protocol};
 
-/// An upload that its store does not know any more.
+/// An upload that its store no longer knows.
 pub(super) struct LostAnswer<'a> {
     pub(super) object: &'a ObjectLocation,
     pub(super) id: &'a str,
-    /// In order.
+    /// The parts, in order.
     pub(super) parts: &'a [Part],
-    /// The checksum of the whole, if the parts have one.
+    /// The checksum of the whole object, if the parts have one.
     pub(super) whole: Option<&'a Checksum>,
     pub(super) metadata: &'a Metadata,
-    /// The time at which the completion was first sent.
     pub(super) began: Instant,
 }
 
@@ -37,8 +36,8 @@ impl LostAnswer<'_> {
 }
 
 impl S3 {
-    /// The result of an upload whose completion was done before. An error if the object is not
-    /// that of the upload.
+    /// Returns the result of an upload that was completed before, or an error if the object is not
+    /// the result of that upload.
     pub(super) fn completed_before(&self, lost: &LostAnswer<'_>) -> Result<Written> {
         let stat = self.head(lost.object, None)?;
         if self.is_result(lost, &stat) {
@@ -65,14 +64,15 @@ impl S3 {
         }
     }
 
-    /// Whether the object was written since the completion was first sent, by the store's clock.
+    /// Returns whether the object was written since the completion was first sent, by the store's
+    /// clock.
     fn is_since(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
         let written = stat.version.last_modified.as_deref().and_then(dates::http_date);
         let clocks = &self.client.clocks;
         written.is_some_and(|date| clocks.is_within(lost.object.service, date, lost.began.elapsed()))
     }
 
-    /// Whether the object ends with the bytes of the last part, whose `ETag` is their MD5.
+    /// Returns whether the object ends with the bytes of the last part, whose `ETag` is their MD5.
     fn has_last_part(&self, lost: &LostAnswer<'_>, stat: &Stat) -> bool {
         let Some(last) = lost.parts.last() else { return false };
         let range = Some(ByteRange::new(lost.size() - last.size, lost.size()));

@@ -1,9 +1,9 @@
-//! Credentials: from the options, else from the AWS credential chain.
+//! Finds credentials in the options or else by the AWS credential chain.
 //!
-//! The chain ([`Chain`]) runs on its own thread, because the caller must be able to stop waiting
+//! The chain ([`Chain`]) runs on a separate thread, because the caller must be able to stop waiting
 //! when it is cancelled. Concurrent callers share one request.
 //!
-//! Keys in variables are used without the chain, which takes milliseconds to build, longer than
+//! Keys in variables are used without the chain. Building it takes milliseconds, longer than
 //! reading a small object. A profile given by name is the only source of credentials: if it is
 //! incomplete, that is an error.
 
@@ -24,17 +24,17 @@ use crate::options::Options;
 use crate::signing::Signing;
 use crate::wire::Client;
 
-/// Credentials are renewed when less than this is left: longer than any request, shorter than the
-/// shortest AWS session (15 minutes).
+/// Remaining validity below which credentials are renewed: longer than any request, shorter than
+/// the shortest AWS session (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// Time between attempts to renew, if the source fails or returns the same credentials. An attempt
-/// may start a process or take a round trip, during which requests wait.
+/// The pause between attempts to renew, if the source fails or returns the same credentials. An
+/// attempt may start a process or take a round trip, during which requests wait.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
-    /// The named endpoint that it is for.
+    /// The named endpoint; `None` for plain `s3://`.
     endpoint: Option<EndpointSettings>,
     settings: OnceLock<std::result::Result<ServiceSettings, Misuse>>,
     asked: Arc<Asked>,
@@ -58,32 +58,32 @@ struct State {
     failure: Failure,
 }
 
-/// Credentials, and when they were last requested.
+/// Credentials, and the time when they were last requested.
 struct Known {
     credentials: AccessKey,
     asked: Instant,
 }
 
 impl Known {
-    /// True if they can be used without renewal.
+    /// Returns true if the credentials can be used without renewal.
     fn serves(&self) -> bool {
         self.live(RENEW_BEFORE) || (self.live(ASK_AGAIN) && self.asked.elapsed() < ASK_AGAIN)
     }
 
-    /// True if they are valid for longer than `margin`.
+    /// Returns true if the credentials are valid for longer than `margin`.
     fn live(&self, margin: Duration) -> bool {
         self.credentials.expiry.is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
 }
 
 impl Identity {
-    /// The identity for plain `s3://`, or for a named endpoint.
+    /// Returns the identity for plain `s3://`, or for a named endpoint.
     pub(super) fn new(client: &Client, endpoint: Option<EndpointSettings>) -> Self {
         let asked = Asked { chain: Chain::new(client), state: Mutex::default(), answered: Condvar::new() };
         Self { endpoint, settings: OnceLock::new(), asked: Arc::new(asked) }
     }
 
-    /// Endpoint, region and form of addresses.
+    /// Returns the endpoint, region and addressing.
     pub(super) fn settings(&self, options: &Options) -> Result<&ServiceSettings> {
         let find = || match &self.endpoint {
             None => ServiceSettings::find(options),
@@ -93,7 +93,7 @@ impl Identity {
         settings.as_ref().map_err(|misuse| misuse.clone().into())
     }
 
-    /// Valid credentials, or `None` for unsigned requests.
+    /// Returns valid credentials, or `None` for unsigned requests.
     pub(super) fn credentials(
         &self,
         location: &str,
@@ -147,7 +147,7 @@ impl Identity {
             }
         }
         match &state.known {
-            // The old credentials are still valid: renewal is retried later.
+            // The old credentials are still valid, and the renewal is retried later.
             Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
             Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
             _ => Err(refused(state.failure.clone())),
@@ -182,7 +182,7 @@ impl Asked {
             Err(failure) => {
                 state.failures += 1;
                 state.failure = failure;
-                // Retried after `ASK_AGAIN`, not by every request.
+                // The next attempt is made after `ASK_AGAIN`, not by every request.
                 if let Some(known) = &mut state.known {
                     known.asked = Instant::now();
                 }

@@ -1,4 +1,4 @@
-//! Encryption with the customer's own key (SSE-C): the headers of each operation.
+//! Headers for encryption with a customer-provided key (SSE-C), by operation.
 //! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/specifying-s3-c-encryption.html>
 
 use base64::Engine as _;
@@ -9,15 +9,14 @@ use crate::options::CustomerKey;
 
 use super::operation::Operation;
 
-/// Whether reads have the key.
+/// Whether the headers of a read include the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     WithKey,
-    /// The service has refused the key for this object: it is not encrypted by one.
+    /// The service has refused the key for this object, which is not encrypted with one.
     Plain,
 }
 
-/// Whether an operation needs the key.
 pub(super) fn is_needed(operation: Operation, reading: Reading) -> bool {
     writes(operation) || (reading == Reading::WithKey && (reads(operation) || copies(operation)))
 }
@@ -43,7 +42,8 @@ pub(super) fn add(
     }
 }
 
-/// True if an operation with this status may succeed without the key of what it reads.
+/// Returns true if an operation that failed with this status may succeed without the key for
+/// reading.
 pub(super) fn may_be_plain(operation: Operation, status: u16) -> bool {
     status == 400 && (reads(operation) || copies(operation))
 }

@@ -1,4 +1,4 @@
-//! DeleteObject and DeleteObjects.
+//! Deletes objects, by `DeleteObject` or many at once by `DeleteObjects`.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use super::xml::{self, Deletion};
 use super::{Call, S3, protocol};
 
 impl S3 {
-    /// `DeleteObject`. A missing key is not an error.
+    /// Sends `DeleteObject`. A missing key is not an error.
     pub(crate) fn delete(&self, object: &ObjectLocation) -> Result<()> {
         let cancel = Cancel::new();
         match self.call_text(&Call::new(Operation::DeleteObject, object, &cancel)) {
@@ -26,7 +26,7 @@ impl S3 {
         }
     }
 
-    /// `DeleteObjects` for each bucket. Returns the failures.
+    /// Sends `DeleteObjects` for each bucket. Returns the failures.
     pub(crate) fn delete_many(&self, objects: &[ObjectLocation]) -> Vec<(Location, Error)> {
         let mut buckets: HashMap<&str, Vec<&ObjectLocation>> = HashMap::new();
         for object in objects {
@@ -52,12 +52,13 @@ impl S3 {
                 });
                 failed.collect()
             }
-            // A store that does not answer would not answer 1,000 single requests either.
+            // A store that does not respond would not respond to 1,000 single requests either.
             Err(error) if error.is_transient() || matches!(error, Error::Cancelled) => {
                 batch.iter().map(|object| (located(object), of_object(&error, object))).collect()
             }
-            // The whole batch failed, maybe because of one key (a name that is illegal in XML), or
-            // a refusal names no key. Delete the keys one by one, so that each failure has its key.
+            // The whole batch failed, perhaps because of one key (a name that is illegal in XML),
+            // or a failure names no key. The keys are deleted one by one, so that each failure has
+            // its key.
             Ok(_) | Err(_) => batch
                 .iter()
                 .filter_map(|object| self.delete(object).err().map(|error| (located(object), error)))
@@ -80,7 +81,7 @@ impl S3 {
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");
         if is_directory_bucket(&bucket) {
-            // They have no MD5.
+            // Directory buckets do not support MD5.
             call.header("x-amz-checksum-crc32c", Hasher::of(Algorithm::Crc32c, body.as_bytes()).to_base64());
         } else {
             call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
@@ -91,7 +92,7 @@ impl S3 {
     }
 }
 
-/// The error of a whole batch, as that of one of its objects.
+/// Converts the error of a whole batch into that of one of its objects.
 fn of_object(error: &Error, object: &ObjectLocation) -> Error {
     let (location, trace) = (object.to_string(), error.trace().cloned().map(Box::new));
     match error {

@@ -1,18 +1,19 @@
-//! Values of an endpoint's settings: the place of the bucket, the version of the listing, the
-//! region. Read from profiles (`settings`) and from the configuration file (`endpoints`).
+//! Values of an endpoint's settings: the position of the bucket in addresses, the version of the
+//! listing, the region. They are read from profiles (`settings`) and from the configuration file
+//! (`endpoints`).
 
 use serde::Deserialize;
 
-/// The place of the bucket in an address.
+/// The position of the bucket in an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Addressing {
-    /// In the host name for AWS, in the path for other services.
+    /// In the host name at AWS, in the path at other services.
     #[default]
     Auto,
     /// In the path.
     Path,
-    /// In the host name, if the bucket can be a part of one.
+    /// In the host name, if the bucket's name can be part of one.
     #[serde(rename = "host")]
     Virtual,
 }
@@ -21,9 +22,9 @@ pub(super) enum Addressing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u8")]
 pub(super) enum ListVersion {
-    /// `ListObjects`, whose pages begin after a key.
+    /// `ListObjects`, whose pages start after a key.
     V1,
-    /// `ListObjectsV2`, whose pages begin at a token.
+    /// `ListObjectsV2`, whose pages start at a token.
     V2,
 }
 
@@ -39,8 +40,8 @@ impl TryFrom<u8> for ListVersion {
     }
 }
 
-/// True if a name can be a region. It becomes part of a host name, which it must not redirect to
-/// another host.
+/// Returns true if a name can be a region. It becomes part of a host name, so it must not be able
+/// to change the host.
 pub(super) fn is_region(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=63).contains(&name.len())

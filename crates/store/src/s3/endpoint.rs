@@ -12,16 +12,16 @@ use super::settings::{ServiceSettings, Variants};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 
-/// Characters to encode in keys: all but RFC 3986's unreserved ones, as S3's signatures require,
-/// and `/`.
+/// Characters to encode in keys: all but `/` and RFC 3986's unreserved ones, as S3's signatures
+/// require.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// Characters to encode in query values: `/` too.
+/// Characters to encode in query values, `/` included.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Region to try if none is configured; the bucket's response corrects it.
+/// Region to try if none is configured. The bucket's response corrects it.
 pub(super) const FIRST_REGION: &str = "us-east-1";
 
-/// An address to send a request to.
+/// The server and base path that requests for a bucket are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) origin: Origin,
@@ -30,8 +30,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// The address of `bucket` (empty: of the service) at the configured endpoint, or at AWS in
-    /// `region`.
+    /// Returns the address of `bucket`, or of the service if it is empty, at the configured
+    /// endpoint or at AWS in `region`.
     pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
         let url = match express::zone(bucket).filter(|_| settings.endpoint_url.is_none()) {
             Some(zone) => format!("https://s3express-{zone}.{region}.{}", suffix(region)),
@@ -56,7 +56,7 @@ impl Address {
         Ok(Self { origin, base })
     }
 
-    /// Path and query of a key, or of the bucket itself.
+    /// Returns the path and query of a key, or of the bucket itself if the key is empty.
     pub(super) fn target(&self, key: &str, query: &[(&str, String)]) -> String {
         let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY));
         // The path of a bucket has no final slash: some servers distinguish `/bucket/` from
@@ -74,19 +74,19 @@ impl Address {
     }
 }
 
-/// The URL of the service: the configured one, or AWS's in a region.
+/// Returns the URL of the service: the configured one, or that of AWS in a region.
 pub(super) fn url(settings: &ServiceSettings, region: &str) -> String {
     settings.endpoint_url.clone().unwrap_or_else(|| aws_url(settings.variants, region))
 }
 
-/// <https://docs.aws.amazon.com/general/latest/gr/s3.html>
+/// Returns the URL of S3 at AWS (<https://docs.aws.amazon.com/general/latest/gr/s3.html>).
 fn aws_url(variants: Variants, region: &str) -> String {
     let fips = if variants.fips { "-fips" } else { "" };
     let dual_stack = if variants.dual_stack { ".dualstack" } else { "" };
     format!("https://s3{fips}{dual_stack}.{region}.{}", suffix(region))
 }
 
-/// The URL of another service of AWS in a region.
+/// Returns the URL of another AWS service in a region.
 pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -> String {
     let fips = if variants.fips { "-fips" } else { "" };
     let suffix = match (variants.dual_stack, suffix(region)) {
@@ -97,12 +97,12 @@ pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -
     format!("https://{service}{fips}.{region}.{suffix}")
 }
 
-/// The end of the host names of a region.
+/// Returns the end of the host names of a region.
 fn suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// True if a bucket belongs into the host name, if it can be there. An address has no subdomains.
+/// Returns true if the bucket belongs in the host name. A numeric address has no subdomains.
 fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
     match addressing {
         Addressing::Auto => is_aws(origin),
@@ -111,14 +111,14 @@ fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
     }
 }
 
-/// True for AWS, which requires the bucket in the host name. Other endpoints may lack wildcard
-/// names and certificates, so the bucket is in the path.
+/// Returns true for AWS, which requires the bucket in the host name. Other endpoints may lack
+/// wildcard names and certificates, so their bucket is in the path.
 fn is_aws(origin: &Origin) -> bool {
     origin.host.ends_with(".amazonaws.com") || origin.host.ends_with(".amazonaws.com.cn")
 }
 
-/// True if a bucket's name can be a label of a host name that, with TLS, a wildcard certificate
-/// covers.
+/// Returns true if a bucket's name can be part of a host name which, with TLS, a wildcard
+/// certificate covers.
 fn can_be_host(bucket: &str, tls: bool) -> bool {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !tls);
     (3..=63).contains(&bucket.len()) && bucket.bytes().all(legal)
@@ -127,7 +127,7 @@ fn can_be_host(bucket: &str, tls: bool) -> bool {
 /// Refuses buckets that need another protocol.
 pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     let location = || format!("s3://{bucket}");
-    // The ARN of an access point has slashes and colons; its alias works as a bucket name.
+    // The ARN of an access point has slashes and colons. Its alias works as a bucket name.
     if bucket.starts_with("arn:") {
         return Err(Error::Unsupported {
             location: location(),
@@ -138,12 +138,10 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     Ok(())
 }
 
-/// A value of a query, encoded.
 pub(super) fn query_value(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
-/// The value of the header `x-amz-copy-source`.
 pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
     let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));
     if let Some(id) = version_id {

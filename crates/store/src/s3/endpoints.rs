@@ -1,9 +1,7 @@
-//! The endpoints that the user's configuration file names: the table `[endpoint.lab]` is what
-//! `s3+lab://` means.
-//!
+//! The endpoints in the user's configuration file. A table `[endpoint.lab]` defines `s3+lab://`.
 //! The file is read when the first such location is used, so that a fault in it concerns no other
-//! run. Each endpoint has credentials, connections and certificates of its own; counters and the
-//! scope are those of the store.
+//! run. Each endpoint has its own credentials, connections and certificates. The store's counters
+//! and cancellation cover all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -21,7 +19,6 @@ use crate::origin::Origin;
 use crate::signing::Signing;
 use crate::wire::Client;
 
-/// The file, as the user writes it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -33,9 +30,9 @@ struct File {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndpointSettings {
-    /// `http(s)://HOST[:PORT]`. None: that of the profile, or of AWS.
+    /// The URL, `http(s)://HOST[:PORT]`. `None`: that of the profile, or of AWS.
     pub(super) url: Option<String>,
-    /// The profile with the credentials. None: those of plain `s3://`.
+    /// The profile with the credentials. `None`: the credentials of plain `s3://`.
     profile: Option<String>,
     pub(super) region: Option<String>,
     #[serde(default)]
@@ -54,12 +51,11 @@ fn yes() -> bool {
     true
 }
 
-/// All named endpoints.
 #[derive(Debug, Default)]
 struct Endpoints(BTreeMap<EndpointName, EndpointSettings>);
 
 impl Endpoints {
-    /// Reads the file; a missing one names none.
+    /// Reads the file. A missing file has no endpoints.
     fn read(path: &Path) -> std::result::Result<Self, Misuse> {
         let misuse = |why: String| Misuse { what: path.display().to_string(), why };
         let text = match std::fs::read_to_string(path) {
@@ -68,7 +64,8 @@ impl Endpoints {
             Err(error) => return Err(misuse(error.to_string())),
         };
         let file: File = toml::from_str(&text).map_err(|error| {
-            // The library's own text shows the line, over several lines.
+            // The library's message quotes the source over several lines, so only the line's number
+            // is used.
             let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
             misuse(format!("line {}: {}", line.unwrap_or(1), error.message()))
         })?;
@@ -85,7 +82,8 @@ impl Endpoints {
 }
 
 impl EndpointSettings {
-    /// The settings, with the path of a bundle beside the file made absolute.
+    /// Checks the settings. A relative path of a CA bundle is resolved against the file's
+    /// directory.
     fn checked(mut self, directory: &Path) -> std::result::Result<Self, String> {
         if let Some(url) = self.url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
             let url = firstbyte_location::redacted_operand(url);
@@ -104,7 +102,7 @@ impl EndpointSettings {
         Ok(self)
     }
 
-    /// The options of requests to this endpoint, where those of the store are `options`.
+    /// Returns the options of requests to this endpoint, based on those of the store.
     fn options(&self, options: &Options) -> Options {
         let signing = match (&self.profile, self.sign) {
             (_, false) => Signing::Anonymous,
@@ -122,7 +120,7 @@ impl EndpointSettings {
     }
 }
 
-/// The named services of a store, which its clones share.
+/// The services of the named endpoints of a store. Clones of the store share them.
 pub(crate) struct NamedServices {
     file: Option<PathBuf>,
     endpoints: OnceLock<std::result::Result<Endpoints, Misuse>>,
@@ -142,13 +140,13 @@ impl NamedServices {
         }
     }
 
-    /// The names, in their order.
+    /// Returns the names in sorted order.
     pub(crate) fn names(&self) -> Result<Vec<EndpointName>> {
         Ok(self.endpoints()?.keys().copied().collect())
     }
 
-    /// Whether two names are of one service: the same URL, with the same credentials. An unusable
-    /// file is reported by every request.
+    /// Returns whether two names denote one service: the same URL, with the same credentials. If
+    /// the file is unusable, every request reports it.
     pub(crate) fn are_one(&self, one: EndpointName, other: EndpointName) -> bool {
         let Ok(endpoints) = self.endpoints() else { return one == other };
         let identity = |name| {
@@ -159,7 +157,7 @@ impl NamedServices {
         one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
     }
 
-    /// The service of a name, within the scope of `client`.
+    /// Returns the service of a name, within the scope of `client`.
     pub(crate) fn get(&self, name: EndpointName, client: &Client) -> Result<S3> {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = services.get(&name) {

@@ -5,12 +5,12 @@ use std::env;
 use super::key::AccessKey;
 use crate::options::Options;
 
-/// The value of a variable that is set and not empty.
+/// Returns the value of a variable that is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Keys in variables, which take precedence unless the options name a profile.
+/// Returns the keys in variables. They take precedence unless the options name a profile.
 pub(super) fn from_variables(options: &Options) -> Option<AccessKey> {
     if options.profile.is_some() {
         return None;
@@ -23,12 +23,12 @@ pub(super) fn from_variables(options: &Options) -> Option<AccessKey> {
     })
 }
 
-/// The place of a setting that variables and profiles may have.
+/// The source of a setting that may be in variables and in profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SettingSource {
-    /// The variable of S3 alone.
+    /// The variable for S3 only.
     ServiceVariable,
-    /// The variable of all services.
+    /// The variable for all services.
     Variable,
     /// The `[services]` section that the profile names.
     Services,
@@ -36,10 +36,10 @@ pub(super) enum SettingSource {
     Profile,
 }
 
-/// A setting that may be in variables and in profiles.
+/// The names of a setting that may be in variables and in profiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// The variable of all services; that of S3 ends in `_S3`.
+    /// The variable for all services. The one for S3 ends in `_S3`.
     pub(super) variable: Option<&'static str>,
     /// The key in a profile.
     pub(super) key: &'static str,

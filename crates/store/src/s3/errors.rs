@@ -14,7 +14,6 @@ use super::dialect::is_region;
 use super::operation::Operation;
 use super::{Call, LONGEST_XML, express, xml};
 
-/// An error response with its body.
 pub(super) struct Refusal {
     pub(super) head: Head,
     code: String,
@@ -22,11 +21,11 @@ pub(super) struct Refusal {
     region: Option<String>,
     class: Option<String>,
     request: Asked,
-    /// The identifiers in the body, for answers whose headers have none.
+    /// The identifiers in the body, for responses whose headers have none.
     identifiers: (Option<String>, Option<String>),
 }
 
-/// `<Error>` (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
+/// The `<Error>` element (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct ErrorBody {
@@ -41,14 +40,14 @@ struct ErrorBody {
 impl Refusal {
     pub(super) fn read(head: Head, incoming: Incoming, request: Asked) -> Result<Self> {
         let body = incoming.collect(LONGEST_XML)?;
-        // Go's and nginx's words for a request without TLS at a port that wants it.
+        // Go's and nginx's words for a request without TLS to a TLS port.
         if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
             let message = "it expects TLS; write https:// in --endpoint-url".to_owned();
             let body = ErrorBody { code: head.reason.clone(), message, ..ErrorBody::default() };
             return Ok(Self::new(head, body, request));
         }
         let mut body: ErrorBody = xml::parse(&body).unwrap_or_default();
-        // The response to a HEAD has no body: use the status.
+        // The response to a HEAD has no body, so the status is used.
         if body.code.is_empty() {
             body.code.clone_from(&head.reason);
         }
@@ -60,9 +59,9 @@ impl Refusal {
         Self { code, message, region, class, request, identifiers: (request_id, host_id), head }
     }
 
-    /// An error in the body of a 200, which services send where they begin to answer before they
-    /// are done. It gets the status that it has elsewhere, and is retried like any other, as the
-    /// documentation of CompleteMultipartUpload demands.
+    /// Returns the error in the body of a 200, if there is one. Services send it when they begin a
+    /// response before they are done. It gets the code's usual status and is retried like any
+    /// other, as the documentation of CompleteMultipartUpload requires.
     pub(super) fn in_success(head: &Head, body: &[u8], request: Asked) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
         let mut head = head.clone();
@@ -70,13 +69,13 @@ impl Refusal {
         Some(Self::new(head, body, request))
     }
 
-    /// The region of the bucket, if the error is that it is in another one.
+    /// Returns the region of the bucket, if the error says that it is in another region.
     pub(super) fn region(&self) -> Option<&str> {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
             || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
-        // The name becomes part of a host name, which a server must not redirect to another host.
+        // The name becomes part of a host name, so it must not be able to change the host.
         named.filter(|region| elsewhere && is_region(region))
     }
 
@@ -84,7 +83,6 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
     }
 
-    /// The request that was refused.
     pub(super) fn trace(&self) -> Trace {
         let trace = self.head.trace();
         let (request_id, host_id) = &self.identifiers;
@@ -139,8 +137,8 @@ impl Refusal {
     }
 }
 
-/// The error for a denied operation. It names the actions that it needs, which AWS does in some
-/// messages only, and in no response to a HEAD.
+/// Returns the error for a denied operation, with the actions that it needs. AWS names them only in
+/// some messages, and never in a response to a HEAD.
 pub(super) fn denied(object: &ObjectLocation, detail: &str, operation: Operation, request: Asked) -> Error {
     let actions = match is_directory_bucket(object) {
         true => express::actions(operation),
@@ -159,19 +157,20 @@ fn contains(body: &[u8], words: &str) -> bool {
     body.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
-/// The location of the bucket of a key.
+/// Returns the location of a key's bucket.
 fn bucket_of(place: &str) -> String {
     let after_scheme = place.find("://").map_or(0, |at| at + 3);
     let end = place[after_scheme..].find('/').map_or(place.len(), |at| after_scheme + at);
     place[..end].to_owned()
 }
 
-/// `Retry-After` in seconds. A date, which is rare, is ignored in favour of the usual back-off.
+/// Parses `Retry-After` in seconds. A date, which is rare, is ignored in favour of the usual
+/// back-off.
 pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
     head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
 }
 
-/// True if the service does not support the checksum headers of a write.
+/// Returns true if the service does not support the checksum headers of a write.
 pub(super) fn refuses_checksums(error: &Error) -> bool {
     match error {
         Error::Server { status: 501, .. } => true,

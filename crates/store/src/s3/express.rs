@@ -1,8 +1,8 @@
-//! Directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`.
+//! Supports directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`.
 //!
-//! Their requests are signed with the key of a session, which `CreateSession` gives for five
-//! minutes, under the name of a service of its own. Listings are in no order, take no
-//! `start-after`, and have prefixes that end in `/` alone (`order::is_directory_bucket`).
+//! Their requests are signed with the key of a session, which `CreateSession` issues for five
+//! minutes, under a separate service name. Listings are unordered, do not support `start-after`,
+//! and require prefixes to end in `/` (`order::is_directory_bucket`).
 //! <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-create-session.html>
 
 use std::collections::HashMap;
@@ -19,13 +19,12 @@ use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
 
-/// Sessions are renewed when less than this is left: longer than the head of a request takes to
+/// Remaining validity below which a session is renewed: longer than the head of a request takes to
 /// arrive.
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
-/// The life of a session whose answer does not state its end.
+/// Validity of a session whose response does not state its end.
 const USUAL_LIFE: Duration = Duration::from_secs(5 * 60);
 
-/// The sessions of buckets.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<String, AccessKey>>);
 
@@ -46,7 +45,7 @@ impl Sessions {
     }
 }
 
-/// `<CreateSessionResult>`.
+/// The `<CreateSessionResult>` element.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Created {
@@ -62,13 +61,13 @@ struct SessionKey {
     expiration: Option<String>,
 }
 
-/// Whether a request for a directory bucket is signed with the key of a session.
+/// Returns whether a request for a directory bucket is signed with the key of a session.
 pub(super) fn needs_session(operation: Operation) -> bool {
     !matches!(operation, Operation::CreateSession | Operation::CreateBucket | Operation::DeleteBucket)
 }
 
-/// The actions that a policy must allow for an operation on a directory bucket: the session alone
-/// decides about objects.
+/// Returns the actions that a policy must allow for an operation on a directory bucket. Access to
+/// objects is decided by the session alone.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-security-iam.html>
 pub(super) fn actions(operation: Operation) -> &'static [&'static str] {
     match operation {
@@ -78,13 +77,13 @@ pub(super) fn actions(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-/// The zone in the name of a directory bucket.
+/// Returns the zone in the name of a directory bucket.
 pub(super) fn zone(bucket: &str) -> Option<&str> {
     bucket.strip_suffix("--x-s3")?.rsplit_once("--").map(|(_, zone)| zone)
 }
 
 impl S3 {
-    /// The key of a session for a directory bucket.
+    /// Returns the key of a session for a directory bucket, from a live session or a new one.
     pub(super) fn session(&self, object: &ObjectLocation, cancel: &Cancel) -> Result<AccessKey> {
         if let Some(live) = self.sessions.live(&object.bucket) {
             return Ok(live);

@@ -1,4 +1,4 @@
-//! The key that signs requests, wherever it comes from.
+//! The key that signs requests, from any source.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 pub(super) struct AccessKey {
     pub(super) id: String,
     pub(super) secret: String,
-    /// Of keys that are issued for a time.
+    /// The session token of a temporary key.
     pub(super) session_token: Option<String>,
     pub(super) expiry: Option<SystemTime>,
 }

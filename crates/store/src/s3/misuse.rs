@@ -1,8 +1,7 @@
-//! Settings that cannot be used. `profile`, `settings` and `endpoints` report them.
+//! The error for a setting that cannot be used. `profile`, `settings` and `endpoints` report it.
 
 use crate::error::Error;
 
-/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misuse {
     pub(super) what: String,

@@ -1,7 +1,7 @@
-//! The S3 backend: every call is one signed HTTP request by [`Client`].
+//! The S3 backend. Every call is one signed HTTP request by [`Client`].
 //!
 //! An S3 SDK would put heap-allocated streams between socket and caller, and hide the response
-//! heads that version checks need. Only finding credentials is left to the SDK.
+//! heads that version checks need. Only the search for credentials uses the SDK.
 //!
 //! A call is retried after a transient failure, after the bucket turned out to be in another region
 //! (which is remembered), and once after the service rejected the credentials as expired.
@@ -49,7 +49,7 @@ use firstbyte_location::ObjectLocation;
 use firstbyte_pacing::Throttle;
 
 use crate::cancel::Cancel;
-use crate::error::{Asked, Error, FROM, Result};
+use crate::error::{Asked, Error, Result, SETTING_SEPARATOR};
 use crate::order::is_directory_bucket;
 use crate::retry::Retry;
 use crate::signing::Signing;
@@ -75,7 +75,8 @@ pub use settings::EndpointSource;
 pub(crate) use settings::ca_bundle;
 use sign::Rules;
 
-/// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
+/// Longest accepted XML response, bytes: more than a page of 1,000 keys of 1,024 bytes,
+/// percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
 
 /// The S3-compatible service of the options.
@@ -84,11 +85,11 @@ pub(crate) struct S3 {
     identity: Arc<Identity>,
     /// Regions of buckets, learnt from responses.
     regions: Arc<Mutex<HashMap<String, String>>>,
-    /// True after the service has refused checksum headers: they are no longer sent.
+    /// True after the service has refused checksum headers, which are then no longer sent.
     without_checksums: Arc<AtomicBool>,
-    /// How listings encode names.
+    /// The encoding of names in listings, learnt from responses.
     names: Arc<LearntNames>,
-    /// True after the service has shown that it knows the first version of the listing alone.
+    /// True after the service has shown that it supports only version 1 of the listing.
     first_list_version: Arc<AtomicBool>,
     sessions: Arc<Sessions>,
 }
@@ -100,7 +101,7 @@ pub(super) struct Call<'a> {
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
-    /// See [`Request::work`].
+    /// The bytes that the service processes before it responds: see [`Request::work`].
     work: u64,
     cancel: &'a Cancel,
     throttle: Throttle,
@@ -121,18 +122,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Where the requests of a store go.
+/// The endpoint of a store's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// `http(s)://HOST[:PORT]`, perhaps with a path.
+    /// The URL: `http(s)://HOST[:PORT]`, optionally with a path.
     pub url: String,
     /// The configured region.
     pub region: Option<String>,
-    /// What chose the URL.
+    /// The setting that determined the URL.
     pub source: EndpointSource,
 }
 
-/// A response whose body is unread, or an error with its body.
+/// A response whose body has not been read, or a refusal with its body.
 type Reply = std::result::Result<(Head, Incoming), Refusal>;
 
 impl S3 {
@@ -148,24 +149,25 @@ impl S3 {
         }
     }
 
-    /// The service at a named endpoint.
+    /// Returns the service of a named endpoint.
     fn named(client: Arc<Client>, endpoint: EndpointSettings) -> Self {
         let identity = Arc::new(Identity::new(&client, Some(endpoint)));
         Self { identity, ..Self::new(client) }
     }
 
-    /// The service within the scope of another client.
+    /// Returns the same service in the scope of another client.
     fn in_scope_of(&self, client: &Client) -> Self {
-        self.by(Arc::new(self.client.in_scope_of(client)))
+        self.with_client(Arc::new(self.client.in_scope_of(client)))
     }
 
-    /// The service with requests that end only when `cancel` or their own handle is cancelled.
+    /// Returns the same service with requests that end only when `cancel` or their own handle is
+    /// cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
-        self.by(Arc::new(self.client.with_scope(cancel)))
+        self.with_client(Arc::new(self.client.with_scope(cancel)))
     }
 
-    /// Returns the service with another clone of its client.
-    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+    /// Returns the same service with another client.
+    pub(crate) fn with_client(&self, client: Arc<Client>) -> Self {
         Self {
             client,
             identity: Arc::clone(&self.identity),
@@ -177,7 +179,8 @@ impl S3 {
         }
     }
 
-    /// The URL of the service, its region where one is configured, and the setting that chose it.
+    /// Returns the URL of the service, its region if one is configured, and the setting that
+    /// determined the URL.
     pub(crate) fn endpoint(&self) -> Result<Endpoint> {
         let settings = self.identity.settings(&self.client.options)?;
         Ok(Endpoint {
@@ -187,8 +190,8 @@ impl S3 {
         })
     }
 
-    /// The configured URL of the service; empty for AWS, and if the configuration is unusable,
-    /// which every request reports.
+    /// Returns the configured URL of the service. For AWS it is empty or names the partition. If
+    /// the configuration is unusable, it is empty, and every request reports that.
     pub(crate) fn configured_url(&self) -> String {
         let Ok(settings) = self.identity.settings(&self.client.options) else { return String::new() };
         // The names of buckets are unique in a partition of AWS
@@ -198,17 +201,17 @@ impl S3 {
         settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
     }
 
-    /// Sends a call, and retries after transient failures.
+    /// Sends a call and retries it after transient failures.
     fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
         self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
-    /// Like [`call`](Self::call), for a response with a short text, which may be an error.
+    /// Sends a call like [`call`](Self::call). The response is a short text, which may be an error.
     fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
         self.retrying(call, |reply| self.text_of(call, reply))
     }
 
-    /// The text of a response. An error inside a 200 is an error, for every operation.
+    /// Reads the text of a response. An error inside a 200 is an error, for every operation.
     fn text_of(&self, call: &Call<'_>, reply: Reply) -> Result<(Head, Vec<u8>)> {
         let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
         let body = incoming.collect(LONGEST_XML)?;
@@ -228,7 +231,7 @@ impl S3 {
         }
     }
 
-    /// Sends a call once, following the bucket to its region and renewing expired credentials.
+    /// Sends a call once. Follows the bucket to its region and renews expired credentials.
     fn send(&self, call: &Call<'_>) -> Result<Reply> {
         let place = call.place();
         let mut renewed = false;
@@ -308,15 +311,18 @@ impl S3 {
         self.client.send(&request).map_err(|error| self.with_setting(error))
     }
 
-    /// An error about an endpoint that cannot be reached, with the setting that chose the endpoint.
+    /// Adds the setting that determined the endpoint to an error about an unreachable endpoint.
     fn with_setting(&self, error: Error) -> Error {
         let options = &self.client.options;
         let settings = self.identity.settings(options).ok();
         let setting = settings.and_then(|found| found.endpoint_source.setting(options.endpoint_setting));
         match (error, setting) {
-            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => {
-                Error::Unreachable { endpoint: format!("{endpoint}{FROM}{setting}"), detail, number, trace }
-            }
+            (Error::Unreachable { endpoint, detail, number, trace }, Some(setting)) => Error::Unreachable {
+                endpoint: format!("{endpoint}{SETTING_SEPARATOR}{setting}"),
+                detail,
+                number,
+                trace,
+            },
             (other, _) => other,
         }
     }
@@ -335,7 +341,6 @@ impl S3 {
         if self.client.options.signing == Signing::Anonymous { Asked::Unsigned } else { Asked::Signed }
     }
 
-    /// The version of listing requests.
     fn list_version(&self) -> Result<ListVersion> {
         let set = self.identity.settings(&self.client.options)?.list_version;
         let learnt = self.first_list_version.load(Ordering::Relaxed);
@@ -348,9 +353,10 @@ impl S3 {
         !off && !self.without_checksums.load(Ordering::Relaxed)
     }
 
-    /// Runs a write with checksum headers, and again without them if the service refuses those.
+    /// Runs a write with checksum headers, and again without them if the service refuses the
+    /// headers.
     fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
-        // Other threads may learn meanwhile that the service refuses them.
+        // Other threads may find out meanwhile that the service refuses checksums.
         let checked = self.uses_checksums();
         match write(checked) {
             Err(error) if checked && errors::refuses_checksums(&error) => {
@@ -363,7 +369,6 @@ impl S3 {
     }
 }
 
-/// The error for a response that cannot be used.
 fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string(), trace: None }
 }

@@ -1,7 +1,7 @@
 //! Multipart uploads.
 //!
 //! Each part is sent with the CRC-64/NVME of its bytes, and the completion with that of the whole
-//! object, combined from those of the parts, so the service verifies every byte.
+//! object, which is combined from those of the parts. So the service verifies every byte.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use super::xml::{self, Initiated, PartPage, UploadPage};
 use super::{Call, S3, protocol};
 
 impl S3 {
-    /// `CreateMultipartUpload`.
+    /// Sends `CreateMultipartUpload`.
     pub(crate) fn begin_upload(&self, object: &ObjectLocation, options: &PutOptions) -> Result<Upload> {
         self.with_checksums(|checked| {
             let mut call = Call::new(Operation::CreateMultipartUpload, object, &options.sending.cancel);
@@ -41,7 +41,7 @@ impl S3 {
         })
     }
 
-    /// `UploadPart`.
+    /// Sends `UploadPart`.
     pub(crate) fn put_part(
         &self,
         object: &ObjectLocation,
@@ -66,7 +66,7 @@ impl S3 {
         })
     }
 
-    /// `UploadPartCopy`.
+    /// Sends `UploadPartCopy`.
     pub(crate) fn copy_part(
         &self,
         object: &ObjectLocation,
@@ -78,7 +78,7 @@ impl S3 {
     ) -> Result<Part> {
         let cancel = Cancel::new();
         let mut call = part_call(Operation::UploadPartCopy, object, id, number, &cancel);
-        write::copy_from(&mut call, source, version);
+        write::add_copy_source_headers(&mut call, source, version);
         call.work = range.len();
         call.header("x-amz-copy-source-range", answer::range_header(range));
         let copied = self.store_inside(&call, "CopyPartResult");
@@ -89,7 +89,7 @@ impl S3 {
         Ok(Part { number, size: range.len(), etag, checksum })
     }
 
-    /// `ListParts`, all pages.
+    /// Sends `ListParts`, for all pages.
     pub(crate) fn list_parts(&self, object: &ObjectLocation, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut parts = Vec::new();
@@ -118,7 +118,7 @@ impl S3 {
         }
     }
 
-    /// `CompleteMultipartUpload`.
+    /// Sends `CompleteMultipartUpload`.
     pub(crate) fn complete_upload(
         &self,
         object: &ObjectLocation,
@@ -132,7 +132,7 @@ impl S3 {
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         let size = parts.iter().map(|part| part.size).sum();
-        // Some services join the parts now.
+        // Some services join the parts before they respond.
         call.work = size;
         call.header("content-type", "application/xml");
         call.headers.extend(options.precondition.header());
@@ -141,7 +141,8 @@ impl S3 {
             call.header("x-amz-checksum-type", "FULL_OBJECT");
         }
         let (mut retry, began) = (Retry::new(&self.client, call.cancel), Instant::now());
-        // The client itself sends a request again if the connection it reused was closed.
+        // The client repeats a request itself if its reused connection was closed, and counts a
+        // retry.
         let sent_again = || self.client.counters.retries.load(Ordering::Relaxed);
         let sent_before = sent_again();
         let (head, stored) = loop {
@@ -168,7 +169,7 @@ impl S3 {
         Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
     }
 
-    /// `AbortMultipartUpload`. A missing upload is not an error.
+    /// Sends `AbortMultipartUpload`. A missing upload is not an error.
     pub(crate) fn abort_upload(&self, object: &ObjectLocation, id: &str) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::AbortMultipartUpload, object, &cancel);
@@ -180,7 +181,7 @@ impl S3 {
         }
     }
 
-    /// `ListMultipartUploads` under a prefix, all pages.
+    /// Sends `ListMultipartUploads` for a prefix, for all pages.
     pub(crate) fn stale_uploads(&self, prefix: &ObjectLocation) -> Result<Vec<StaleUpload>> {
         let cancel = Cancel::new();
         let bucket = prefix.with_key("");
@@ -223,7 +224,7 @@ impl S3 {
 }
 
 impl S3 {
-    /// The form of the keys in a list of uploads.
+    /// Returns the form of the keys in a list of uploads.
     fn form_of_uploads(&self, call: &mut Call<'_>, page: &UploadPage) -> Result<NameForm> {
         if let Some(stated) = NameForm::stated(page.encoding_type.as_deref()) {
             return Ok(stated);
@@ -251,7 +252,7 @@ fn part_call<'a>(
     call
 }
 
-/// The checksum of the whole object, if every part has one.
+/// Returns the checksum of the whole object, if every part has one.
 fn combined(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()

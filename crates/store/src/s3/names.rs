@@ -1,10 +1,10 @@
-//! The encoding of names in listings.
+//! Decodes the names in listings.
 //!
-//! Listings are requested with `encoding-type=url`, since keys may have characters that XML cannot.
-//! A service that states this encoding may still send names in another form. A name that is decoded
-//! by the wrong one is that of another object, or of none, whose deletion reports success. So as
-//! long as several forms are possible and decode a name differently, the same page is requested
-//! without the parameter, and the forms that do not agree with it are excluded.
+//! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
+//! in XML. A service that states this encoding may still send names in another form. A wrongly
+//! decoded name denotes another object, or none, and deleting it reports success. So while several
+//! forms are possible and decode a name differently, the same page is requested without the
+//! parameter, and the forms that disagree with it are excluded.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,25 +14,25 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::Result;
 
-/// Parameter for URL-encoded names, since keys may have characters that XML cannot.
+/// The query parameter for URL-encoded names.
 pub(super) const ENCODING: &str = "encoding-type";
 
 /// A form of names in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameForm {
-    /// Percent-encoded, with `+` for a space: what S3 sends.
+    /// Percent-encoded, with `+` for a space, as from S3.
     Form,
-    /// Percent-encoded; a `+` is a `+`.
+    /// Percent-encoded, with a literal `+`.
     Percent,
     /// Not encoded.
     Literal,
 }
 
 impl NameForm {
-    /// All, the most probable first.
+    /// All forms, the most probable first.
     const ALL: [Self; 3] = [Self::Form, Self::Percent, Self::Literal];
 
-    /// The name that a text of the listing means.
+    /// Returns the name that a text of the listing stands for.
     pub(super) fn decode(self, text: &str) -> Cow<'_, str> {
         let percent = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         match self {
@@ -43,13 +43,13 @@ impl NameForm {
         }
     }
 
-    /// The form of an answer that states no encoding.
+    /// Returns `Literal` for a response that does not state the encoding; `None` if it does.
     pub(super) fn stated(encoding_type: Option<&str>) -> Option<Self> {
         (encoding_type != Some("url")).then_some(Self::Literal)
     }
 }
 
-/// The forms that are possible for a service.
+/// The forms that are still possible for a service.
 #[derive(Debug)]
 pub(super) struct LearntNames(Mutex<Vec<NameForm>>);
 
@@ -60,8 +60,8 @@ impl Default for LearntNames {
 }
 
 impl LearntNames {
-    /// The form of the names of a page that states to be encoded. `plain` requests the names of the
-    /// same page without encoding.
+    /// Returns the form of the names of a page that is said to be encoded. `plain` requests the
+    /// names of the same page without encoding.
     pub(super) fn learn(
         &self,
         names: &[&str],
@@ -70,7 +70,7 @@ impl LearntNames {
         let possible = self.lock().clone();
         let agree = |name: &&str| possible.windows(2).all(|two| two[0].decode(name) == two[1].decode(name));
         let doubtful: Vec<&str> = names.iter().filter(|name| !agree(name)).copied().collect();
-        // No encoding leaves one of these.
+        // Encoded names have neither spaces nor non-ASCII characters.
         let is_literal = |name: &&str| name.contains(' ') || !name.is_ascii();
         let found = if names.iter().any(is_literal) {
             vec![NameForm::Literal]
@@ -82,8 +82,8 @@ impl LearntNames {
                 |form: &NameForm| doubtful.iter().all(|name| plain.contains(form.decode(name).as_ref()));
             possible.iter().copied().filter(fits).collect()
         };
-        // Names that XML cannot have make the page unusable without encoding: then S3's form
-        // counts.
+        // Names that are illegal in XML make the page unusable without encoding. Then the most
+        // probable form is assumed.
         let found = if found.is_empty() { vec![possible[0]] } else { found };
         let first = found[0];
         *self.lock() = found;
@@ -99,7 +99,8 @@ impl LearntNames {
 mod tests {
     use super::*;
 
-    /// The forms that are found for pages of a service with these keys, and the extra requests.
+    /// Returns the forms that are found for pages of a service with these keys, and the number of
+    /// extra requests.
     fn learn(keys: &[&str], encode: impl Fn(&str) -> String) -> (Vec<String>, usize) {
         let names = LearntNames::default();
         let mut asked = 0;
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(learn(&keys, |key| encode(key, "%2B", "%20")).0, keys);
         assert_eq!(learn(&keys, |key| encode(key, "+", "%20")).0, keys);
         assert_eq!(learn(&keys, ToOwned::to_owned).0, keys);
-        // Of a service that leaves names alone, a plus alone says nothing of percent signs.
+        // If a service does not encode, a plus alone says nothing about percent signs.
         let few = ["a+b", "a%41b"];
         assert_eq!(learn(&few, ToOwned::to_owned), (few.map(str::to_owned).to_vec(), 2));
         assert_eq!(learn(&["plain", "x/y"], ToOwned::to_owned).1, 0);

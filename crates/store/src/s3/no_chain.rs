@@ -1,5 +1,5 @@
-//! Stands for the credential chain in a build without the feature `aws-config`: keys are in options
-//! or variables, or there are none.
+//! Replaces the credential chain in a build without the feature `aws-config`: credentials are keys
+//! in options or variables.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::key::AccessKey;
 use super::settings::Variants;
 use crate::wire::Client;
 
-/// The service that credentials are for.
+/// The service that credentials are for (unused here).
 pub(super) struct Service {
     pub(super) region: Option<String>,
     pub(super) variants: Variants,
 }
 
-/// The cause of a failure.
+/// The cause of a failure to find credentials.
 #[derive(Clone, Default)]
 pub(super) struct Failure {
     pub(super) detail: String,
@@ -26,7 +26,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Finds no credentials.
+/// A source without credentials.
 pub(super) struct Chain;
 
 impl Chain {

@@ -1,5 +1,5 @@
-//! Stands for the AWS configuration files in a build without the feature `aws-config`. A profile
-//! that is named is refused: its endpoint or its keys would be missing.
+//! Replaces the AWS configuration files in a build without the feature `aws-config`. A named
+//! profile is refused: its endpoint or its keys would be missing.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use super::misuse::Misuse;
 use crate::error::Result;
 use crate::options::Options;
 
-/// The configuration files: never read.
+/// The configuration files, which this build never reads.
 pub(super) struct Profiles(Infallible);
 
 impl Profiles {
@@ -17,7 +17,7 @@ impl Profiles {
     }
 }
 
-/// The name of the profile, if one is given by option or variable.
+/// Returns the name of the profile, if an option or variable states one.
 pub(super) fn named(options: &Options) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
@@ -32,7 +32,7 @@ pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, M
     }
 }
 
-/// Finds a setting in these variables: that of S3, else that of all services.
+/// Finds a setting in these variables, first in that of S3, then in that of all services.
 pub(super) fn find(
     setting: Setting,
     variables: &[(String, String)],

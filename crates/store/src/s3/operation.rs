@@ -1,12 +1,12 @@
 //! The operations of S3 that this backend uses.
 //!
-//! Every call names one, so this list is complete. `tests/deploy` holds it against the policies of
-//! `deploy/` and the table in `docs/reference/deploy.md`.
+//! Every call names an operation, so this list is complete. `tests/deploy` compares it with the
+//! policies of `deploy/` and the table in `docs/reference/deploy.md`.
 
 use crate::requests::RequestKind;
 use crate::wire::Method;
 
-/// An operation, by its name in AWS's API.
+/// An S3 operation, with its name in AWS's API.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
     AbortMultipartUpload,
@@ -52,7 +52,7 @@ impl Operation {
         }
     }
 
-    /// The kind that it is billed as.
+    /// Returns the kind of request that AWS bills.
     pub(super) fn kind(self) -> RequestKind {
         match self {
             Self::ListBuckets
@@ -66,8 +66,8 @@ impl Operation {
         }
     }
 
-    /// The actions that a policy must allow. The second is needed for the source of a copy, or for
-    /// a version that is not the newest.
+    /// Returns the actions that a policy must allow. The second is needed for the source of a copy,
+    /// or for a version that is not the current one.
     pub(super) fn actions(self) -> &'static [&'static str] {
         match self {
             Self::AbortMultipartUpload => &["s3:AbortMultipartUpload"],

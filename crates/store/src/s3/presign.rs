@@ -10,35 +10,35 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::wire::Method;
 
-/// What a presigned URL allows.
+/// The request that a presigned URL allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresignMethod {
-    /// To read the object.
+    /// Reading the object.
     Get,
-    /// To write it.
+    /// Writing the object.
     Put,
 }
 
-/// A presigned URL to make.
+/// The parameters of a presigned URL.
 #[derive(Clone, Copy, Debug)]
 pub struct Presign {
-    /// What it allows.
+    /// The allowed request.
     pub method: PresignMethod,
-    /// How long, in whole seconds; at least one, at most [`Presign::LONGEST`].
+    /// The validity, in whole seconds: at least 1, at most [`Presign::LONGEST`].
     pub expires: Duration,
 }
 
 impl Presign {
-    /// The longest life of a presigned URL.
+    /// The longest validity of a presigned URL.
     pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
-/// A presigned URL.
+/// A presigned URL, and whether it ends early.
 #[derive(Clone, Debug)]
 pub struct Presigned {
     /// The URL.
     pub url: String,
-    /// Whether the credentials end before it expires, and it with them.
+    /// True if the credentials expire before the URL would. The URL then ends with them.
     pub ends_early: bool,
 }
 
@@ -47,7 +47,7 @@ impl S3 {
     pub(crate) fn presign(&self, object: &ObjectLocation, presign: &Presign) -> Result<Presigned> {
         endpoint::check_bucket(&object.bucket)?;
         if crate::order::is_directory_bucket(object) {
-            // The key of a session lives for five minutes.
+            // The key of a session is valid for only five minutes.
             let what = "a presigned URL in a directory bucket";
             return Err(Error::Unsupported { location: object.to_string(), what, trace: None });
         }
@@ -55,7 +55,7 @@ impl S3 {
         let place = object.to_string();
         let configured = self.identity.settings(options)?;
         if configured.region.is_none() && configured.endpoint_url.is_none() {
-            // The signature is for one region. A refusal names it as well as an answer does.
+            // The signature is for one region, which this call learns, even from a refusal.
             match self.stat(&object.with_key("")) {
                 Ok(_) | Err(Error::Denied { .. }) => {}
                 Err(error) => return Err(error),

@@ -1,8 +1,8 @@
-//! Profiles in the AWS configuration files: finds the named one and checks that it has credentials.
+//! Finds a profile in the AWS configuration files and checks that it has credentials.
 //!
-//! A named profile must exist, as for aws-cli, and must have a source of credentials: the role of
-//! the machine is not a substitute for a particular identity. If no profile is named, `default` may
-//! be missing.
+//! As in aws-cli, a named profile must exist and have a source of credentials: the role of the
+//! machine is no substitute for a particular identity. If no profile is named, `default` may be
+//! missing.
 
 use std::env;
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::signing::Signing;
 
-/// S3 in names of variables and in a `[services]` section.
+/// The name of S3 in variables and in a `[services]` section.
 const SERVICE: &str = "s3";
 
-/// Settings that are a complete source of credentials.
+/// Settings of which each is a complete source of credentials.
 const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
-/// The name of the profile, if one is given by option or variable.
+/// Returns the name of the profile, if an option or variable states one.
 pub(super) fn named(options: &Options) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-/// The files, with the profile to take settings from selected; `None` if there are none. That
+/// Reads the files and selects the profile for settings. Returns `None` if there are no files. The
 /// profile may be missing only if it was not named.
 pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, Misuse> {
     let named = named(options);
@@ -49,14 +49,13 @@ pub(super) fn read(options: &Options) -> std::result::Result<Option<Profiles>, M
 pub(super) struct Profiles(ProfileSet);
 
 impl Profiles {
-    /// A value of the selected profile.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key)
     }
 }
 
-/// Finds a setting in these variables, else in the profile; in each that of S3 comes before that of
-/// all services.
+/// Finds a setting in these variables or else in the profile. In each, the setting of S3 takes
+/// precedence over that of all services.
 pub(super) fn find(
     setting: Setting,
     variables: &[(String, String)],
@@ -85,7 +84,7 @@ pub(super) fn find(
     Some((text, source))
 }
 
-/// True if the configuration file has the section `[KIND NAME]`, with or without contents.
+/// Returns true if the configuration file has the section `[KIND NAME]`, with or without contents.
 pub(super) fn has_section(kind: &str, name: &str) -> bool {
     let [config, _] = files();
     let text = std::fs::read_to_string(config).unwrap_or_default();
@@ -95,7 +94,7 @@ pub(super) fn has_section(kind: &str, name: &str) -> bool {
     })
 }
 
-/// A setting that points to something missing.
+/// Returns the error for a setting that refers to something missing.
 pub(super) fn unusable_setting(what: &str, why: &str) -> Misuse {
     let [config, _] = files();
     Misuse { what: what.to_owned(), why: format!("{why} {}", config.display()) }
@@ -139,7 +138,6 @@ fn unusable(name: &str, why: &str) -> Misuse {
     Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
 
-/// The configuration files.
 fn files() -> [PathBuf; 2] {
     let home = env::home_dir().unwrap_or_default().join(".aws");
     [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")].map(|(name, file)| {

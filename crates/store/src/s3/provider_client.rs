@@ -1,8 +1,8 @@
-//! Sends the requests of AWS's credential providers by this library's own client.
+//! Sends the requests of AWS's credential providers by this crate's own client.
 //!
-//! So a wait for credentials is one like any other: it has the deadline, the certificates and the
-//! proxies of the options. `credentials` passes it to `aws-config`. The first answer that does not
-//! come is remembered, because a provider's own error does not name the service.
+//! So requests for credentials use the deadline, the certificates and the proxies of the options.
+//! `credentials` passes this client to `aws-config`. The first service that does not respond is
+//! remembered, because the providers' errors do not name it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,10 +26,10 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{Client, Head, Method, Request};
 
-/// Longest answer of a provider's service: credentials and a token take a few KiB.
+/// Longest response of a provider's service, bytes. Credentials and a token take a few KiB.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// A service that did not answer, and the time for which it was waited.
+/// A service that did not respond, and how long the client waited.
 pub(super) type Silence = (String, Duration);
 
 /// The client of all credential providers. Clones share the record of a silence.
@@ -46,13 +46,13 @@ impl fmt::Debug for ProviderClient {
 }
 
 impl ProviderClient {
-    /// Requests have the options of `client`, and neither its scope nor its counters: callers with
-    /// different scopes share them.
+    /// Returns a client with the options of `client`, but without its scope and counters: callers
+    /// with different scopes share it.
     pub(super) fn new(client: &Client) -> Self {
         Self { client: Arc::new(client.unscoped()), silence: Arc::default() }
     }
 
-    /// Takes the record of a service that did not answer.
+    /// Takes the record of a service that did not respond.
     pub(super) fn take_silence(&self) -> Option<Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -66,7 +66,7 @@ impl HttpClient for ProviderClient {
     }
 }
 
-/// Requests with one deadline, which includes the body of the answer.
+/// A connector whose requests have one deadline, which includes the body of the response.
 #[derive(Clone, Debug)]
 struct Connector {
     provider: ProviderClient,
@@ -133,8 +133,8 @@ impl Connector {
         response(&head, body).ok_or_else(|| protocol("an illegal status or header"))
     }
 
-    /// The error for `aws-config`. Only a lost connection is worth its retries: a wait has a
-    /// deadline, and all that it was waited for is over.
+    /// Returns the error for `aws-config`. Only a lost connection may be retried there: after a
+    /// timeout the deadline for all attempts has passed.
     fn failed(&self, error: Error) -> ConnectorError {
         if let Error::TimedOut { location, after, .. } = &error {
             let mut silence = self.provider.silence.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +147,7 @@ impl Connector {
     }
 }
 
-/// Ends a request whose future is dropped.
+/// A guard that ends a request when its future is dropped.
 #[derive(Default)]
 struct CancelOnDrop(Cancel);
 
@@ -166,7 +166,7 @@ fn response(head: &Head, body: Vec<u8>) -> Option<HttpResponse> {
     Some(response)
 }
 
-/// The service that a request is for, and its address.
+/// Returns the name of the service that a request is for, and its address.
 fn name_of(request: &HttpRequest) -> String {
     let Some(origin) = Origin::parse_url(request.uri()) else { return "a credentials service".to_owned() };
     let is_sts = request.body().bytes().is_some_and(|body| body.starts_with(b"Action="));
@@ -178,7 +178,6 @@ fn name_of(request: &HttpRequest) -> String {
     format!("{service} at {origin}")
 }
 
-/// Path and query of a URL.
 fn target_of(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     match rest.find(['/', '?']).map(|at| &rest[at..]) {
@@ -188,11 +187,11 @@ fn target_of(url: &str) -> String {
     }
 }
 
-/// True for the addresses of metadata services, which no proxy reaches.
+/// Returns true for the addresses of metadata services, which no proxy reaches.
 fn is_link_local(origin: &Origin) -> bool {
     match origin.host.trim_matches(['[', ']']).parse() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
-        // The local addresses that AWS assigned: fd00:ec2::/32.
+        // AWS uses local addresses from fd00:ec2::/32.
         Ok(IpAddr::V6(address)) => address.segments()[..2] == [0xfd00, 0x0ec2],
         Err(_) => false,
     }

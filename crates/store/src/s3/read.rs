@@ -1,10 +1,10 @@
-//! HeadObject and GetObject.
+//! Describes and reads objects: HeadObject and GetObject.
 
 use firstbyte_location::{ByteRange, Kind, ObjectLocation, Version};
 
 use crate::body::Body;
 use crate::cancel::Cancel;
-use crate::error::{Error, Result, VERSION};
+use crate::error::{Error, Result, VERSION_SEPARATOR};
 use crate::object::Stat;
 use crate::query::{Get, Integrity};
 use crate::{answer, conditions};
@@ -15,7 +15,8 @@ use crate::gateways::frames::FRAMES;
 use crate::retry::Retry;
 
 impl S3 {
-    /// Describes an object, or else a prefix with keys below it, which counts as a directory.
+    /// Describes an object or, if there is none, a prefix with keys below it, which counts as a
+    /// directory.
     pub(crate) fn stat(&self, object: &ObjectLocation) -> Result<Stat> {
         let cancel = Cancel::new();
         if object.key.is_empty() {
@@ -33,14 +34,14 @@ impl S3 {
         }
     }
 
-    /// True if any key begins with this one and a `/`.
+    /// Returns true if any key begins with this one and a `/`.
     pub(crate) fn has_below(&self, object: &ObjectLocation) -> Result<bool> {
         let key = format!("{}/", object.key.trim_end_matches('/'));
         self.has_keys_under(&object.with_key(key))
     }
 
-    /// `HeadObject`, of the given version if any; or GetObject of one byte if that is refused or
-    /// states a length that is not credible.
+    /// Sends `HeadObject`, for a version if one is given. If it is refused or states an implausible
+    /// length, sends `GetObject` for one byte.
     pub(crate) fn head(&self, object: &ObjectLocation, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::HeadObject, object, &cancel);
@@ -74,7 +75,7 @@ impl S3 {
         let mut retry = Retry::new(&self.client, &cancel);
         loop {
             match self.get(object, &get) {
-                // The answer to a range of an empty object describes the error, not the object.
+                // A 416 for an empty object describes the error, not the object.
                 Ok(body) if body.stat().size() == Some(0) && get.range.is_some() => get.range = None,
                 Ok(body) => return Ok(body.stat().clone()),
                 Err(error) => retry.wait_or_give_up(error)?,
@@ -82,7 +83,7 @@ impl S3 {
         }
     }
 
-    /// `GetObject`: one attempt.
+    /// Sends `GetObject` once.
     pub(crate) fn get(&self, object: &ObjectLocation, get: &Get) -> Result<Body> {
         let mut call = Call::new(Operation::GetObject, object, &get.cancel);
         call.throttle = get.throttle.clone();
@@ -128,25 +129,25 @@ impl S3 {
         }
     }
 
-    /// The error for a version of an object that a condition refused.
+    /// Returns the error for a version that a condition refused.
     pub(super) fn refused(&self, object: &ObjectLocation, expected: Option<&Version>) -> Error {
         let found = self.head(object, None).map(|stat| stat.version);
         conditions::refused(&object.to_string(), expected, found)
     }
 }
 
-/// What is not found is a version, if one was asked for.
+/// Converts "not found" to an error that names the version, if one was requested.
 fn of_version(error: Error, version_id: Option<&str>) -> Error {
     match (error, version_id) {
         (Error::NotFound { location, trace }, Some(id)) => {
-            Error::NotFound { location: format!("{location}{VERSION}{id}"), trace }
+            Error::NotFound { location: format!("{location}{VERSION_SEPARATOR}{id}"), trace }
         }
         (other, _) => other,
     }
 }
 
-/// Whether an object is of the version that was asked for by a tag which its store writes otherwise
-/// in a response than in the listing that had it.
+/// Returns whether an object has the expected version although its tag differs: some stores write
+/// the tag differently in a response than in a listing.
 fn is_respelled(expected: &Version, found: &Version) -> bool {
     found.etag.is_some() && found.agrees_with(expected) && found.if_match() != expected.if_match()
 }

@@ -1,7 +1,7 @@
-//! Control calls to other services of AWS, such as Lambda, with the credentials of S3 calls.
+//! Control calls to other AWS services, such as Lambda, with the credentials of S3 calls.
 //!
-//! A call is one signed request with a JSON body, and a whole answer in memory. It is not retried:
-//! the caller knows whether repeating it is harmless.
+//! A call is one signed request with a JSON body. The whole response is held in memory. It is not
+//! retried, because only the caller knows whether repeating it is harmless.
 
 use std::time::SystemTime;
 
@@ -16,7 +16,7 @@ use crate::requests::RequestKind;
 use crate::upload::Payload;
 use crate::wire::{Method, Request};
 
-/// Longest answer accepted: what Lambda allows, and some more.
+/// Longest accepted response, bytes: somewhat more than Lambda allows.
 const LONGEST_ANSWER: usize = 8 << 20;
 
 /// The method of a [`ServiceRequest`].
@@ -30,38 +30,38 @@ pub enum ServiceMethod {
     Post,
 }
 
-/// A request to a service of AWS.
+/// A request to an AWS service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceRequest<'a> {
-    /// The service as in host names and signatures, for example `lambda`.
+    /// The name of the service in host names and signatures, for example `lambda`.
     pub service: &'a str,
-    /// The endpoint instead of that of AWS, `http(s)://HOST[:PORT]`.
+    /// The endpoint, `http(s)://HOST[:PORT]`; `None` for that of AWS.
     pub endpoint_url: Option<&'a str>,
     /// The method.
     pub method: ServiceMethod,
-    /// Path and query, encoded.
+    /// The path and query, encoded.
     pub path: &'a str,
     /// The body.
     pub body: &'a [u8],
-    /// What is called, for error messages.
+    /// The name of the called resource, for error messages.
     pub place: &'a str,
     /// Ends the request.
     pub cancel: &'a Cancel,
 }
 
-/// The answer of a service.
+/// The response of a service.
 #[derive(Clone, Debug)]
 pub struct ServiceAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// Names in lower case, and values.
+    /// The headers: names in lower case, and values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl ServiceAnswer {
-    /// The value of a header, whose name is in lower case.
+    /// Returns the value of a header, whose name is in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -69,12 +69,12 @@ impl ServiceAnswer {
 }
 
 impl S3 {
-    /// Sends one request to a service, and reads its answer.
+    /// Sends one request to a service and reads the response.
     pub(crate) fn call_service(&self, call: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
         let settings = self.identity.settings(options)?;
-        // A stand-in for a service does not care.
+        // A stand-in for a service ignores the region.
         let region = match (&settings.region, call.endpoint_url) {
             (Some(region), _) => region.as_str(),
             (None, Some(_)) => super::endpoint::FIRST_REGION,

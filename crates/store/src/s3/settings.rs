@@ -1,9 +1,9 @@
-//! The configured service: endpoint, region, form of addresses.
+//! The configured service: endpoint, region, addressing.
 //!
-//! Options come first, then variables, then the profile; within each a setting of S3 comes before
-//! one of all services. `profile` looks each setting up as AWS's own clients do, so that a file
-//! means the same here. A setting that cannot be honoured is refused by name: the bytes of a
-//! private service must not go elsewhere.
+//! Options take precedence over variables, and variables over the profile. In each, a setting of S3
+//! takes precedence over one of all services. `profile` finds settings like AWS's own clients, so
+//! that a file means the same here. A setting that cannot be honoured is refused by name: the bytes
+//! of a private service must not go elsewhere.
 
 use std::path::PathBuf;
 
@@ -14,30 +14,29 @@ use super::misuse::Misuse;
 use super::profile::{self, Profiles};
 use crate::options::Options;
 
-/// The block of S3 in a profile.
 const SERVICE: &str = "s3";
 
-/// The setting that chose the S3 endpoint.
+/// The setting that determined the S3 endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndpointSource {
-    /// None: it is that of AWS.
+    /// No setting: the endpoint is that of AWS.
     #[default]
     Aws,
-    /// [`Options::endpoint_url`].
+    /// The option [`Options::endpoint_url`].
     Options,
-    /// This environment variable.
+    /// An environment variable, by its name.
     Variable(&'static str),
     /// The `[services]` section that the profile names.
     Services,
-    /// `endpoint_url` of the profile.
+    /// The setting `endpoint_url` of the profile.
     Profile,
-    /// `url` of a named endpoint.
+    /// The setting `url` of a named endpoint.
     Named,
 }
 
 impl EndpointSource {
-    /// The setting, as errors name it; `given` is that of the options. `None` for AWS's own
-    /// endpoint.
+    /// Returns the setting's name for errors. `given` is the name of the option. `None` for AWS's
+    /// own endpoint.
     #[must_use]
     pub fn setting(self, given: &'static str) -> Option<&'static str> {
         match self {
@@ -54,13 +53,12 @@ impl EndpointSource {
 /// Variants of AWS's endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Variants {
-    /// Cryptography that FIPS 140 has validated.
+    /// True for endpoints with cryptography validated by FIPS 140.
     pub(super) fips: bool,
-    /// IPv6 beside IPv4.
+    /// True for endpoints with IPv6 in addition to IPv4.
     pub(super) dual_stack: bool,
 }
 
-/// The configured service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceSettings {
     pub(super) endpoint_url: Option<String>,
@@ -68,24 +66,24 @@ pub(super) struct ServiceSettings {
     pub(super) region: Option<String>,
     pub(super) addressing: Addressing,
     pub(super) variants: Variants,
-    /// None: the second, unless the service turns out to know the first alone.
+    /// The version of listings. `None`: version 2, unless the service supports only version 1.
     pub(super) list_version: Option<ListVersion>,
     pub(super) checksums: Checksums,
 }
 
-/// Checksum headers of writes.
+/// The use of checksum headers in writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Checksums {
-    /// Sent, unless the service refuses them.
+    /// Checksums are sent, unless the service refuses them.
     #[default]
     Supported,
-    /// Never sent.
+    /// Checksums are never sent.
     Off,
 }
 
 impl ServiceSettings {
-    /// The settings of a named endpoint. Variables are about plain `s3://`, so of what the endpoint
-    /// does not say, only the profile is asked.
+    /// Returns the settings of a named endpoint. Variables are for plain `s3://`, so settings
+    /// missing in the endpoint's table come only from the profile.
     pub(super) fn of_endpoint(options: &Options, endpoint: &EndpointSettings) -> Result<Self, Misuse> {
         let lookup = Lookup { variables: Vec::new(), profiles: profile::read(options)? };
         let (endpoint_url, endpoint_source) = match &endpoint.url {
@@ -99,7 +97,7 @@ impl ServiceSettings {
                 Addressing::Auto => lookup.addressing()?,
                 given => given,
             },
-            // They are of AWS's own endpoints.
+            // The variants exist only for AWS's own endpoints.
             variants: if endpoint_url.is_some() { Variants::default() } else { variants },
             list_version: endpoint.list_version,
             checksums: if endpoint.checksums { lookup.checksums()? } else { Checksums::Off },
@@ -109,7 +107,7 @@ impl ServiceSettings {
         settings.check(&lookup)
     }
 
-    /// Reads variables and files.
+    /// Reads the settings from options, variables and files.
     pub(super) fn find(options: &Options) -> Result<Self, Misuse> {
         let lookup = Lookup::new(options)?;
         let (endpoint_url, endpoint_source) = lookup.endpoint(options)?;
@@ -155,13 +153,13 @@ impl ServiceSettings {
     }
 }
 
-/// The certificate authorities that the profile names. None if the files cannot be read: requests
-/// that need them report it.
+/// Returns the certificate authorities that the profile names. `None` also if the files cannot be
+/// read, which requests that need them report.
 pub(crate) fn ca_bundle(options: &Options) -> Option<PathBuf> {
     Lookup::new(options).ok()?.in_profile("ca_bundle").map(PathBuf::from)
 }
 
-/// The sources of settings beside the options.
+/// The sources of settings other than the options.
 struct Lookup {
     variables: Vec<(String, String)>,
     profiles: Option<Profiles>,
@@ -177,17 +175,16 @@ impl Lookup {
         Ok(Self { variables, profiles: profile::read(options)? })
     }
 
-    /// A setting, and its place.
+    /// Finds a setting, and its source.
     fn find(&self, variable: Option<&'static str>, key: &'static str) -> Option<(String, SettingSource)> {
         profile::find(Setting { variable, key }, &self.variables, self.profiles.as_ref())
     }
 
-    /// A value of the profile.
     fn in_profile(&self, key: &str) -> Option<String> {
         self.profiles.as_ref()?.get(key).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// A value below `s3 =` in the profile.
+    /// Returns a value below `s3 =` in the profile.
     fn nested(&self, key: &str) -> Option<String> {
         let block = self.in_profile(SERVICE)?;
         let mut pairs = block.lines().filter_map(|line| line.split_once('='));
@@ -225,7 +222,7 @@ impl Lookup {
         Ok((Some(url), source))
     }
 
-    /// Fails if the profile names a section that does not exist.
+    /// Returns an error if the profile names a section that does not exist.
     fn check_services(&self) -> Result<(), Misuse> {
         match self.in_profile("services") {
             Some(name) if !profile::has_section("services", &name) => Err(profile::unusable_setting(
@@ -244,7 +241,8 @@ impl Lookup {
         })
     }
 
-    /// <https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>
+    /// Returns the use of checksums
+    /// (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html>).
     fn checksums(&self) -> Result<Checksums, Misuse> {
         const KEY: &str = "request_checksum_calculation";
         let set =

@@ -1,4 +1,4 @@
-//! Signs requests, or URLs, by SigV4 ([`signature`]). For S3 the path is encoded once and not
+//! Signs requests or URLs by SigV4 ([`signature`]). For S3 the path is encoded once and not
 //! normalised, and the payload is not signed: payloads have a CRC instead, and hashing them would
 //! use a whole core at 10 Gbit/s. Other services follow the general rules.
 
@@ -13,29 +13,26 @@ use crate::origin::Origin;
 use crate::upload::Payload;
 use crate::wire::{Method, Request};
 
-/// Name of S3 in signatures.
 const S3: &str = "s3";
-/// Name of S3 Express One Zone in signatures.
 const S3_EXPRESS: &str = "s3express";
-/// The header for the token of a key that is issued for a time.
+/// The header for the session token of a temporary key.
 const SECURITY_TOKEN: &str = "x-amz-security-token";
-/// The same of the sessions of S3 Express One Zone.
+/// The header for the token of a session of S3 Express One Zone.
 const SESSION_TOKEN: &str = "x-amz-s3session-token";
 
-/// The rules of a signature.
+/// The rules by which a request is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rules<'a> {
     S3,
-    /// S3 Express One Zone, outside of a session.
+    /// S3 Express One Zone, outside a session.
     Express,
     /// S3 Express One Zone, with the key of a session.
     ExpressSession,
-    /// Another service of AWS, by its name.
+    /// Another AWS service, by its name.
     Service(&'a str),
 }
 
 impl<'a> Rules<'a> {
-    /// The service in the signature.
     fn service(self) -> &'a str {
         match self {
             Self::S3 => S3,
@@ -43,13 +40,12 @@ impl<'a> Rules<'a> {
             Self::Service(name) => name,
         }
     }
-    /// The header for the key's token.
     fn token_header(self) -> &'static str {
         if self == Self::ExpressSession { SESSION_TOKEN } else { SECURITY_TOKEN }
     }
 }
 
-/// Adds the authorization headers to `request`, which goes to a service in `region`.
+/// Adds the authorization headers to `request`, which is for a service in `region`.
 pub(super) fn sign_request(
     request: &mut Request<'_>,
     key: &AccessKey,
@@ -79,7 +75,7 @@ pub(super) fn sign_request(
     let mut headers = Headers::default();
     headers.add("host", &request.origin.authority());
     for (name, value) in &request.headers {
-        // What a GET says to caches may be changed by proxies on the way.
+        // Proxies may change the cache control of a GET, so it is not signed.
         if request.method != Method::Get || name != "cache-control" {
             headers.add(name, value);
         }
@@ -98,7 +94,7 @@ pub(super) fn sign_request(
     Ok(())
 }
 
-/// Refuses a key that no header can state.
+/// Refuses a key that cannot be written in a header.
 fn check(key: &AccessKey, place: &str) -> Result<()> {
     for (what, text) in [("access key id", Some(&key.id)), ("session token", key.session_token.as_ref())] {
         if text.is_some_and(|text| header_value(text).is_err()) {
@@ -114,11 +110,10 @@ pub(super) struct Unsigned<'a> {
     pub(super) place: &'a str,
     pub(super) origin: &'a Origin,
     pub(super) method: Method,
-    /// Path and query.
     pub(super) target: String,
 }
 
-/// The URL of a request that anyone may send until it `expires`.
+/// Returns the URL of a request that anyone may send until it `expires`.
 pub(super) fn sign_url(
     request: &Unsigned<'_>,
     key: &AccessKey,
@@ -225,7 +220,7 @@ mod tests {
         assert_eq!(signatures.len(), targets.len());
     }
 
-    /// The settings and the body by which AWS's library signs by these rules.
+    /// Returns the settings and the body for signing with AWS's library by the same rules.
     fn by_library(
         request: &Request<'_>,
         url: &str,
@@ -294,7 +289,7 @@ mod tests {
             let key = key(token.as_deref());
             let rules = [Rules::S3, Rules::Express, Rules::ExpressSession, Rules::Service("lambda")][which];
             let origin = Origin::parse_url(if tls { "https://h.example" } else { "http://127.0.0.1:9000" }).unwrap();
-            // The library resolves segments of dots in paths of services; none has one.
+            // The library resolves dot segments in paths of services. No path of a service has one.
             prop_assume!(!matches!(rules, Rules::Service(_)) || !matches!(key_name.as_str(), "." | ".."));
             let (cancel, throttle) = (Cancel::new(), Throttle::default());
             let mut target = format!("/{}", endpoint::query_value(&key_name));

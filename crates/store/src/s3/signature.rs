@@ -1,7 +1,8 @@
 //! The arithmetic of Signature Version 4: the canonical form of a request, and its signature.
 //! <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>
 //!
-//! Pure. `sign` decides what is signed; its tests compare the results with those of AWS's library.
+//! This module is pure. `sign` decides what is signed, and its tests compare the results with those
+//! of AWS's library.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -12,38 +13,36 @@ use time::OffsetDateTime;
 
 use super::key::AccessKey;
 
-/// The hash of a payload that is not signed.
+/// The text in place of a payload's hash, for an unsigned payload.
 pub(super) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Bytes to encode in names and values of a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes to encode in a path.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
-/// Headers that proxies and libraries change, which are not signed.
+/// Headers that proxies and libraries change. They are not signed.
 const CHANGED_ON_THE_WAY: [&str; 4] = ["authorization", "transfer-encoding", "user-agent", "x-amzn-trace-id"];
 
-/// Whether the path of a request is encoded once more before it is signed.
+/// Whether the path of a request is encoded again for the signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathEncoding {
-    /// As it is sent: S3.
+    /// The path is signed as it is sent, for S3.
     AsSent,
-    /// Encoded again: all other services. Their paths have no empty part and no part `.` or `..`,
-    /// which would be left out.
+    /// The path is encoded again, for all other services. Their paths have no empty, `.` or `..`
+    /// segments, which would have to be removed.
     Again,
 }
 
-/// The parts of a request that are signed.
+/// The signed parts of a request.
 pub(super) struct Canonical<'a> {
     pub(super) method: &'a str,
     /// Path and query, encoded.
     pub(super) target: &'a str,
     pub(super) path_encoding: PathEncoding,
     pub(super) headers: Headers,
-    /// Of the payload.
     pub(super) hash: &'a str,
 }
 
-/// Headers that are signed, in the order of their names.
+/// The signed headers, ordered by name.
 #[derive(Default)]
 pub(super) struct Headers(BTreeMap<String, Vec<String>>);
 
@@ -56,7 +55,7 @@ impl Headers {
         }
     }
 
-    /// Their names.
+    /// Returns the names of the headers, as in the signature.
     pub(super) fn names(&self) -> String {
         self.0.keys().map(String::as_str).collect::<Vec<_>>().join(";")
     }
@@ -76,7 +75,7 @@ impl Canonical<'_> {
     }
 }
 
-/// The parameters of a query in the order of their encoded form.
+/// Sorts the parameters of a query by their encoded form.
 fn canonical_query(query: &str) -> String {
     let encoded = |text: &str| {
         let bytes: Vec<u8> = percent_decode_str(text).collect();
@@ -92,7 +91,7 @@ fn canonical_query(query: &str) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-/// Where and when a signature is good.
+/// The time, region and service for which a signature is valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
     pub(super) region: &'a str,
@@ -101,7 +100,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The time of the signature, `20261127T161501Z`.
+    /// Returns the time of the signature, such as `20261127T161501Z`.
     pub(super) fn moment(&self) -> String {
         let at = OffsetDateTime::from(self.at);
         let (hour, minute, second) = at.to_hms();
@@ -117,12 +116,12 @@ impl Scope<'_> {
         format!("{}/{}/{}/aws4_request", self.date(), self.region, self.service)
     }
 
-    /// The key's name and the scope, as requests state them.
+    /// Returns the id of the key and the scope, as in requests.
     pub(super) fn credential(&self, key: &AccessKey) -> String {
         format!("{}/{}", key.id, self.text())
     }
 
-    /// The signature of a request, in hexadecimal digits.
+    /// Returns the signature of a request, in hexadecimal digits.
     pub(super) fn signature(&self, key: &AccessKey, canonical: &Canonical<'_>) -> String {
         let request = sha256(canonical.text().as_bytes());
         let text = format!("{ALGORITHM}\n{}\n{}\n{request}", self.moment(), self.text());
@@ -134,7 +133,7 @@ impl Scope<'_> {
     }
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA256, bytes))
 }

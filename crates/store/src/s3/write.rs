@@ -1,4 +1,4 @@
-//! PutObject and CopyObject, and the headers of all writes.
+//! Writes and copies objects (PutObject, CopyObject), and adds the headers of all writes.
 //!
 //! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head.
 
@@ -20,7 +20,7 @@ use super::{Call, S3, endpoint, protocol};
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
 
 impl S3 {
-    /// `PutObject`.
+    /// Sends `PutObject`.
     pub(crate) fn put(
         &self,
         object: &ObjectLocation,
@@ -46,7 +46,7 @@ impl S3 {
         })
     }
 
-    /// `CopyObject`, within the service, at most 5 GiB.
+    /// Sends `CopyObject`, within the service, for at most 5 GiB.
     pub(crate) fn copy(
         &self,
         source: &ObjectLocation,
@@ -55,10 +55,10 @@ impl S3 {
         options: &PutOptions,
     ) -> Result<Written> {
         let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
-        copy_from(&mut call, source, version);
+        add_copy_source_headers(&mut call, source, version);
         call.work = version.size.unwrap_or_default();
         if options.metadata == Metadata::default() {
-            self.keep(&mut call);
+            self.add_storage_headers(&mut call);
         } else {
             call.header("x-amz-metadata-directive", "REPLACE");
             self.describe(&mut call, &options.metadata);
@@ -74,13 +74,13 @@ impl S3 {
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
 
-    /// A call after which the service has the object or part.
+    /// Sends a call that stores an object or part. Returns the description in the response.
     pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
         self.call_text(call).and_then(|answer| stored(call, root, answer))
     }
 
-    /// The error of a copy. A failed condition is about the source if none was stated for the
-    /// destination, or the source has changed.
+    /// Converts the error of a copy. A failed condition is about the source if none was stated for
+    /// the destination, or if the source has changed.
     pub(super) fn of_source(
         &self,
         error: Error,
@@ -118,11 +118,11 @@ impl S3 {
         if let Some(modified) = metadata.modified {
             call.header(&format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified));
         }
-        self.keep(call);
+        self.add_storage_headers(call);
     }
 
     /// Adds the headers for storage class, access list, tags and encryption.
-    fn keep(&self, call: &mut Call<'_>) {
+    fn add_storage_headers(&self, call: &mut Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
         }
@@ -149,15 +149,15 @@ impl S3 {
     }
 }
 
-/// What a response says of the object or part that the service has now.
+/// Parses the description of the stored object or part in a response.
 pub(super) fn stored(call: &Call<'_>, root: &str, (head, body): (Head, Vec<u8>)) -> Result<(Head, Stored)> {
     let stored = xml::parse_root(root, &body)
         .ok_or_else(|| protocol(&call.place(), format!("no {root} in the response")))?;
     Ok((head, stored))
 }
 
-/// Adds the headers that name a version of an object as the source.
-pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
+/// Adds the headers that name a version of an object as the source of a copy.
+pub(super) fn add_copy_source_headers(call: &mut Call<'_>, source: &ObjectLocation, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
     if let Some(etag) = version.if_match() {
@@ -165,15 +165,14 @@ pub(super) fn copy_from(call: &mut Call<'_>, source: &ObjectLocation, version: &
     }
 }
 
-/// The version created by a write.
 pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
     let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
     let etag = etag.as_deref().and_then(etag::quoted);
     Version { size, etag, version_id, last_modified: None, file: None }
 }
 
-/// Compares the service's checksum with ours: returns ours if they are equal, `None` if the service
-/// reports none, an error if they differ.
+/// Compares the service's checksum with the client's. Returns it if they are equal, `None` if the
+/// service reports none, and an error if they differ.
 pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
     let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
         return Ok(None);

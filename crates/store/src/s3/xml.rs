@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 /// Parses a response. Returns `None` if it is not the expected XML.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
-    // From text rather than from a reader, which would copy every event.
+    // The input is a text, because the parser copies every event of a reader.
     quick_xml::de::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option
     name.starts_with(['>', ' ', '/']).then(|| parse(body)).flatten()
 }
 
-/// `<ListAllMyBucketsResult>`.
+/// The `<ListAllMyBucketsResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct BucketPage {
@@ -32,14 +32,12 @@ pub(super) struct BucketPage {
     pub(super) continuation_token: Option<String>,
 }
 
-/// `<Buckets>`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Buckets {
     pub(super) bucket: Vec<Bucket>,
 }
 
-/// `<Bucket>`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Bucket {
@@ -47,14 +45,13 @@ pub(super) struct Bucket {
     pub(super) creation_date: Option<String>,
 }
 
-/// `<InitiateMultipartUploadResult>`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Initiated {
     pub(super) upload_id: String,
 }
 
-/// `<CompleteMultipartUploadResult>`, `<CopyObjectResult>`, `<CopyPartResult>`.
+/// A `<CompleteMultipartUploadResult>`, `<CopyObjectResult>` or `<CopyPartResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Stored {
@@ -65,7 +62,7 @@ pub(super) struct Stored {
     pub(super) checksum_type: Option<String>,
 }
 
-/// `<ListPartsResult>`.
+/// The `<ListPartsResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct PartPage {
@@ -74,7 +71,7 @@ pub(super) struct PartPage {
     pub(super) next_part_number_marker: Option<String>,
 }
 
-/// `<Part>` of a listing.
+/// A `<Part>` element of a listing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct StoredPart {
@@ -86,7 +83,7 @@ pub(super) struct StoredPart {
     pub(super) checksum: Option<String>,
 }
 
-/// `<ListMultipartUploadsResult>`.
+/// The `<ListMultipartUploadsResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct UploadPage {
@@ -97,7 +94,6 @@ pub(super) struct UploadPage {
     pub(super) encoding_type: Option<String>,
 }
 
-/// `<Upload>`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct PendingUpload {
@@ -106,14 +102,14 @@ pub(super) struct PendingUpload {
     pub(super) initiated: Option<String>,
 }
 
-/// `<DeleteResult>`.
+/// The `<DeleteResult>` element.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Deletion {
     pub(super) error: Vec<NotDeleted>,
 }
 
-/// `<Error>` of a `DeleteObjects`.
+/// An `<Error>` element of a `DeleteObjects` response.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct NotDeleted {
@@ -122,7 +118,6 @@ pub(super) struct NotDeleted {
     pub(super) message: String,
 }
 
-/// Text for an element or attribute.
 pub(crate) fn escape(text: &str) -> String {
     // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")

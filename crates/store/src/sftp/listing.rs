@@ -16,14 +16,14 @@ use crate::local::is_partial_name;
 use crate::query::{Links, ListOptions, Partials};
 use crate::walk::{Tree, Walk};
 
-/// Directories that are read at the same time.
+/// Directories that are read concurrently.
 const AT_ONCE: usize = 8;
-/// Reads of one directory that are in flight: OpenSSH answers to each with 100 names.
+/// Reads of one directory in flight. OpenSSH returns 100 names for each.
 const READS: usize = 16;
-/// Requests about links that are in flight.
+/// Requests about links in flight.
 const LOOKS: usize = 64;
 
-/// A tree that is listed.
+/// The tree to list on a host.
 struct Remote {
     sftp: Arc<Sftp>,
     root: SftpPath,
@@ -31,12 +31,12 @@ struct Remote {
     partials: Partials,
     recursive: bool,
     cancel: Cancel,
-    /// The links to directories, by their names and a `/`: the real path of the directory that
-    /// holds the link. `None` if it leads to a directory above itself.
+    /// The links to directories, by their names and a `/`. The value is the real path of the
+    /// directory that holds the link, or `None` if the link leads to a directory above itself.
     links_seen: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
-/// The entries below a directory. Reading ahead ends with it.
+/// The entries below a directory. Dropping it ends the reading ahead.
 struct Listed {
     walk: Walk<Remote>,
     cancel: Cancel,
@@ -111,7 +111,7 @@ impl Tree for Remote {
 }
 
 impl Remote {
-    /// The location of a name below the root.
+    /// Returns the location of a name below the root.
     fn at(&self, name: &[u8]) -> SftpPath {
         match Location::Sftp(self.root.clone()).join(name) {
             Location::Sftp(place) if !name.is_empty() => place,
@@ -120,11 +120,12 @@ impl Remote {
     }
 
     fn links_seen(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Option<Vec<u8>>>> {
-        // Nothing is left inconsistent by a panic.
+        // A panic leaves nothing inconsistent here.
         self.links_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Describes what links lead to in place of the links. One that leads nowhere stays a link.
+    /// Replaces the descriptions of links by those of their targets. A link without a target stays
+    /// a link.
     fn follow(&self, exchange: &mut Exchange, directory: &[u8], names: &mut [Named]) -> Result<()> {
         let links = || names.iter().enumerate().filter(|(_, named)| named.attributes.kind() == Kind::Symlink);
         let paths: Vec<(usize, Vec<u8>)> =
@@ -163,8 +164,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Notes a link to the directory `target`, unless that is above it: `here` is the real path of
-    /// the directory that holds it, and each link on the way to it has left such a path.
+    /// Records a link to the directory `target`, unless that is above the link. `here` is the real
+    /// path of the directory that holds the link, and the links above it have recorded theirs.
     fn enter(&self, directory: &[u8], here: Option<&[u8]>, link: &[u8], target: Option<Vec<u8>>) {
         let mut seen = self.links_seen();
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/');
@@ -198,14 +199,14 @@ fn read(exchange: &mut Exchange, place: &SftpPath) -> Result<Vec<Named>> {
             Reply::Status { code: code::EOF, .. } => break,
             other => return Err(exchange.not("list it", &other)),
         }
-        // A second answer with names is of a wide directory.
+        // A second response with names means that the directory is large.
         most = (most + 1).min(READS);
     }
     exchange.send_last(Request::of(kind::CLOSE, &handle));
     Ok(names)
 }
 
-/// Removes what interrupted copies have left in a directory that holds nothing else.
+/// Removes partial files of interrupted copies in a directory that holds nothing else.
 pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Result<()> {
     let mut names = read(exchange, place)?;
     names.retain(|named| !matches!(named.name.as_slice(), b"." | b".."));
@@ -214,7 +215,7 @@ pub(super) fn remove_unfinished(exchange: &mut Exchange, place: &SftpPath) -> Re
     }
     for named in names {
         let path = [place.path.strip_suffix(b"/").unwrap_or(&place.path), b"/", &named.name].concat();
-        // If it stays, so does the directory.
+        // If a file remains, so does the directory.
         exchange.status(Request::of(kind::REMOVE, &path))?;
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02), which every server speaks, and the
+//! Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02), which every server supports, and the
 //! extensions of OpenSSH that are used here (its file `PROTOCOL`).
 //!
-//! Names are bytes. A packet is its length, its kind, the number of the request, and fields.
+//! Names are bytes. A packet consists of its length, its kind, the number of the request, and
+//! fields.
 
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Kind, to_usize};
 
-/// Kinds of requests.
 pub(super) mod kind {
     pub(in super::super) const INIT: u8 = 1;
     pub(in super::super) const OPEN: u8 = 3;
@@ -29,7 +29,7 @@ pub(super) mod kind {
     pub(in super::super) const EXTENDED: u8 = 200;
 }
 
-/// Flags of `OPEN`.
+/// Flags of an `OPEN` request.
 pub(super) mod open {
     pub(in super::super) const READ: u32 = 1;
     pub(in super::super) const WRITE: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) mod open {
     pub(in super::super) const EXCLUSIVE: u32 = 0x20;
 }
 
-/// Codes of `STATUS`.
+/// Codes of a `STATUS` reply.
 pub(super) mod code {
     pub(in super::super) const OK: u32 = 0;
     pub(in super::super) const EOF: u32 = 1;
@@ -55,11 +55,11 @@ const NAME: u8 = 104;
 const ATTRIBUTES: u8 = 105;
 const EXTENDED_REPLY: u8 = 201;
 
-/// The version of the protocol that is spoken.
+/// The version of the protocol that this client offers.
 const SPOKEN: u32 = 3;
-/// Longest packet accepted; OpenSSH sends no longer ones.
+/// Longest accepted packet, bytes. OpenSSH sends no longer ones.
 const LONGEST: usize = 256 << 10;
-/// Length of a packet's head: length, kind, number.
+/// Length of a packet's head, bytes: length, kind, number.
 const HEAD: usize = 9;
 
 const HAS_SIZE: u32 = 1;
@@ -68,7 +68,7 @@ const HAS_MODE: u32 = 4;
 const HAS_TIMES: u32 = 8;
 const HAS_EXTENSIONS: u32 = 0x8000_0000;
 
-/// A request that is being written.
+/// A request under construction.
 pub(super) struct Request {
     bytes: Vec<u8>,
 }
@@ -81,12 +81,12 @@ impl Request {
         Self { bytes }
     }
 
-    /// A request for a path or a handle.
+    /// Starts a request for a path or a handle.
     pub(super) fn of(kind: u8, subject: &[u8]) -> Self {
         Self::new(kind).string(subject)
     }
 
-    /// A request of an extension.
+    /// Starts a request of an extension.
     pub(super) fn extended(name: &str) -> Self {
         Self::of(kind::EXTENDED, name.as_bytes())
     }
@@ -115,19 +115,19 @@ impl Request {
             request = request.u32(mode);
         }
         if let Some(modified) = modified {
-            // The time of the last access goes with it.
+            // The protocol requires the time of the last access too.
             request = request.u32(modified).u32(modified);
         }
         request
     }
 
-    /// The whole packet.
+    /// Returns the complete packet with this number.
     pub(super) fn numbered(mut self, number: u32) -> Vec<u8> {
         self.bytes[5..HEAD].copy_from_slice(&number.to_be_bytes());
         self.finish()
     }
 
-    /// The greeting, the one packet without a number.
+    /// Returns the greeting, the only packet without a number.
     pub(super) fn greeting() -> Vec<u8> {
         let mut request = Self::new(kind::INIT);
         request.bytes[5..HEAD].copy_from_slice(&SPOKEN.to_be_bytes());
@@ -141,18 +141,18 @@ impl Request {
     }
 }
 
-/// What is known of a file. Requests send mode and time only.
+/// The attributes of a file. Requests send only mode and time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub(super) size: Option<u64>,
     /// The kind of file and its permission bits.
     pub(super) mode: Option<u32>,
-    /// Seconds since 1970.
+    /// Modification time, in seconds since 1970.
     pub(super) modified: Option<u32>,
 }
 
 impl Attributes {
-    /// The kind; a file if the server does not say.
+    /// Returns the kind, or a file if the server does not state it.
     pub(super) fn kind(&self) -> Kind {
         match self.mode.unwrap_or(0) & 0o170_000 {
             0 | 0o100_000 => Kind::File,
@@ -167,14 +167,13 @@ impl Attributes {
     }
 }
 
-/// An entry of a directory; a link is described itself.
+/// An entry of a directory. A link is described itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: Vec<u8>,
     pub(super) attributes: Attributes,
 }
 
-/// A reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
     Status {
@@ -182,14 +181,14 @@ pub(super) enum Reply {
         message: String,
     },
     Handle(Vec<u8>),
-    /// So many bytes at the beginning of a buffer.
+    /// A buffer, and the number of data bytes at its beginning.
     Data(Vec<u8>, usize),
     Names(Vec<Named>),
     Attributes(Attributes),
     Extended(Vec<u8>),
 }
 
-/// What the server announces in its greeting.
+/// The extensions that the server announces in its greeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
     pub(super) posix_rename: bool,
@@ -226,7 +225,6 @@ fn read_rest(input: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the server's greeting.
 pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     let (length, kind) = read_head(input)?;
     let bytes = read_rest(input, length)?;
@@ -250,8 +248,8 @@ pub(super) fn read_greeting(input: &mut impl Read) -> io::Result<Extensions> {
     Ok(found)
 }
 
-/// Reads a reply, and the number of its request. `buffer` provides the buffers of data, at least of
-/// a length.
+/// Reads a reply and the number of its request. `buffer` returns a buffer of at least the given
+/// length for data.
 pub(super) fn read_reply(
     input: &mut impl Read,
     buffer: impl FnOnce(usize) -> Vec<u8>,
@@ -283,7 +281,7 @@ pub(super) fn read_reply(
             let mut names = Vec::new();
             for _ in 0..count {
                 let name = fields.string()?.to_vec();
-                // The line of `ls -l`, which has no defined form.
+                // The skipped field is a line of `ls -l`, whose form is not defined.
                 fields.string()?;
                 names.push(Named { name, attributes: fields.attributes()? });
             }
@@ -296,14 +294,15 @@ pub(super) fn read_reply(
     Ok((number, reply))
 }
 
-/// The longest read and write, from the reply to `limits@openssh.com`; 0 means that there is none.
+/// Parses the reply to `limits@openssh.com` and returns the longest read and write; 0 means that
+/// there is no limit.
 pub(super) fn limits(reply: &[u8]) -> io::Result<(u64, u64)> {
     let mut fields = Fields(reply);
     fields.u64()?;
     Ok((fields.u64()?, fields.u64()?))
 }
 
-/// The fields of a packet that are not yet read.
+/// The fields of a packet that have not been read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,4 +1,4 @@
-//! The sessions of a store, by host. A store's clones share them.
+//! Holds the sessions of a store, by host. Clones of the store share them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use crate::error::{Error, Result};
 use crate::limits::LOOK;
 use crate::options::Options;
 
-/// Sessions with a host. Each is a login, and a process at both ends that encrypts. Servers refuse
-/// more than ten logins at a time by default.
+/// Sessions with one host. Each is a login, and a process at both ends that encrypts. By default
+/// servers refuse more than ten logins at a time.
 const MOST: usize = 4;
 
-/// What a caller wants a session for.
+/// The amount of data that a caller needs a session for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Few bytes: any session will do.
+    /// Few bytes: any session is suitable.
     Control,
-    /// Many bytes: a session that no one else uses is best.
+    /// Many bytes: a session without other users is best.
     Content,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Host {
     state: Mutex<State>,
-    /// Signalled when a session was opened, or could not be.
+    /// Signalled when a session has been opened, or could not be.
     opened: Condvar,
 }
 
@@ -44,7 +44,7 @@ struct State {
     opening: usize,
 }
 
-/// What is to be done for a caller.
+/// The session for a caller, or the step towards one.
 enum Choice {
     Use(Lease),
     Open,
@@ -52,7 +52,7 @@ enum Choice {
 }
 
 impl Pool {
-    /// An exchange with the host of `place`, in the session that is used least.
+    /// Returns an exchange with the host of `place`, in the session with the least use.
     pub(super) fn exchange(
         &self,
         options: &Options,
@@ -114,6 +114,6 @@ impl State {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is left inconsistent by a panic.
+    // A panic leaves nothing inconsistent here.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

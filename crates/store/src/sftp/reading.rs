@@ -1,4 +1,4 @@
-//! The bytes of a file on their way: reads that are sent ahead of the caller.
+//! Reads the bytes of a file, with reads sent ahead of the caller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use crate::sink::Sink;
 pub(crate) struct Reading {
     exchange: Exchange,
     handle: Vec<u8>,
-    /// The range that no read was sent for.
+    /// The part of the range for which no read was sent.
     unsent: ByteRange,
-    /// Reads that were sent, in order.
+    /// Reads in flight, in order.
     sent: VecDeque<Sent>,
-    /// Data that has arrived, and the part of it that is not yet read.
+    /// Data that has arrived. The caller has not read the part `here`.
     data: Vec<u8>,
     here: std::ops::Range<usize>,
-    /// The description of the file that was asked for after the last read.
+    /// The number of the request for the file's description that follows the last read.
     last_look: Option<u32>,
     end: LastRead,
     received: Arc<AtomicU64>,
 }
 
-/// The end of a file whose stated length is checked.
+/// The check of the end of a file whose length is stated.
 #[derive(Default)]
 struct LastRead {
-    /// The stated length, where it is also the end of what is read.
+    /// The stated length, if reading ends there too.
     stated: Option<u64>,
-    /// A read behind it, unless the last one asked for more than the file states.
+    /// The number of a read after the stated length, unless the last read includes that.
     beyond: Option<u32>,
-    /// Whether there is content behind it.
+    /// True if there is content after the stated length.
     goes_on: bool,
 }
 
-/// A read in flight.
+/// A read in flight, and the range that it is for.
 struct Sent {
     number: u32,
     range: ByteRange,
-    /// Bytes that were asked for: more than the range has at the end of the file.
+    /// Requested bytes: at the end of the file more than the range has.
     asked: usize,
 }
 
 impl Reading {
-    /// Reads from an open file. The first read is sent at once, before the length of the file is
-    /// known.
+    /// Starts to read from an open file. The first read is sent at once, before the length of the
+    /// file is known.
     pub(super) fn begin(
         exchange: Exchange,
         handle: Vec<u8>,
@@ -74,7 +74,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Asks for the file's description.
+    /// Requests the file's description. Returns the number of the request.
     pub(super) fn look(&self) -> Result<u32> {
         self.exchange.send(Request::of(kind::FSTAT, &self.handle))
     }
@@ -83,7 +83,7 @@ impl Reading {
         &mut self.exchange
     }
 
-    /// Sets the end of what is read, when the file has stated a length of `size`.
+    /// Sets the end of reading, once the file's length is known to be `size`.
     pub(super) fn end_at(&mut self, end: u64, size: u64) {
         self.end.stated = Some(end).filter(|end| *end == size);
         self.unsent = ByteRange::new(self.unsent.start.min(end), end);
@@ -92,7 +92,7 @@ impl Reading {
         }
     }
 
-    /// Waits for the first read's answer: whether there is content.
+    /// Waits for the first read. Returns whether there is content.
     pub(super) fn has_content(&mut self) -> Result<bool> {
         Ok(self.sent.is_empty() || self.receive_next()?)
     }
@@ -115,8 +115,8 @@ impl Reading {
         Ok(Sent { number, range, asked })
     }
 
-    /// Sends as many reads as there is room for. A description of the file follows the last: the
-    /// server handles the requests for a file in their order.
+    /// Sends as many reads as may be in flight. A request for the description follows the last one:
+    /// the server handles the requests for a file in their order.
     fn send_ahead(&mut self) -> Result<()> {
         let longest = self.exchange.session().greeting.longest_read;
         while !self.unsent.is_empty() && (self.sent.is_empty() || self.exchange.has_room(longest)) {
@@ -135,7 +135,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Waits for the next data, with reads sent ahead. False at the end of the file.
+    /// Waits for the next data, with reads sent ahead. Returns false at the end of the file.
     fn receive(&mut self) -> Result<bool> {
         self.send_ahead()?;
         self.receive_next()
@@ -166,7 +166,7 @@ impl Reading {
         }
     }
 
-    /// Reads into `buffer`. 0 at the end of the file.
+    /// Reads into `buffer`. Returns 0 at the end of the file.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.here.is_empty() && !self.receive()? {
             return Ok(0);
@@ -190,8 +190,8 @@ impl Reading {
         Ok(count)
     }
 
-    /// Checks at the end of what was read that the file has not changed since it was opened, and
-    /// that its content ends where it states to.
+    /// Checks, when everything was read, that the file has not changed since it was opened and that
+    /// its content ends at its stated length.
     pub(crate) fn check_end(&mut self, expected: &Version) -> Result<()> {
         self.check_unchanged(expected)?;
         let stated = self.end.stated;
@@ -203,14 +203,15 @@ impl Reading {
         }
     }
 
-    /// The error of content that ends early: a change, or a length that was never true.
+    /// Returns the error for content that ends early: the file has changed, or its stated length
+    /// was never true.
     pub(crate) fn ended_early(&mut self, expected: &Version) -> Error {
         let stated = expected.size.unwrap_or_default();
         let false_length = Error::FalseLength { location: self.exchange.place.clone(), stated };
         self.check_unchanged(expected).err().unwrap_or(false_length)
     }
 
-    /// Whether there is content behind the stated length.
+    /// Returns whether there is content after the stated length.
     fn goes_on(&mut self) -> Result<bool> {
         let Some(number) = self.end.beyond.take() else { return Ok(self.end.goes_on) };
         match self.exchange.reply(number)? {

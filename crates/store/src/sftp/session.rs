@@ -1,9 +1,9 @@
-//! One session: an `ssh` process, a thread that writes requests to it, and one that hands replies
-//! to the callers that wait.
+//! One session: an `ssh` process, a thread that writes requests to it, and a thread that passes
+//! replies to the waiting callers.
 //!
 //! Any number of callers share a session, each by an [`Exchange`]. Neither thread ever waits for a
-//! caller: the bytes that are in flight are limited by [`WINDOW`], and a caller that has gone away
-//! leaves replies that are dropped.
+//! caller: the bytes in flight are limited by [`WINDOW`], and replies to a caller that no longer
+//! exists are dropped.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -25,20 +25,21 @@ use crate::error::{Asked, Error, Result};
 use crate::limits::{LOOK, STACK};
 use crate::options::Options;
 
-/// Bytes of reads and writes that may be in flight in a session. OpenSSH's channels take no more.
+/// Bytes of reads and writes that may be in flight in a session: the window of OpenSSH's channels.
 const WINDOW: usize = 2 << 20;
-/// Longest read and write if the server does not say what it allows: what every server takes.
-const USUAL: usize = 32 << 10;
-/// Longest read, bytes. With longer ones one packet waits longer for another.
+/// Longest read and write, bytes, if the server does not state its limits. Every server supports
+/// it.
+const DEFAULT_LENGTH: usize = 32 << 10;
+/// Longest read, bytes. Longer ones would make other packets wait longer.
 pub(super) const LONGEST_READ: usize = 128 << 10;
-/// Longest write, bytes. The server answers to each, which shows a slow link that it works.
+/// Longest write, bytes. The server replies to each, which shows that a slow link works.
 const LONGEST_WRITE: usize = 64 << 10;
-/// Shortest data that gets a buffer that is used again.
-const LEAST_KEPT: usize = 16 << 10;
-/// A session that is not used for this long ends. A login takes seconds at some hosts.
+/// Shortest data, bytes, whose buffer is reused.
+const SHORTEST_REUSED: usize = 16 << 10;
+/// The time after which an unused session ends. At some hosts a login takes seconds.
 const IDLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// A connection to a host.
+/// A connection to a host, shared by its callers.
 pub(super) struct Session {
     shared: Arc<Shared>,
     requests: Sender<Vec<u8>>,
@@ -47,49 +48,48 @@ pub(super) struct Session {
     deadline: Duration,
 }
 
-/// What the server has said of itself.
+/// The extensions and limits that the server states.
 pub(super) struct Greeting {
     pub(super) extensions: Extensions,
-    /// Longest read that is sent, bytes.
+    /// Longest read to send, bytes.
     pub(super) longest_read: usize,
-    /// Longest write that is sent, bytes.
+    /// Longest write to send, bytes.
     pub(super) longest_write: usize,
 }
 
-/// What the callers share with the thread that reads.
+/// The state that the callers share with the reading thread.
 struct Shared {
     waiting: Mutex<Waiting>,
     ssh: Mutex<Option<Ssh>>,
-    /// Buffers of data that are used again.
+    /// Buffers for data, to be reused.
     spare: Mutex<Vec<Vec<u8>>>,
     /// Bytes of reads and writes in flight, and of data that waits for its caller.
     in_flight: AtomicUsize,
-    /// Callers that have it.
+    /// The number of callers that use the session.
     users: AtomicUsize,
     began: Instant,
-    /// Milliseconds from `began` to the last byte received.
+    /// Milliseconds from `began` to the last received byte.
     heard: AtomicU64,
 }
 
-/// The requests that wait for a reply.
+/// The requests that wait for a reply, by number.
 enum Waiting {
     Open(HashMap<u32, Sender<Answer>>),
     Ended(Lost),
 }
 
-/// What a caller is sent.
+/// A message of the reading thread to a caller.
 enum Answer {
     Reply(u32, Reply),
     Ended(Lost),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is left inconsistent by a panic.
+    // A panic leaves nothing inconsistent here.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
-    /// Connects to the host of `place`.
     pub(super) fn open(options: &Options, place: &SftpPath, cancel: &Cancel) -> Result<Arc<Self>> {
         let (ssh, input, output) = Ssh::start(options, place)?;
         let shared = Arc::new(Shared {
@@ -118,22 +118,20 @@ impl Session {
         Ok(Arc::new(Self { shared, requests, next, greeting, deadline }))
     }
 
-    /// False after its end.
     pub(super) fn is_live(&self) -> bool {
         matches!(*lock(&self.shared.waiting), Waiting::Open(_))
     }
 
-    /// The number of callers that have it.
+    /// Returns the number of callers that use the session.
     pub(super) fn users(&self) -> usize {
         self.shared.users.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
     fn stop(&self) {
         self.shared.stop();
     }
 
-    /// Time without a byte from the server.
+    /// Returns the time since the last byte from the server.
     fn silence(&self) -> Duration {
         let heard = Duration::from_millis(self.shared.heard.load(Ordering::Relaxed));
         self.shared.began.elapsed().saturating_sub(heard)
@@ -146,7 +144,6 @@ impl Drop for Session {
     }
 }
 
-/// Waits for the server's greeting.
 fn await_greeting(
     greeting: &Receiver<std::result::Result<Greeting, Lost>>,
     deadline: Duration,
@@ -168,25 +165,25 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("sftp".into()).stack_size(STACK).spawn(work).map(drop)
 }
 
-/// Writes requests until the session or its caller has ended.
+/// Writes requests until the session has ended or is dropped.
 fn write(mut input: ChildStdin, queue: &Receiver<Vec<u8>>) {
     while let Ok(packet) = queue.recv() {
-        // After the end of `ssh`, which the reader reports.
+        // The write fails after the end of `ssh`, which the reader reports.
         if input.write_all(&packet).is_err() {
             return;
         }
     }
 }
 
-/// Reads replies until the session has ended, and reports its end.
+/// Reads replies until the session has ended, and reports the end.
 fn read(
     shared: &Arc<Shared>,
     output: ChildStdout,
     requests: &Sender<Vec<u8>>,
     greet: &Sender<std::result::Result<Greeting, Lost>>,
 ) {
-    let mut input = BufReader::with_capacity(LEAST_KEPT, Heard { output, shared });
-    // If this fails, the caller has given up.
+    let mut input = BufReader::with_capacity(SHORTEST_REUSED, Heard { output, shared });
+    // The result is ignored: if the send fails, the caller has given up.
     let mut ended = read_greeting(&mut input, requests).map(|greeting| drop(greet.send(Ok(greeting))));
     while ended.is_ok() {
         if input.buffer().is_empty() && shared.is_idle(&input.get_ref().output) {
@@ -202,30 +199,30 @@ fn read(
         Some(error) => lost.garbled(&error.to_string()),
         None => lost,
     };
-    // Received by the caller only if there was no greeting.
+    // The caller receives this only if there was no greeting.
     let _ = greet.send(Err(lost.clone()));
     shared.end(&lost);
 }
 
-/// Reads the server's greeting, and asks for its limits if it has some.
+/// Reads the server's greeting. Requests its limits if it announces that extension.
 fn read_greeting(input: &mut impl Read, requests: &Sender<Vec<u8>>) -> io::Result<Greeting> {
     let extensions = packet::read_greeting(input)?;
     let mut limits = (0, 0);
     if extensions.limits && requests.send(Request::extended("limits@openssh.com").numbered(0)).is_ok() {
-        // No caller has the session yet, so the next reply is to this request.
+        // No caller has the session yet, so the next reply is the one to this request.
         if let (0, Reply::Extended(reply)) = packet::read_reply(input, |length| vec![0; length])? {
             limits = packet::limits(&reply)?;
         }
     }
     let most = |limit: u64, most: usize| match to_usize(limit) {
-        0 => USUAL,
+        0 => DEFAULT_LENGTH,
         limit => limit.min(most),
     };
     let (longest_read, longest_write) = (most(limits.0, LONGEST_READ), most(limits.1, LONGEST_WRITE));
     Ok(Greeting { extensions, longest_read, longest_write })
 }
 
-/// The output of `ssh`, noting when something arrives.
+/// The output of `ssh`, with the time of the last byte.
 struct Heard<'a> {
     output: ChildStdout,
     shared: &'a Shared,
@@ -241,28 +238,28 @@ impl Read for Heard<'_> {
 }
 
 impl Shared {
-    /// Ends the process: the reader finds the end of its input.
+    /// Ends the process, so that the reader finds the end of its input.
     fn stop(&self) {
         if let Some(ssh) = &*lock(&self.ssh) {
             ssh.stop();
         }
     }
 
-    /// Waits for input. True if none came for a long time to a session that has no caller.
+    /// Waits for input. Returns true if none came for a long time and no caller uses the session.
     fn is_idle(&self, output: &ChildStdout) -> bool {
         loop {
             match poll(&mut [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)], Some(&IDLE)) {
                 Ok(0) if self.users.load(Ordering::Relaxed) == 0 => return true,
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // The read reports errors.
+                // The following read reports errors.
                 _ => return false,
             }
         }
     }
 
-    /// A buffer for data, at least of this length.
+    /// Returns a buffer for data, of at least this length.
     fn buffer(&self, length: usize) -> Vec<u8> {
-        if length < LEAST_KEPT {
+        if length < SHORTEST_REUSED {
             return vec![0; length];
         }
         let spare = lock(&self.spare).pop().filter(|buffer| buffer.len() >= length);
@@ -278,7 +275,7 @@ impl Shared {
             Some(caller) => caller.send(Answer::Reply(number, reply)).err().map(|error| error.0),
             None => Some(Answer::Reply(number, reply)),
         };
-        // The caller has gone away. What the server has opened for it is closed.
+        // The caller no longer exists. A handle that the server has opened for it is closed.
         if let Some(Answer::Reply(_, Reply::Handle(handle))) = undelivered {
             let _ = requests.send(Request::of(kind::CLOSE, &handle).numbered(number));
         }
@@ -288,14 +285,14 @@ impl Shared {
         let before = std::mem::replace(&mut *lock(&self.waiting), Waiting::Ended(lost.clone()));
         if let Waiting::Open(waiting) = before {
             for caller in waiting.into_values() {
-                // Fails if the caller has gone away.
+                // The send fails if the caller no longer exists.
                 let _ = caller.send(Answer::Ended(lost.clone()));
             }
         }
     }
 }
 
-/// A session in use.
+/// The use of a session by one caller.
 pub(super) struct Lease(Arc<Session>);
 
 impl Lease {
@@ -316,11 +313,11 @@ pub(super) struct Exchange {
     lease: Lease,
     send: Sender<Answer>,
     receive: Receiver<Answer>,
-    /// Replies that came before those that were asked for.
+    /// Replies that came before the requested one, by number.
     early: HashMap<u32, Reply>,
-    /// Bytes in flight of this caller.
+    /// Bytes in flight for this caller.
     in_flight: usize,
-    /// The location in errors.
+    /// The location for error messages.
     pub(super) place: String,
     cancel: Cancel,
 }
@@ -331,7 +328,7 @@ impl Exchange {
         Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
     }
 
-    /// Another one in the same session, which no cancellation ends.
+    /// Returns another exchange in the same session, which is not cancelled with this one.
     pub(super) fn after_cancel(&self) -> Self {
         Self::new(Lease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
     }
@@ -340,7 +337,7 @@ impl Exchange {
         &self.lease.0
     }
 
-    /// Sends a request. Returns its number.
+    /// Sends a request. Returns the number of the request.
     pub(super) fn send(&self, request: Request) -> Result<u32> {
         let session = self.session();
         let number = session.next.fetch_add(1, Ordering::Relaxed);
@@ -348,25 +345,26 @@ impl Exchange {
             Waiting::Open(waiting) => waiting.insert(number, self.send.clone()),
             Waiting::Ended(lost) => return Err(lost.clone().under_way(self.place.clone())),
         };
-        // If this fails, the reader reports the end.
+        // The result is ignored: if the send fails, the reader reports the end.
         let _ = session.requests.send(request.numbered(number));
         Ok(number)
     }
 
-    /// Sends a request whose reply is not waited for.
+    /// Sends a request without waiting for the reply.
     pub(super) fn send_last(&self, request: Request) {
         let session = self.session();
         let number = session.next.fetch_add(1, Ordering::Relaxed);
-        // After the end of the session the server forgets all it had open.
+        // If the session has ended, the server has already closed everything.
         let _ = session.requests.send(request.numbered(number));
     }
 
-    /// The reply to a request.
+    /// Waits for the reply to a request.
     pub(super) fn reply(&mut self, number: u32) -> Result<Reply> {
         self.reply_within(number, self.session().deadline)
     }
 
-    /// The reply to a request, if it comes within a time without any byte from the server.
+    /// Waits for the reply to a request. Fails if the server sends no byte for as long as
+    /// `deadline`.
     pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<Reply> {
         let began = Instant::now();
         loop {
@@ -383,7 +381,7 @@ impl Exchange {
                 Ok(Answer::Ended(lost)) => return Err(lost.under_way(self.place.clone())),
                 Err(_) if began.elapsed().min(self.session().silence()) < deadline => {}
                 Err(_) => {
-                    // Others would wait for as long.
+                    // The session is ended, since other callers would wait equally long.
                     self.session().stop();
                     return Err(Error::TimedOut {
                         location: self.place.clone(),
@@ -401,7 +399,7 @@ impl Exchange {
         self.reply(number)
     }
 
-    /// Sends a request that succeeds or fails. Returns the code.
+    /// Sends a request that is answered by a status. Returns the code and the message.
     pub(super) fn status(&mut self, request: Request) -> Result<(u32, String)> {
         let number = self.send(request)?;
         self.reply_status(number)
@@ -414,43 +412,43 @@ impl Exchange {
         }
     }
 
-    /// Whether `bytes` more may be in flight. At least one request of each caller may.
+    /// Returns whether `bytes` more may be in flight. One request of each caller always may.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.in_flight == 0
             || self.session().shared.in_flight.load(Ordering::Relaxed).saturating_add(bytes) <= WINDOW
     }
 
-    /// Counts bytes in flight.
+    /// Counts additional bytes in flight.
     pub(super) fn add_in_flight(&mut self, bytes: usize) {
         self.in_flight += bytes;
         self.session().shared.in_flight.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes are in flight no more.
+    /// Subtracts bytes that are no longer in flight.
     pub(super) fn remove_in_flight(&mut self, bytes: usize) {
         self.in_flight -= bytes;
         self.session().shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives a buffer of data back.
+    /// Returns a data buffer for reuse.
     pub(super) fn return_buffer(&self, buffer: Vec<u8>) {
         if buffer.len() >= LONGEST_READ {
             lock(&self.session().shared.spare).push(buffer);
         }
     }
 
-    /// The error for a status that is no success.
+    /// Returns the error for a status that is not a success. `what` is the failed operation.
     pub(super) fn refused(&self, what: &str, code: u32, message: &str) -> Error {
         refusal(&self.place, what, code, message)
     }
 
-    /// The error for a reply of the wrong kind.
+    /// Returns the error for a reply of the wrong kind.
     pub(super) fn unexpected(&self) -> Error {
         let detail = "a reply of another kind than the request asks for".to_owned();
         Error::Protocol { location: self.place.clone(), detail, trace: None }
     }
 
-    /// The error for a reply that is a status or of the wrong kind.
+    /// Returns the error for a reply that is a failure or of the wrong kind.
     pub(super) fn not(&self, what: &str, reply: &Reply) -> Error {
         match reply {
             Reply::Status { code, message } if *code != code::OK => self.refused(what, *code, message),
@@ -469,7 +467,7 @@ impl Drop for Exchange {
     }
 }
 
-/// The error for a status. `what` was to be done.
+/// Returns the error for a status. `what` is the failed operation.
 fn refusal(place: &str, what: &str, status: u32, message: &str) -> Error {
     let location = place.to_owned();
     match status {

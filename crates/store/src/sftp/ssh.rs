@@ -1,7 +1,8 @@
-//! The `ssh` process of a session: its command line, its end, and the meaning of its last words.
+//! The `ssh` process of a session: its command line, its end, and the cause of the end according to
+//! its last messages.
 //!
-//! The process has a group of its own. So Ctrl-C reaches us alone, and what `ssh` has started for a
-//! jump host ends with it.
+//! The process has its own process group. So Ctrl-C does not reach it, and the processes that `ssh`
+//! has started for a jump host end with it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,24 +20,24 @@ use crate::error::{CertificateFault, Error, Result};
 use crate::limits::{BRIEFLY, LOOK};
 use crate::options::Options;
 
-/// Size of the pipes to and from `ssh`, bytes: the most that Linux gives without privileges.
+/// Size of the pipes to and from `ssh`, bytes: the most that Linux allows without privileges.
 const PIPE: usize = 1 << 20;
-/// The part of what `ssh` has printed that is looked at, bytes from its end.
+/// Bytes at the end of the messages of `ssh` from which the cause is taken.
 const LAST_WORDS: u64 = 8 << 10;
 
-/// A running `ssh`. Dropping it ends the process, and waits for it.
+/// A running `ssh`. Dropping it ends the process and waits for its end.
 pub(super) struct Ssh {
     child: Child,
-    /// What it prints on its standard error.
+    /// The standard error of the process.
     printed: File,
-    /// For messages: `sftp://HOST`, with the port if one is given.
+    /// The host for messages: `sftp://HOST`, with the port if one is given.
     endpoint: String,
-    /// Set when it is waited for: its number may be another process's then.
+    /// True once the process was waited for. Its number may then belong to another process.
     ended: bool,
 }
 
 impl Ssh {
-    /// Starts it, and returns its standard input and output too.
+    /// Starts the process. Returns it with its standard input and output.
     pub(super) fn start(options: &Options, place: &SftpPath) -> Result<(Self, ChildStdin, ChildStdout)> {
         let (user, host, port) = place.parts();
         let endpoint = port.map_or_else(|| format!("sftp://{host}"), |port| format!("sftp://{host}:{port}"));
@@ -73,7 +74,7 @@ impl Ssh {
         let (Some(input), Some(output)) = (input, output) else {
             return Err(failed(io::ErrorKind::BrokenPipe.into()));
         };
-        // A user may have pipes of any size for a limited number of pages. Smaller ones do too.
+        // The total size of a user's pipes is limited. Smaller pipes suffice too.
         let _ = (fcntl_setpipe_size(&input, PIPE), fcntl_setpipe_size(&output, PIPE));
         Ok((ssh, input, output))
     }
@@ -85,17 +86,17 @@ impl Ssh {
 
     fn signal(&self, signal: Signal) {
         if let Ok(Some(group)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
-            // Fails if it has ended.
+            // The signal fails if the process has ended.
             let _ = kill_process_group(group, signal);
         }
     }
 
-    /// Waits for the end of the process, which has closed its output, and says why it ended.
+    /// Waits for the end of the process, which has closed its output. Returns the cause.
     pub(super) fn end(mut self) -> Lost {
         let status = self.wait();
         let mut text = Vec::new();
         let length = self.printed.metadata().map_or(0, |metadata| metadata.len());
-        // Without its words, the status says what is known.
+        // Without the messages, the exit status states the cause.
         let _ = self
             .printed
             .seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))
@@ -103,7 +104,7 @@ impl Ssh {
         Lost::new(&String::from_utf8_lossy(&text), status, self.endpoint.clone())
     }
 
-    /// Waits for the end, which is near, and demands it in the end.
+    /// Waits for the end of the process, which is near. Ends it by signals if it takes too long.
     fn wait(&mut self) -> Option<ExitStatus> {
         self.ended = true;
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
@@ -129,9 +130,8 @@ impl Drop for Ssh {
     }
 }
 
-/// No question can be answered and nothing but SFTP is wanted. A connection that `ssh` keeps for
-/// other sessions may be used, but none is left behind. A dead network ends the process, also after
-/// our own end.
+/// Options of `ssh`: no prompts, and nothing but SFTP. It may use a connection that another `ssh`
+/// shares, but leaves none behind. If the network is dead it ends, even after this program.
 const OPTIONS: [&str; 9] = [
     "-oBatchMode=yes",
     "-oControlMaster=no",
@@ -144,25 +144,25 @@ const OPTIONS: [&str; 9] = [
     "-oServerAliveCountMax=3",
 ];
 
-/// The cause of a session's end.
+/// The cause of the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The host does not let this user in.
+    /// The host refuses this user.
     Login,
-    /// The host's key is not known, or is another one.
+    /// The host's key is unknown or has changed.
     HostKey,
-    /// There is no such host, or no SFTP on it.
+    /// The host does not exist, or has no SFTP.
     Address,
     /// The connection was cut.
     Cut,
 }
 
-/// A session that has ended.
+/// The end of a session and its cause.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     cause: Cause,
     endpoint: String,
-    /// The last line of `ssh`, or its status.
+    /// The last line that `ssh` printed, or its exit status.
     detail: String,
 }
 
@@ -189,14 +189,14 @@ impl Lost {
         Self { cause, endpoint, detail }
     }
 
-    /// A server whose packets are no packets.
+    /// Changes the cause to a server that does not send SFTP packets.
     pub(super) fn garbled(mut self, why: &str) -> Self {
         self.cause = Cause::Address;
         self.detail = format!("the host does not answer by SFTP: {why}");
         self
     }
 
-    /// The error of a session that did not begin.
+    /// Returns the error for a session that did not start.
     pub(super) fn at_start(self, location: String) -> Error {
         let Self { cause, endpoint, detail } = self;
         match cause {
@@ -207,7 +207,7 @@ impl Lost {
         }
     }
 
-    /// The error of a request whose session has ended.
+    /// Returns the error for a request whose session has ended.
     pub(super) fn under_way(self, location: String) -> Error {
         Error::Disconnected { location, detail: self.detail, trace: None }
     }

@@ -1,5 +1,5 @@
-//! Writes a whole file: under a name of its own beside the destination, which is renamed in the
-//! end. A writer that is killed leaves that file, and the destination as it was.
+//! Writes a whole file under a temporary name next to the destination, which is then renamed. A
+//! killed writer leaves the temporary file, and the destination unchanged.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::limits::BRIEFLY;
 use crate::local::partial_name;
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 
-/// Permission bits that are kept.
+/// Permission bits that are preserved.
 const KEPT: u32 = 0o777;
 
 /// One attempt at a write.
@@ -29,7 +29,7 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Writes the payload. What an attempt before this one has left under `leftover` is removed.
+    /// Writes the payload. Removes the partial file `leftover` of an earlier attempt.
     pub(super) fn run(mut self, payload: Payload<'_>, leftover: &mut Option<Vec<u8>>) -> Result<Written> {
         if let Some(path) = leftover.take() {
             self.exchange.send_last(Request::of(kind::REMOVE, &path));
@@ -45,14 +45,15 @@ impl Writing<'_> {
             .and_then(|written| self.publish(&partial, before.is_some()).map(|()| written));
         match &written {
             Ok(_) => *leftover = None,
-            // The session is gone, and the next attempt removes the file.
+            // The session has ended, and the next attempt removes the file.
             Err(error) if error.is_transient() => {}
             Err(_) => self.remove(&partial),
         }
         written
     }
 
-    /// What is at the destination. Fails if the precondition does, or if it is no file.
+    /// Returns the attributes of the destination, or `None` if it does not exist. Fails if the
+    /// precondition does not hold or if the destination is not a file.
     fn before(&mut self) -> Result<Option<Attributes>> {
         let location = || self.place.to_string();
         let before = match self.exchange.call(Request::of(kind::STAT, &self.place.path))? {
@@ -77,7 +78,7 @@ impl Writing<'_> {
         }
     }
 
-    /// A name that no other writer has.
+    /// Returns a name for the partial file that no other writer has.
     fn partial(&self) -> Result<Vec<u8>> {
         let path = &self.place.path;
         let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -93,8 +94,8 @@ impl Writing<'_> {
         Ok([directory, partial_name(OsStr::from_bytes(&own)).as_bytes()].concat())
     }
 
-    /// Creates the partial file, and the directories above it. No one gets a right that its source
-    /// or the file about to be replaced lacks.
+    /// Creates the partial file and the directories above it. It gives no user more rights than the
+    /// source and the file to be replaced.
     fn create(&mut self, partial: &[u8], before: Option<u32>) -> Result<Vec<u8>> {
         let source = self.options.metadata.mode.unwrap_or(0o666);
         let mode = Some(0o600 | (source & before.unwrap_or(KEPT) & KEPT));
@@ -114,7 +115,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Sends the bytes, many requests ahead of their replies.
+    /// Sends the bytes, with many requests in flight.
     fn send(&mut self, handle: &[u8], payload: Payload<'_>) -> Result<()> {
         let longest = self.exchange.session().greeting.longest_write as u64;
         let (mut at, length) = (0, payload.length());
@@ -140,7 +141,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
     fn wait_for(&self, most: u64) -> Result<u64> {
         let throttle = &self.options.sending.throttle;
         if throttle.is_unlimited() {
@@ -151,7 +152,6 @@ impl Writing<'_> {
         Ok(grant.bytes)
     }
 
-    /// The next bytes of the payload.
     fn read(&self, payload: Payload<'_>, at: u64, length: usize) -> Result<Vec<u8>> {
         match payload {
             Payload::Bytes(bytes) => Ok(bytes[to_usize(at)..][..length].to_vec()),
@@ -167,13 +167,13 @@ impl Writing<'_> {
         Error::Payload { location: self.place.to_string(), source }
     }
 
-    /// Sets mode and time, and closes the file. All of it takes one round trip.
+    /// Sets mode and time, and closes the file, in one round trip.
     fn complete(&mut self, handle: &[u8], length: u64, before: Option<Attributes>) -> Result<Written> {
         let metadata = &self.options.metadata;
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
             (Some(source), Some(before)) => Some(source & before & KEPT),
             (Some(mode), None) | (None, Some(mode)) => Some(mode & KEPT),
-            // As the server makes it.
+            // The mode that the server chose is not changed.
             (None, None) => None,
         };
         let since = metadata.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -191,7 +191,7 @@ impl Writing<'_> {
         for (number, what) in [(Some(set), "set its mode and time"), (synced, "write it to the disk")] {
             let Some(number) = number else { continue };
             match exchange.reply_status(number)? {
-                // Some servers keep no modes, or cannot wait for their disks.
+                // Some servers cannot store modes or sync files.
                 (code::OK | code::UNSUPPORTED, _) => {}
                 (code, message) => return Err(exchange.refused(what, code, &message)),
             }
@@ -211,8 +211,8 @@ impl Writing<'_> {
         Ok(Written { version: version(&found), verified: None })
     }
 
-    /// Renames the partial file to the destination. `RENAME` fails if there is one, which makes it
-    /// the condition of a new file; the extension replaces one.
+    /// Renames the partial file to the destination. `RENAME` fails if the destination exists, which
+    /// ensures that a new file is new. The extension `posix-rename` replaces a file.
     fn publish(&mut self, partial: &[u8], replaces: bool) -> Result<()> {
         let place = self.place;
         let is_new = self.options.precondition == Precondition::Absent;
@@ -238,17 +238,17 @@ impl Writing<'_> {
         }
     }
 
-    /// Removes the partial file after a failure, and does not wait long for it.
+    /// Removes the partial file after a failure, with a short wait for the reply.
     fn remove(&mut self, partial: &[u8]) {
         let mut exchange = self.exchange.after_cancel();
-        // If it stays, it is in no listing of ours.
+        // If the file remains, listings of this program omit it.
         let _ = exchange
             .send(Request::of(kind::REMOVE, partial))
             .and_then(|number| exchange.reply_within(number, BRIEFLY));
     }
 }
 
-/// Creates the missing directories above a path, from the lowest that is there.
+/// Creates the missing directories above a path, from the lowest existing one downwards.
 pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result<()> {
     let ends: Vec<usize> = (1..path.len()).filter(|at| path[*at] == b'/').collect();
     let create = |exchange: &mut Exchange, end: usize| {
@@ -258,7 +258,7 @@ pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result
     while missing > 0 && create(exchange, ends[missing - 1])?.0 == code::NO_SUCH_FILE {
         missing -= 1;
     }
-    // The one before is created, or was there. If it is no directory, what follows fails.
+    // The parent exists now. If it is not a directory, the following requests fail.
     for end in ends.into_iter().skip(missing) {
         let (code, message) = create(exchange, end)?;
         if code == code::PERMISSION_DENIED {

@@ -1,4 +1,4 @@
-//! Web servers and hosts with SSH, by the operations that both have.
+//! Operations common to web servers and SFTP hosts.
 
 #[cfg(any(feature = "http", feature = "sftp"))]
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::query::{Get, ListOptions};
 use crate::sftp::Sftp;
 use crate::upload::{Payload, PutOptions, Written};
 
-/// A place on a server without buckets.
+/// A resource on a server without buckets.
 pub(super) enum Host<'a> {
     #[cfg(feature = "http")]
     Web(&'a Arc<Http>, &'a HttpUrl),
     #[cfg(feature = "sftp")]
     Ssh(&'a Arc<Sftp>, &'a SftpPath),
-    /// Never made.
+    /// Never constructed.
     #[cfg(not(any(feature = "http", feature = "sftp")))]
     Neither(std::convert::Infallible, std::marker::PhantomData<&'a ()>),
 }
 
-/// The value of an expression about the backend of a place, and the place.
+/// Evaluates an expression with the backend and the resource of a host.
 macro_rules! on {
     ($host:expr, $backend:ident, $place:ident => $value:expr) => {
         match $host {
@@ -69,7 +69,7 @@ impl Host<'_> {
 }
 
 impl Store {
-    /// The place on a server that a location is.
+    /// Returns the resource of a location on a server.
     pub(super) fn host<'a>(&'a self, location: &'a Location) -> Result<Host<'a>> {
         match location {
             #[cfg(feature = "http")]

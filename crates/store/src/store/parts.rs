@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use firstbyte_location::{Algorithm, ByteRange, Hasher, Location, ObjectLocation, Service, Version};
 
-use super::{Store, WITHIN, object_in_s3, require_key};
+use super::{COPY_WITHIN_SERVICE, Store, object_in_s3, require_key};
 use crate::backend::PartsBackend;
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::limits::BRIEFLY;
 use crate::upload::{Part, Payload, PutOptions, Sending, StaleUpload, Upload, Written};
 
-/// What other services do not have.
-const PARTS: &str = "an upload in parts";
+/// The operation, for errors, that other services do not support.
+const UPLOAD_IN_PARTS: &str = "an upload in parts";
 
 impl Store {
-    /// A digest of all options that shape an object written with them. An upload that was begun
-    /// with others must not be continued.
+    /// Returns a digest of all options that affect a written object. An upload must only be
+    /// continued with the options that it was begun with.
     #[must_use]
     pub fn digest_of_writes(&self, options: &PutOptions) -> String {
         let PutOptions { metadata, precondition, sending: _ } = options;
@@ -24,20 +24,20 @@ impl Store {
         Hasher::of(Algorithm::Sha256, text.as_bytes()).to_hex()
     }
 
-    /// Whether an option says how objects are to be stored: one that is there may be stored
-    /// otherwise.
+    /// Returns whether an option determines how objects are stored. An existing object may then be
+    /// stored differently.
     #[must_use]
     pub fn describes_writes(&self) -> bool {
         self.client.options.describes_writes()
     }
 
-    /// True if large objects are uploaded in parts (S3, Azure).
+    /// Returns true if large objects are uploaded in parts (S3, Azure).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {
         matches!(location, Location::Object(object) if object.service != Service::Google)
     }
 
-    /// True if [`copy_part`](Self::copy_part) is possible: both are in one service of S3.
+    /// Returns true if [`copy_part`](Self::copy_part) is possible: both are in one S3 service.
     #[must_use]
     pub fn has_copied_parts(&self, source: &Location, destination: &Location) -> bool {
         match (object_in_s3(source, ""), object_in_s3(destination, "")) {
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// The service that takes an object in parts, and the object.
+    /// Returns the backend for an upload in parts, and the object.
     fn parts_of<'l>(&self, location: &'l Location) -> Result<(Arc<dyn PartsBackend>, &'l ObjectLocation)> {
         match location {
             #[cfg(feature = "azure")]
@@ -54,7 +54,7 @@ impl Store {
                 Ok((Arc::clone(&self.azure) as _, object))
             }
             _ => {
-                let object = object_in_s3(location, PARTS)?;
+                let object = object_in_s3(location, UPLOAD_IN_PARTS)?;
                 Ok((self.s3_of(object.service)?, object))
             }
         }
@@ -86,11 +86,11 @@ impl Store {
         service.put_part(object, &upload.id, number, payload, sending)
     }
 
-    /// Copies a range of another object of S3 as part `number`, within the service.
+    /// Copies a range of another S3 object as part `number`, within the service.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] if one of them is not in S3, [`crate::Error::Changed`] if the
-    /// source has changed.
+    /// [`crate::Error::Unsupported`] if one of the objects is not in S3, [`crate::Error::Changed`]
+    /// if the source has changed.
     pub fn copy_part(
         &self,
         upload: &Upload,
@@ -99,18 +99,18 @@ impl Store {
         version: &Version,
         range: ByteRange,
     ) -> Result<Part> {
-        let object = object_in_s3(&upload.location, WITHIN)?;
+        let object = object_in_s3(&upload.location, COPY_WITHIN_SERVICE)?;
         self.s3_of(object.service)?.copy_part(
             object,
             &upload.id,
             number,
-            object_in_s3(source, WITHIN)?,
+            object_in_s3(source, COPY_WITHIN_SERVICE)?,
             version,
             range,
         )
     }
 
-    /// Lists the parts of an upload that the store has.
+    /// Lists the finished parts of an upload.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -128,9 +128,9 @@ impl Store {
         service.complete_upload(object, &upload.id, parts, options)
     }
 
-    /// Aborts an upload, and so deletes its parts. After cancellation of the store's scope this is
-    /// still attempted, for at most a second. Azure has no such operation: it deletes the parts
-    /// itself when the object is written, or after a week.
+    /// Aborts an upload, which deletes its parts. After the store's scope was cancelled, this is
+    /// still attempted for at most a second. On Azure nothing is sent: the service deletes the
+    /// parts when the object is written, or after a week.
     ///
     /// # Errors
     /// Errors of the connection or the store.
@@ -138,7 +138,7 @@ impl Store {
         if matches!(&upload.location, Location::Object(object) if object.service == Service::Azure) {
             return Ok(());
         }
-        let object = object_in_s3(&upload.location, PARTS)?;
+        let object = object_in_s3(&upload.location, UPLOAD_IN_PARTS)?;
         let s3 = self.s3_of(object.service)?;
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return s3.abort_upload(object, &upload.id);

@@ -1,5 +1,5 @@
-//! Reads of ranges: from a gateway where the options name some, else from the location itself, and
-//! by several requests where a response brings only the beginning.
+//! Reads ranges, from a gateway if the options name some or else from the location itself. If a
+//! response holds only the beginning, further requests read the rest.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::local;
 use crate::query::Get;
 
 impl Store {
-    /// Requests bytes, and returns after the head of the response. One request, whose response also
+    /// Requests an object or a range, by one request. Returns after the head of the response, which
     /// has the length and version. Any range of an empty object gives an empty body.
     ///
     /// # Errors
@@ -27,10 +27,10 @@ impl Store {
             Some(end) => self.continued(location, get, body, end)?,
             None => body,
         };
-        Ok(body.kept_to(&get.throttle, &cancel))
+        Ok(body.throttled(&get.throttle, &cancel))
     }
 
-    /// Requests bytes from a gateway, or else from the origin.
+    /// Requests a range from a gateway, or else from the origin.
     fn get_routed(&self, location: &Location, get: &Get) -> Result<Body> {
         if let Some(ring) = self.ring_for(location)? {
             let scoped = Get { cancel: self.client.scoped_cancel(&get.cancel), ..get.clone() };
@@ -42,8 +42,8 @@ impl Store {
         self.get_once(location, get)
     }
 
-    /// The gateways that options name for ranges of this location, of which a wrong list or key
-    /// stops no other reads.
+    /// Returns the gateways that the options configure, for an object. A malformed list or key of
+    /// gateways is reported here, so it fails only reads of objects.
     fn ring_for(&self, location: &Location) -> Result<Option<&Ring>> {
         if !matches!(location, Location::Object(_)) {
             return Ok(None);
@@ -63,8 +63,8 @@ impl Store {
         }
     }
 
-    /// A body of which the response brings only the beginning. It requests the rest when it comes
-    /// to its end. An object without a version cannot be read by several requests.
+    /// Returns a body that requests the rest of its range when the response ends early. An object
+    /// without a version cannot be read by several requests.
     fn continued(&self, location: &Location, get: &Get, body: Body, end: u64) -> Result<Body> {
         let version = body.stat().version.clone();
         if version.strength() == Strength::None {

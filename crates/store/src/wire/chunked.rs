@@ -1,7 +1,7 @@
 //! Decodes the chunked transfer coding (RFC 9112, 7.1).
 //!
-//! Only size lines and trailers pass through the connection's buffer; data is read into the
-//! caller's.
+//! Only size lines and trailers pass through the connection's buffer. Data is read directly into
+//! the caller's buffer.
 
 use std::io;
 
@@ -9,9 +9,10 @@ use firstbyte_location::to_usize;
 
 use super::connection::Connection;
 
-/// Longest size line or trailer line accepted: sizes have 16 digits, extensions are rare and short.
+/// Longest accepted size line or trailer line, bytes. Sizes have 16 digits, and extensions are rare
+/// and short.
 const LONGEST_LINE: usize = 4096;
-/// Most trailer lines accepted.
+/// The most trailer lines accepted.
 const MOST_TRAILERS: usize = 64;
 
 /// The position within the coding.

@@ -1,5 +1,5 @@
-//! The clocks of stores, as the `Date` of their listings and of S3's HEAD shows them. The date of
-//! an object is of that clock, and is compared with the time of a file.
+//! Tracks the clocks of stores, by the `Date` of their listings and of S3's HEAD. The date of an
+//! object is by the store's clock, and is compared with the time of a file.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use firstbyte_location::Service;
 use super::response::Head;
 use crate::dates;
 
-/// Seconds that a clock may differ because dates are whole seconds and answers take time.
+/// Tolerated difference of a clock, in seconds, since dates are whole seconds and responses take
+/// time.
 const UNNOTICED: i64 = 2;
 
 /// How far the clock of each service is ahead of this machine's, in seconds.
@@ -18,7 +19,7 @@ const UNNOTICED: i64 = 2;
 pub(crate) struct Clocks(Mutex<HashMap<Service, i64>>);
 
 impl Clocks {
-    /// Notes the `Date` of an answer that has just come.
+    /// Learns the clock from the `Date` of a response that has just arrived.
     pub(crate) fn learn(&self, service: Service, head: &Head) {
         let Some(date) = head.get("date").and_then(dates::http_date) else { return };
         let ahead = seconds(date) - seconds(SystemTime::now());
@@ -26,13 +27,14 @@ impl Clocks {
         self.lock().insert(service, noticed);
     }
 
-    /// Whether a date of the service's clock is within the last `span`.
+    /// Returns whether a date by the service's clock is within the last `span`.
     pub(crate) fn is_within(&self, service: Service, date: SystemTime, span: Duration) -> bool {
         let now = seconds(SystemTime::now()) + self.ahead(service);
         now - seconds(date) <= span.as_secs().cast_signed() + UNNOTICED
     }
 
-    /// Negative if the clock is behind; 0 if it is right or not known.
+    /// Returns how many seconds the clock is ahead; negative if it is behind, 0 if it is right or
+    /// unknown.
     pub(crate) fn ahead(&self, service: Service) -> i64 {
         self.lock().get(&service).copied().unwrap_or_default()
     }
@@ -42,7 +44,6 @@ impl Clocks {
     }
 }
 
-/// Whole seconds since 1970.
 fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -17,7 +17,7 @@ use crate::limits::{BUFFER, RECORD};
 use crate::origin::Origin;
 use crate::syscall_refusal::is_refusal;
 
-/// The reason for which a request was not sent completely.
+/// The reason why a request was not sent completely.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// The connection failed.
@@ -37,10 +37,10 @@ pub(crate) struct Connection {
     /// The socket, shared with the [`Cancel`] of the current request.
     pub(crate) socket: Arc<TcpStream>,
     tls: Option<Box<Session>>,
-    /// Bytes read ahead; the first `consumed` of them were used.
+    /// Bytes read ahead. The first `consumed` of them were used.
     ahead: Vec<u8>,
     consumed: usize,
-    /// True if it has carried a request before.
+    /// True if the connection has carried a request before.
     pub(crate) used: bool,
 }
 
@@ -67,7 +67,7 @@ impl Connection {
                     trust::refusal(origin.to_string(), cause).into()
                 }
                 Some(_) if !cancel.is_cancelled() => Failed::unreachable(origin, "TLS: ", &error),
-                // A connection lost here is retried, like any lost one.
+                // A connection lost here is retried like any other.
                 _ => {
                     let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
                     Failed { error: classify(&error, place, cancel, deadline), fault }
@@ -82,12 +82,12 @@ impl Connection {
         self.tls.is_none()
     }
 
-    /// Bytes read ahead and not used yet.
+    /// Returns the bytes read ahead and not used.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }
 
-    /// Marks `count` of the bytes ahead as used.
+    /// Marks `count` of the bytes read ahead as used.
     pub(crate) fn consume(&mut self, count: usize) {
         self.consumed += count;
         if self.consumed == self.ahead.len() {
@@ -159,8 +159,8 @@ impl Connection {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The file system does not support splice.
                 Err(error) if is_refusal(error) => return Ok(false),
-                // sendfile reads and writes. Only the file can cause these errors: a disk, or a
-                // network file system.
+                // sendfile reads and writes. Only reading the file can cause these errors, from a
+                // disk or a network file system.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
                 Err(error) => return Err(SendError::Socket(error.into())),
             }
@@ -213,7 +213,7 @@ fn read_from(
     }
 }
 
-/// True if the deadline of a socket has passed.
+/// Returns true if the deadline of a socket has passed.
 pub(crate) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

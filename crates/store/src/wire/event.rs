@@ -1,8 +1,8 @@
-//! The log of requests: one event each, when its answer has been read or dropped, or when there is
-//! none. Edges print it as text or JSON, or pass it on as a span.
+//! The log of requests: one event for each, when its response was read or dropped, or when it
+//! failed. Edges print it as text or JSON, or export it as a span.
 //!
-//! The attempt that a request belongs to is the field of the span around its beginning, which the
-//! request loops enter. The body may be read in a later loop.
+//! The number of the attempt is a field of the surrounding span, which the request loops enter. The
+//! event keeps that span, because the body may be read in a later loop.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use crate::error::{Error, Trace};
 /// The target of these events.
 pub(super) const TARGET: &str = "firstbyte_store::request";
 
-/// Whether anything reads these events.
+/// Returns whether any subscriber reads these events.
 fn is_read() -> bool {
     tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
 }
 
-/// A request whose answer is being read. Its event is sent when it is dropped.
+/// A request whose response is being read. Dropping it sends the event.
 pub(super) struct Answered {
     operation: Option<String>,
     method: &'static str,
@@ -29,14 +29,14 @@ pub(super) struct Answered {
     sent: u64,
     began: Instant,
     trace: Trace,
-    /// Bytes of the body so far.
+    /// Bytes of the body read so far.
     received: u64,
-    /// The span of its attempt.
+    /// The span of the request's attempt.
     attempt: Span,
 }
 
 impl Answered {
-    /// Begins with the head of an answer. `None` if nothing reads the event.
+    /// Starts with the head of a response. Returns `None` if no subscriber reads the event.
     pub(super) fn begin(request: &Request<'_>, head: &Head, began: Instant) -> Option<Self> {
         is_read().then(|| Self {
             operation: request.operation.map(|operation| format!("{operation:?}")),
@@ -51,7 +51,7 @@ impl Answered {
         })
     }
 
-    /// So many more bytes of the body were read.
+    /// Counts `count` more bytes of the body.
     pub(super) fn read(&mut self, count: usize) {
         self.received += count as u64;
     }
@@ -77,7 +77,7 @@ impl Drop for Answered {
     }
 }
 
-/// A request without an answer.
+/// Sends the event of a request without a response.
 pub(super) fn failed(request: &Request<'_>, error: &Error, began: Instant) {
     if !is_read() {
         return;
@@ -101,7 +101,7 @@ fn range_of(request: &Request<'_>) -> Option<String> {
     request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.clone())
 }
 
-/// Milliseconds since then, to a microsecond.
+/// Returns the milliseconds since `began`, to a microsecond.
 fn milliseconds(began: Instant) -> f64 {
     (began.elapsed().as_secs_f64() * 1e6).round() / 1e3
 }

@@ -23,27 +23,27 @@ use crate::spending::{Payment, Purse};
 
 /// The rule that determines the end of a body.
 enum Framing {
-    /// Bytes left, from `Content-Length`.
+    /// The remaining bytes, by `Content-Length`.
     Length(u64),
     Chunked(Chunked),
-    /// All bytes until the server closes.
+    /// All bytes until the server closes the connection.
     UntilClose,
-    /// Invalid `Content-Length` or `Transfer-Encoding`: reading fails.
+    /// `Content-Length` or `Transfer-Encoding` is invalid, and reading fails.
     Unusable(String),
 }
 
-/// The treatment of the connection afterwards.
+/// The treatment of the connection after the body.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) deadline: Duration,
-    /// Payment for the bytes.
+    /// The budget that pays for the bytes.
     pub(super) purse: Arc<Purse>,
     pub(super) payment: Payment,
 }
 
-/// A body being read. If it is dropped at its end, the connection returns to the pool; if before,
-/// it is closed.
+/// A body being read. If it is dropped at its end, the connection returns to the pool, otherwise it
+/// is closed.
 pub(crate) struct Incoming {
     connection: Option<Connection>,
     framing: Framing,
@@ -51,15 +51,15 @@ pub(crate) struct Incoming {
     back: Return,
     place: String,
     cancel: Cancel,
-    /// The socket as registered with `cancel`.
+    /// The socket that is registered with `cancel`.
     socket: Weak<TcpStream>,
-    /// The request, for errors of the body.
+    /// The trace of the request, for errors of the body.
     trace: Trace,
     event: Option<Answered>,
 }
 
 impl Incoming {
-    /// The body behind `head`, of a request that began at a time.
+    /// Returns the body after `head`, of a request that began at the given time.
     pub(super) fn new(
         connection: Connection,
         head: &Head,
@@ -91,7 +91,7 @@ impl Incoming {
         incoming
     }
 
-    /// Bytes left, if the response head states the length.
+    /// Returns the remaining bytes, if the response head states the length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(left) => Some(left),
@@ -130,14 +130,14 @@ impl Incoming {
         }
     }
 
-    /// True if [`splice`](Self::splice) is possible, except for bytes read with the head.
+    /// Returns true if [`splice`](Self::splice) is possible, except for bytes read with the head.
     pub(crate) fn can_splice(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::is_plain)
             && matches!(self.framing, Framing::Length(_))
     }
 
-    /// Moves up to `limit` bytes into `sink` within the kernel. `None` if that is not possible: the
-    /// caller must read them.
+    /// Moves up to `limit` bytes into `sink` within the kernel. Returns `None` if that is not
+    /// possible and the caller must read them.
     pub(crate) fn splice(&mut self, sink: &Sink, offset: u64, limit: u64) -> Option<Result<usize>> {
         let connection = self
             .connection
@@ -158,7 +158,7 @@ impl Incoming {
         })
     }
 
-    /// Reads the rest, at most `most` bytes, for error messages and XML.
+    /// Reads the remaining bytes, at most `most`, for error messages and XML.
     pub(crate) fn collect(mut self, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut buffer = [0; RECORD];
@@ -174,14 +174,14 @@ impl Incoming {
         }
     }
 
-    /// Notes how the body is paid, once its length is known.
+    /// Sets the payment for the body, once its length is known.
     pub(super) fn set_payment(&mut self, payment: Payment) {
         self.back.payment = payment;
     }
 
-    /// Counts `count` bytes read; 0 is the end of the stream.
+    /// Accounts for `count` bytes read, of which 0 means the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
-        self.back.endpoint.receive(count as u64);
+        self.back.endpoint.count_received(count as u64);
         if let Err(error) = self.back.purse.pay_bytes(self.back.payment, count, &self.place) {
             self.connection = None;
             return Err(error);
@@ -204,7 +204,7 @@ impl Incoming {
             Framing::Chunked(state) if *state == Chunked::Done => self.finish(),
             Framing::UntilClose if count == 0 => {
                 self.back.pool = None;
-                // A socket that `Cancel` has shut down looks like the end of the stream.
+                // A socket shut down by `Cancel` looks like the end of the stream.
                 if self.cancel.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
@@ -236,8 +236,8 @@ impl Incoming {
         self.event = None;
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };
-        // Bytes after the end of the body mean that the server states wrong lengths: close the
-        // connection.
+        // Bytes after the end of the body mean that the server states wrong lengths, so the
+        // connection is closed.
         if connection.ahead().is_empty()
             && let Some((pool, key)) = self.back.pool.take()
         {

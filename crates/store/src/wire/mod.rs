@@ -5,9 +5,9 @@
 //! in between.
 //!
 //! Every request can be repeated, since payloads are in memory or in files. A connection carries
-//! one request at a time; callers use threads for concurrency. A request that fails on a *reused*
-//! connection before the first byte of the response is repeated on a new one, because servers may
-//! close idle connections at any time.
+//! one request at a time, and callers use threads for concurrency. If a request fails on a *reused*
+//! connection before the first byte of the response, it is repeated on a new connection, because
+//! servers may close idle connections at any time.
 
 mod chunked;
 mod clock;
@@ -52,7 +52,7 @@ use proxy::Routes;
 pub(crate) use tls::FindBundle;
 use tls::Tls;
 
-/// Bytes a second that the slowest server is expected to hash, copy and sync.
+/// Bytes per second that the slowest server is expected to hash, copy and sync.
 const SLOW_WORK: u64 = 8 << 20;
 
 /// Counters shared by all clones of a store.
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     pub(crate) sent: AtomicU64,
 }
 
-/// Sends requests and owns the connections, which clones share.
+/// An HTTP client, which sends requests. Its clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
@@ -71,7 +71,7 @@ pub(crate) struct Client {
     pub(crate) retries: u32,
     pub(crate) counters: Arc<Counters>,
     purse: Arc<Purse>,
-    /// The buckets whose listings are not in the order of names.
+    /// The buckets that are known to list names out of order.
     pub(crate) unsorted: Arc<Unsorted>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) own_tags: Arc<OwnTags>,
@@ -80,13 +80,13 @@ pub(crate) struct Client {
     routes: Arc<Routes>,
     resolver: Arc<resolve::Resolver>,
     tls: Arc<Tls>,
-    /// Ends every request of this clone, in addition to each request's own handle.
+    /// The handle that ends every request of this clone, in addition to each request's own.
     scope: Option<Cancel>,
 }
 
 impl Client {
-    /// A client with these options. `find_bundle` finds certificate authorities that are configured
-    /// elsewhere than in the options; it is called before the first TLS connection.
+    /// Returns a client with these options. `find_bundle` finds certificate authorities that are
+    /// configured outside the options. It is called before the first TLS connection.
     pub(crate) fn new(options: Arc<Options>, find_bundle: FindBundle) -> Self {
         Self {
             retries: options.retries,
@@ -105,41 +105,41 @@ impl Client {
         }
     }
 
-    /// A clone whose requests end also when `cancel` is cancelled.
+    /// Returns a clone whose requests also end when `cancel` is cancelled.
     pub(crate) fn scoped(&self, cancel: &Cancel) -> Self {
         Self { scope: Some(self.scoped_cancel(cancel)), ..self.clone() }
     }
 
-    /// A clone whose control requests are made once.
+    /// Returns a clone that sends control requests once.
     pub(crate) fn without_retries(&self) -> Self {
         Self { retries: 0, ..self.clone() }
     }
 
-    /// A clone whose requests end only when `cancel` or their own handle is cancelled.
+    /// Returns a clone whose requests end only when `cancel` or their own handle is cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// A clone whose requests end with those of another.
+    /// Returns a clone whose requests end with those of `other`.
     pub(crate) fn in_scope_of(&self, other: &Self) -> Self {
         Self { scope: other.scope.clone(), ..self.clone() }
     }
 
-    /// A client for another service: options, connections and trust are its own.
+    /// Returns a client for another service, with its own options, connections and trust.
     pub(crate) fn for_service(&self, options: Options) -> Self {
         let options = Arc::new(options);
         let tls = Arc::new(self.tls.with_options(Arc::clone(&options)));
         Self { options, tls, pool: Arc::default(), scope: None, ..self.clone() }
     }
 
-    /// A clone outside of all scopes, with counters of its own, for requests that several callers
-    /// share.
+    /// Returns a clone outside all scopes, with separate counters, for requests that several
+    /// callers share.
     pub(crate) fn unscoped(&self) -> Self {
         Self { scope: None, counters: Arc::default(), ..self.clone() }
     }
 
-    /// A clone for services on this machine or its link, which answer at once or are not there: it
-    /// uses no proxy and waits no longer than `deadline`.
+    /// Returns a clone for services on this machine or its local network link, which respond at
+    /// once if they exist. It uses no proxy and waits for at most `deadline`.
     pub(crate) fn nearby(&self, deadline: Duration) -> Self {
         let options = Options {
             connect_deadline: deadline,
@@ -151,7 +151,7 @@ impl Client {
         Self { options: Arc::new(options), routes, ..self.clone() }
     }
 
-    /// A request's handle within the client's scope.
+    /// Returns a request's handle within the client's scope.
     pub(crate) fn scoped_cancel(&self, cancel: &Cancel) -> Cancel {
         self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))
     }
@@ -197,7 +197,7 @@ impl Client {
         })
     }
 
-    /// Body bytes received so far.
+    /// Returns the body bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.endpoints().values().map(|endpoint| endpoint.received()).sum()
     }
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-/// One request being sent.
+/// The sending of one request.
 struct Exchange<'a> {
     client: &'a Client,
     request: &'a Request<'a>,
@@ -225,7 +225,7 @@ struct Exchange<'a> {
     admitted: Admitted,
 }
 
-/// A failed exchange, and what it implies about the server.
+/// A failed exchange, and its implication about the server.
 struct Failed {
     error: Error,
     fault: Fault,
@@ -249,7 +249,7 @@ impl From<Error> for Failed {
 }
 
 impl Failed {
-    /// No connection, because of an error of the operating system or of TLS.
+    /// Returns the failure to connect because of an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
         let detail = match tls::is_plain(error) {
@@ -289,8 +289,8 @@ impl Exchange<'_> {
         let socket =
             client.resolver.connect(first_hop, &client.options, self.admitted.wait, request.cancel)?;
         if let Some(bytes) = self.key.buffer {
-            // The kernel receives as much as fits into the buffer regardless of the rate limit, so
-            // keep it small. If this fails, the default size remains.
+            // The kernel fills this buffer regardless of the rate limit, so it is kept small. If
+            // the call fails, the default size remains.
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, to_usize(bytes));
         }
         let mut connection = Connection::plain(socket);
@@ -321,14 +321,15 @@ impl Exchange<'_> {
         let used = connection.used;
         let sent = request.write(&mut connection, self.route, client, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
-            // The rest of the payload is missing: close the connection without a response.
+            // The rest of the payload is missing, so the connection is closed without a response.
             request.cancel.release(&Arc::downgrade(&connection.socket));
             return Err(Error::Payload { location: request.place.to_owned(), source }.into());
         }
-        // A server may refuse and close before it has read the whole payload: then its response
+        // A server may refuse and close before it has read the whole payload. Its response then
         // explains the failed write.
         let head = match &sent {
-            // The server accepted no bytes for a whole deadline: do not wait for a response too.
+            // The server accepted no bytes for a whole deadline, so there is no wait for a
+            // response.
             Err(SendError::Socket(error)) if connection::timed_out(error) => {
                 Err(response::HeadError::Io(error.kind().into()))
             }
@@ -373,7 +374,7 @@ impl Exchange<'_> {
     }
 
     /// Reads the head within `wait`, or within the whole deadline if the endpoint responds to other
-    /// requests meanwhile. Both are longer by the time that the server may work on the bytes.
+    /// requests meanwhile. Both are extended by the time that the server may work on the bytes.
     fn read_head(
         &self,
         connection: &mut Connection,
@@ -403,12 +404,13 @@ impl Exchange<'_> {
         head
     }
 
-    /// The time that the server may take to hash, copy and sync the bytes before it responds.
+    /// Returns the time that the server may take to hash, copy and sync the bytes before it
+    /// responds.
     fn working_time(&self) -> Duration {
         Duration::from_secs((self.request.payload.length() + self.request.work) / SLOW_WORK)
     }
 
-    /// The treatment of a connection after the response.
+    /// Returns the treatment of a connection after the response.
     fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>, payment: Payment) -> incoming::Return {
         let (deadline, purse) = (self.client.options.read_deadline, Arc::clone(&self.client.purse));
         incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline, purse, payment }

@@ -3,7 +3,7 @@
 //!
 //! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
 //! deadline. So after an endpoint has not responded for a deadline, requests to it fail at once,
-//! except for an occasional probe, until the first response. Before that a request waits only for
+//! except for an occasional probe, until the first response. Before that, a request waits only for
 //! the rest of the deadline of the oldest unanswered request. The caller passes the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use crate::limits::BRIEFLY;
 
-/// Time from a failure to the next probe, and so to detecting that an endpoint is back. A silence
-/// ends when no request has been waiting for as long.
+/// The time from a failure to the next probe, which limits how late a recovery is noticed. A
+/// silence is forgotten when no request has waited for this long.
 const PROBE_AFTER: Duration = BRIEFLY;
-/// The least time that a request waits for its response: several round trips, enough for an
-/// endpoint that has just recovered.
+/// The shortest wait of a request for its response: several round trips, enough for an endpoint
+/// that has just recovered.
 pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
 
 /// The state of one endpoint, shared by its connections.
 #[derive(Debug, Default)]
 pub(super) struct Endpoint {
-    /// Body bytes received from it.
+    /// Body bytes received from the endpoint.
     received: AtomicU64,
-    /// Body bytes sent to it.
-    taken: AtomicU64,
+    /// Body bytes sent to the endpoint.
+    sent: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -33,24 +33,23 @@ pub(super) struct Endpoint {
 struct State {
     /// Requests that wait for the head of a response.
     waiting: u32,
-    /// The time at which the last request stopped waiting.
+    /// The time when the last request stopped waiting.
     watched_until: Option<Instant>,
-    /// The time at which the current silence began, and the body bytes moved until then.
+    /// The time when the current silence began, and the body bytes moved until then.
     silent: Option<(Instant, u64)>,
     outage: Option<Outage>,
 }
 
-/// The endpoint has not responded for a whole deadline.
+/// An outage: the endpoint has not responded for a whole deadline.
 #[derive(Debug)]
 struct Outage {
     /// Consecutive requests without a response.
     silences: u32,
-    /// The time at which the next probe may be sent.
+    /// The time when the next probe may be sent.
     probe_at: Instant,
     probing: bool,
-    /// The time at which the first of the probes began that were all cancelled, and at which the
-    /// last of them was. They share one deadline: a caller cancels a silent request and sends it
-    /// again.
+    /// The times when the first of a series of cancelled probes began and when the last one was
+    /// cancelled. They share one deadline: a caller cancels a silent request and sends it again.
     cancelled: Option<(Instant, Instant)>,
 }
 
@@ -59,8 +58,8 @@ impl Outage {
         Self { silences: 1, probe_at: now + PROBE_AFTER, probing: false, cancelled: None }
     }
 
-    /// Begins a probe. Returns the time since the first of those that share its deadline began;
-    /// `None` if none may be sent.
+    /// Begins a probe. Returns the time since the first probe that shares its deadline began, or
+    /// `None` if no probe may be sent.
     fn begin_probe(&mut self, deadline: Duration, now: Instant) -> Option<Duration> {
         if self.probing || now < self.probe_at {
             return None;
@@ -77,7 +76,7 @@ impl Outage {
         Some(past)
     }
 
-    /// A whole deadline has passed without a response to a probe.
+    /// Notes that a whole deadline has passed without a response to a probe.
     fn unanswered(&mut self, now: Instant) {
         *self = Self { silences: self.silences + 1, ..Self::new(now) };
     }
@@ -87,7 +86,7 @@ impl Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     at: Instant,
-    /// The time after which an endpoint that has sent nothing is not waited for any more.
+    /// The time after which a silent endpoint counts as not responding.
     deadline: Duration,
     /// The time to wait for the head of the response.
     pub(super) wait: Duration,
@@ -103,7 +102,6 @@ pub(super) struct Refused {
     pub(super) silences: u32,
 }
 
-/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The endpoint responded, refused the connection, or closed it.
@@ -115,28 +113,27 @@ pub(super) enum Outcome {
 }
 
 impl Endpoint {
-    /// Counts body bytes received.
-    pub(super) fn receive(&self, bytes: u64) {
+    pub(super) fn count_received(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts body bytes sent.
-    pub(super) fn take(&self, bytes: u64) {
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    pub(super) fn count_sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Body bytes received so far.
+    /// Returns the body bytes received so far.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Body bytes in both directions. While they move, the endpoint is not silent.
+    /// Returns the body bytes moved in both directions. While they grow, the endpoint is not
+    /// silent.
     fn moved(&self) -> u64 {
-        self.received().wrapping_add(self.taken.load(Ordering::Relaxed))
+        self.received().wrapping_add(self.sent.load(Ordering::Relaxed))
     }
 
     /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
-    /// its outcome.
+    /// the outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, Refused> {
         let mut state = self.lock();
         let mut probe = None;
@@ -155,25 +152,24 @@ impl Endpoint {
         }
         let (since, _) = *state.silent.get_or_insert((now, moved));
         state.waiting += 1;
-        // Probes get a whole deadline. Earlier silence does not shorten it.
+        // A probe gets a whole deadline, which earlier silence does not shorten.
         let past = probe.unwrap_or_else(|| now.saturating_duration_since(since));
         let wait = deadline.saturating_sub(past).max(LEAST_WAIT.min(deadline));
         Ok(Admitted { at: now, deadline, wait, probe: probe.is_some() })
     }
 
-    /// True if the endpoint has responded since this request was sent, which then gets a whole
-    /// deadline.
+    /// Returns true if the endpoint has responded since this request was sent. The request then
+    /// gets a whole deadline.
     pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
         let state = self.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
-    /// Records the outcome of a request.
     pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
         let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let moved = self.moved();
         let mut state = self.lock();
-        // A caller that cancels each request before its wait ends learns no less from it.
+        // A cancelled request counts as silent too, if the whole silence exceeds the deadline.
         let overdue = state.silent.is_some_and(|(since, before)| {
             before == moved && now.saturating_duration_since(since) >= admitted.deadline
         });
@@ -184,7 +180,8 @@ impl Endpoint {
                 state.silent = None;
                 state.outage = None;
             }
-            // Counted from this failure: callers that waited for this request fail at once.
+            // The pause begins with this failure, so callers that waited for this request fail at
+            // once.
             (Outcome::Silent, Some(outage)) if admitted.probe => outage.unanswered(now),
             (Outcome::Silent, Some(outage)) => outage.probe_at = now + PROBE_AFTER,
             (Outcome::Abandoned, Some(outage)) if admitted.probe => {
@@ -197,8 +194,8 @@ impl Endpoint {
         }
     }
 
-    /// A body has stalled for `deadline`. That alone is not an outage, but the next request must
-    /// not wait as long again.
+    /// Notes that a body has stalled for `deadline`. That alone is not an outage, but the next
+    /// request must not wait equally long.
     pub(super) fn stalled(&self, deadline: Duration, now: Instant) {
         let moved = self.moved();
         let mut state = self.lock();
@@ -310,7 +307,7 @@ mod tests {
     fn an_endpoint_that_sends_bodies_is_not_silent() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
-        endpoint.receive(1);
+        endpoint.count_received(1);
         assert!(endpoint.answered_since(&first));
         endpoint.end(&first, Outcome::Silent, now + DEADLINE);
         assert_eq!(endpoint.admit(DEADLINE, now + DEADLINE).unwrap().wait, DEADLINE);

@@ -1,4 +1,4 @@
-//! Idle connections, kept for the next request to the same server.
+//! Holds idle connections for the next request to the same server.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,19 +8,20 @@ use super::connection::Connection;
 use crate::limits::KEEP_IDLE;
 use crate::origin::Origin;
 
-/// Connections with equal keys are interchangeable.
+/// The key of a connection. Connections with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) origin: Origin,
     pub(super) proxy: Option<Origin>,
-    /// Size of the socket's buffer if a rate is limited: such a connection stays slow.
+    /// Size of the socket's buffer, bytes, if the rate is limited: such a connection stays slow.
     pub(super) buffer: Option<u64>,
 }
 
-/// Idle connections kept per key: the largest concurrency of a transfer.
+/// The most idle connections per key: the largest concurrency of a transfer.
 const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
 
-/// Last in, first out: the connection used last has the largest congestion window.
+/// The idle connections by key. The one used last is taken first, since it has the largest
+/// congestion window.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<HashMap<Key, Vec<(Instant, Connection)>>>,
@@ -35,12 +36,12 @@ impl Pool {
         if since.elapsed() < KEEP_IDLE {
             return Some(connection);
         }
-        // The others have been idle for even longer.
+        // The other connections have been idle for even longer.
         kept.clear();
         None
     }
 
-    /// Keeps a connection whose response was read completely.
+    /// Adds a connection whose response was read completely.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.entry(key).or_default();

@@ -19,7 +19,7 @@ use crate::origin::Origin;
 /// A proxy and its credentials.
 pub(super) struct UsableProxy {
     pub(super) origin: Origin,
-    /// Value of `Proxy-Authorization`.
+    /// The value of `Proxy-Authorization`.
     pub(super) authorization: Option<String>,
 }
 
@@ -30,10 +30,10 @@ pub(super) struct Routes {
     bypass: Vec<String>,
 }
 
-/// A proxy, or the error for each request that needs it.
+/// A proxy, or the error for the requests that need it.
 type Route = std::result::Result<UsableProxy, Unusable>;
 
-/// A variable that names no usable proxy.
+/// The error for a variable without a usable proxy.
 #[derive(Clone)]
 struct Unusable {
     what: String,
@@ -49,8 +49,8 @@ impl Routes {
         Self { http: parse(&proxies.http), https: parse(&proxies.https), bypass }
     }
 
-    /// The proxy for `origin`; `None` to connect directly. An unusable variable concerns only the
-    /// requests that would go through its proxy.
+    /// Returns the proxy for `origin`; `None` to connect directly. An unusable variable concerns
+    /// only requests through its proxy.
     pub(super) fn to(&self, origin: &Origin) -> Result<Option<&UsableProxy>> {
         let route = if origin.tls { &self.https } else { &self.http };
         match route.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin))) {
@@ -63,8 +63,8 @@ impl Routes {
     }
 }
 
-/// True if a `NO_PROXY` rule covers a host: `*`, a domain and its subdomains, an address, or an
-/// address block.
+/// Returns true if a `NO_PROXY` rule covers a host: `*`, a domain and its subdomains, an address,
+/// or an address block.
 fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
         return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
@@ -114,7 +114,7 @@ impl UsableProxy {
         Ok(Self { origin, authorization })
     }
 
-    /// Asks the proxy for a tunnel to `origin`.
+    /// Requests a tunnel to `origin` from the proxy.
     pub(super) fn open_tunnel(
         &self,
         connection: &mut Connection,
@@ -151,7 +151,7 @@ impl UsableProxy {
     }
 }
 
-/// A proxy's URL; variables may have `HOST:PORT` only.
+/// Completes a proxy's URL, which variables may abbreviate to `HOST:PORT`.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }

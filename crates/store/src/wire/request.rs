@@ -21,7 +21,6 @@ use crate::origin::Origin;
 use crate::requests::RequestKind;
 use crate::upload::Payload;
 
-/// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -42,7 +41,7 @@ impl Method {
         }
     }
 
-    /// The kind of a request that has only its method to go by.
+    /// Returns the kind of a request that is determined by its method.
     pub(crate) fn kind(self) -> RequestKind {
         match self {
             Self::Get => RequestKind::Get,
@@ -55,19 +54,19 @@ impl Method {
 
 /// One request, which can be sent repeatedly.
 pub(crate) struct Request<'a> {
-    /// The location in error messages.
+    /// The location for error messages.
     pub(crate) place: &'a str,
     /// The operation of the service's API, for the log.
     pub(crate) operation: Option<&'a dyn std::fmt::Debug>,
     pub(crate) origin: &'a Origin,
     pub(crate) method: Method,
     pub(crate) kind: RequestKind,
-    /// Path and query, encoded.
     pub(crate) target: String,
-    /// Headers except `Host` and `Content-Length`, which are added here.
+    /// Headers except `Host` and `Content-Length`, which are added when the request is written.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
-    /// Bytes besides the payload that the server handles before it responds: a copy inside it.
+    /// Bytes, in addition to the payload, that the server processes before it responds, as in a
+    /// copy.
     pub(crate) work: u64,
     pub(crate) cancel: &'a Cancel,
     /// The rate limit of the response body or the payload.
@@ -75,7 +74,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The range that it asks for, if it names both ends.
+    /// Returns the requested range, if both ends are stated.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         let (_, value) = self.headers.iter().find(|(name, _)| name == "range")?;
         let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
@@ -104,7 +103,6 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Writes head and payload.
     pub(super) fn write(
         &self,
         connection: &mut Connection,
@@ -136,7 +134,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Writes bytes in memory, behind `head`.
+    /// Writes bytes in memory, after `head`.
     fn write_bytes(
         &self,
         connection: &mut Connection,
@@ -167,12 +165,12 @@ impl Request<'_> {
         // Completing a step shows that the server is alive.
         connection.write_file(file, range, &|most| {
             let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
-            endpoint.take(allowed);
+            endpoint.count_sent(allowed);
             Ok(allowed)
         })
     }
 
-    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns their number.
     fn wait_for(&self, most: u64) -> io::Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);

@@ -18,16 +18,16 @@ use crate::limits::{KEEP_IDLE, LOOK};
 use crate::options::Options;
 use crate::origin::Origin;
 
-/// Time without a byte, after which a probe asks whether the host is there, and between probes.
+/// Time without a byte before the first keepalive probe, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(6);
-/// Probes without an answer after which the connection is lost: half a minute in total.
+/// Unanswered keepalive probes after which the connection is lost, half a minute in total.
 const KEEPALIVES: u32 = 4;
 
-/// Addresses, and when they were resolved.
+/// The addresses of a name, and the time when it was resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
 
-/// Resolves names, and spreads connections over all addresses, since a store's total rate is that
-/// of all its front ends.
+/// Resolves names, and spreads connections over all addresses, since a store's total rate is the
+/// sum of those of its front ends.
 #[derive(Default)]
 pub(crate) struct Resolver {
     known: Mutex<HashMap<(String, u16), Resolved>>,
@@ -36,7 +36,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// Connects a socket and sets its deadlines. Tries each address once, within the connect
-    /// deadline and `wait` in total; resolving the name may take as long again.
+    /// deadline and `wait` in total. Resolving the name may take equally long in addition.
     pub(super) fn connect(
         &self,
         origin: &Origin,
@@ -55,8 +55,8 @@ impl Resolver {
         let mut failed = io::Error::other("the name has no address");
         for turn in 0..addresses.len() {
             let address = addresses[(first + turn) % addresses.len()];
-            // Divide the remaining time evenly, so that an unreachable address does not use up the
-            // time of the others.
+            // The remaining time is divided evenly, so that an unreachable address does not use up
+            // the time of the others.
             let left = until.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - turn).unwrap_or(1);
             if share.is_zero() {
@@ -89,12 +89,12 @@ impl Resolver {
 }
 
 /// Resolves a name on a new thread, because the system call can neither be cancelled nor have a
-/// deadline. After either the thread is abandoned.
+/// deadline. When the wait ends early, the thread is abandoned.
 fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
     let (send, receive) = mpsc::channel();
     let (host, port) = (origin.host.clone(), origin.port);
     let ask = move || {
-        // Fails if the receiver has given up.
+        // The send fails if the receiver has given up.
         let _ = send.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
     };
     std::thread::Builder::new().name("resolve".into()).spawn(ask)?;
@@ -149,12 +149,12 @@ fn poll_once(socket: &std::os::fd::OwnedFd, time: &Timespec) -> io::Result<usize
 }
 
 fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
-    // The head and payload of a request are separate writes; Nagle's algorithm would add a round
-    // trip.
+    // The head and payload of a request are separate writes, for which Nagle's algorithm would add
+    // a round trip.
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(options.read_deadline))?;
     socket.set_write_timeout(Some(options.read_deadline))?;
-    // A host that is gone while its work is waited for.
+    // Keepalive detects a host that has disappeared while its response is awaited.
     sockopt::set_socket_keepalive(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;

@@ -6,30 +6,30 @@ use std::time::Duration;
 use super::connection::Connection;
 use crate::error::{Error, HOST_ID, REQUEST_IDS, Result, Trace};
 
-/// Longest head accepted: S3 allows 2 KiB of user metadata; other servers send several KiB of
-/// cookies.
+/// Longest accepted head, bytes. S3 allows 2 KiB of user metadata, and other servers send several
+/// KiB of cookies.
 const LONGEST_HEAD: usize = 64 << 10;
-/// The error for a server that answers a request without TLS by an alert of TLS.
+/// The error for a server that answers a request without TLS by a TLS alert.
 const WANTS_TLS: &str = "the server speaks TLS; write https:// for it";
-/// Most header lines accepted.
+/// The most header lines accepted.
 const MOST_HEADERS: usize = 128;
-/// Most interim responses (1xx) before the final one.
+/// The most interim responses (1xx) before the final one.
 const MOST_INTERIM: usize = 8;
 
-/// Status line and headers.
+/// The status line and headers of a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) reason: String,
-    /// HTTP/1.1 rather than 1.0.
+    /// True for HTTP/1.1, false for 1.0.
     http11: bool,
-    /// From the begin of the request to this head.
+    /// The time from the start of the request to this head.
     pub(super) took: Duration,
-    /// Names in lower case.
+    /// Names in lower case, and values.
     headers: Vec<(String, String)>,
 }
 
-/// The reason for which no head was read.
+/// The reason why no head was read.
 pub(super) enum HeadError {
     Io(io::Error),
     Malformed(Error),
@@ -56,7 +56,7 @@ impl Head {
                     continue;
                 }
                 Ok(None) => {}
-                // The record of an alert.
+                // A TLS alert record begins with these bytes.
                 Err(_) if connection.ahead().starts_with(&[0x15, 3]) => {
                     return Err(protocol(WANTS_TLS.to_owned()));
                 }
@@ -97,12 +97,12 @@ impl Head {
         Ok(Some((head, length)))
     }
 
-    /// The first header of this name (in lower case).
+    /// Returns the first header of this name (in lower case).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The request that this head answers, for the error that follows from it.
+    /// Returns the trace of the answered request, for an error.
     pub(crate) fn trace(&self) -> Trace {
         let identifier = |name: &str| self.get(name).and_then(Trace::identifier);
         Trace {
@@ -114,13 +114,12 @@ impl Head {
         }
     }
 
-    /// All headers, names in lower case.
+    /// Returns all headers, with names in lower case.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The same head with other names and values of headers, those of `rename`, which drops a
-    /// header by `None`.
+    /// Returns the same head with its headers renamed by `rename`, which drops a header by `None`.
     pub(crate) fn renamed<'a>(
         &'a self,
         rename: impl Fn(&'a str, &'a str) -> Option<(String, String)>,
@@ -129,7 +128,7 @@ impl Head {
         Self { headers, reason: self.reason.clone(), ..*self }
     }
 
-    /// `Content-Length`. Two different values are an error.
+    /// Returns `Content-Length`, if there is one. Two different values are an error.
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;
         for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {
@@ -152,12 +151,11 @@ impl Head {
         Ok(found)
     }
 
-    /// True if the body is chunked.
     pub(crate) fn is_chunked(&self) -> bool {
         self.get("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"))
     }
 
-    /// True if the connection can be reused.
+    /// Returns true if the connection can be reused.
     pub(super) fn keeps_alive(&self) -> bool {
         let said = self.get("connection").unwrap_or_default().to_ascii_lowercase();
         if self.http11 { !said.contains("close") } else { said.contains("keep-alive") }

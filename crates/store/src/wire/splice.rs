@@ -15,27 +15,26 @@ use crate::limits::BUFFER;
 use crate::sink::Sink;
 use crate::syscall_refusal::is_refusal;
 
-/// Size of the pipe. 1 GiB from `serve`, which uses sendfile, takes 0.396 s with 256 KiB, 0.368 s
-/// with 512 KiB and 0.356 s with 1 MiB. The pipes of an unprivileged user may have 64 MiB in total
-/// (`/proc/sys/fs/pipe-user-pages-soft`), and up to 80 threads have one each. If the kernel
-/// refuses, the pipe keeps 64 KiB.
+/// Size of the pipe, bytes. 1 GiB from `serve`, which uses sendfile, takes 0.396 s with 256 KiB,
+/// 0.368 s with 512 KiB and 0.356 s with 1 MiB. The pipes of an unprivileged user may have 64 MiB
+/// in total (`/proc/sys/fs/pipe-user-pages-soft`), and up to 80 threads have one each. If the
+/// kernel refuses this size, the pipe has 64 KiB.
 const PIPE: usize = 512 << 10;
 
-/// The reason for which bytes were not moved.
 pub(super) enum Failed {
-    /// This socket or file does not support splice; no bytes were moved.
+    /// This socket or file does not support splice. No bytes were moved.
     Impossible,
     Socket(io::Error),
     File(io::Error),
 }
 
 thread_local! {
-    /// An empty pipe, kept between calls because creating one takes three system calls.
+    /// An empty pipe that is kept between calls, because creating one takes three system calls.
     static SPARE: RefCell<Option<(OwnedFd, OwnedFd)>> = const { RefCell::new(None) };
 }
 
-/// Moves up to `limit` bytes. Returns how many, 0 at the end of the stream. After a failure the
-/// pipe may have bytes in it and is closed.
+/// Moves up to `limit` bytes. Returns how many, or 0 at the end of the stream. After a failure the
+/// pipe may contain bytes and is closed.
 pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) -> Result<usize, Failed> {
     let (read_end, write_end) = pipe().map_err(|_| Failed::Impossible)?;
     let want = to_usize(limit).min(PIPE);
@@ -56,7 +55,8 @@ pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) 
         match splice(&read_end, None, file, Some(&mut at), left, flags) {
             Ok(0) => return Err(Failed::File(io::ErrorKind::WriteZero.into())),
             Ok(_) | Err(Errno::INTR) => {}
-            // The file system does not support splice: copy the bytes in the pipe through memory.
+            // The file system does not support splice, so the bytes in the pipe are copied through
+            // memory.
             Err(error) if is_refusal(error) => {
                 drain(&read_end, file, &mut at, end).map_err(Failed::File)?;
             }
@@ -72,7 +72,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
         return Ok(pipe);
     }
     let (read_end, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // If this fails, the default size remains.
+    // If the call fails, the default size remains.
     let _ = rustix::pipe::fcntl_setpipe_size(&write_end, PIPE);
     Ok((read_end, write_end))
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Connection`](super::Connection) creates a session, performs its handshake and reads through
 //! [`read`]. Neither takes longer than the socket's deadline, however slowly the peer sends. The
-//! end of a stream is accepted only with close_notify; without it the stream may have been
+//! end of a stream is accepted only with close_notify, since a stream without it may have been
 //! truncated.
 
 use std::io::{self, Read};
@@ -45,7 +45,7 @@ pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline:
     }
 }
 
-/// Whether a handshake failed because the answer was no TLS.
+/// Returns whether a handshake failed because the response was not TLS.
 pub(super) fn is_plain(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(rustls::Error::InvalidMessage(_)))
@@ -87,8 +87,8 @@ fn receive(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
 /// Reads many records from the socket at once. Returns the length of the plaintext in `buffer`.
 ///
 /// The library reads one record at a time, which takes two system calls per 16 KiB. This function
-/// reads ciphertext into the whole `buffer`, and then writes the plaintext, which is shorter and
-/// which the library has copied elsewhere, over it.
+/// reads ciphertext into the whole `buffer`. Then it overwrites that with the plaintext, which is
+/// shorter and which the library holds elsewhere.
 fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let received = socket.read(buffer)?;
     if received == 0 {
@@ -113,7 +113,7 @@ fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]
 fn process(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     let processed = session.process_new_packets();
     processed.map(drop).map_err(|error| {
-        // Sends the alert, if the peer still reads.
+        // The alert is sent if the peer still reads.
         let _ = session.write_tls(&mut socket);
         io::Error::new(io::ErrorKind::InvalidData, error)
     })
@@ -127,7 +127,7 @@ fn send(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes available plaintext. Returns 0 at the end of the stream, `None` if more bytes must be
+/// Takes available plaintext. Returns 0 at the end of the stream, or `None` if more bytes must be
 /// received.
 fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match session.reader().read(buffer) {
@@ -141,10 +141,10 @@ fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option
     }
 }
 
-/// Finds certificate authorities that are configured elsewhere than in the options.
+/// A function that finds certificate authorities configured outside the options.
 pub(crate) type FindBundle = fn(&Options) -> Option<PathBuf>;
 
-/// The configuration of all TLS connections. Certificates are read at the first one, since that
+/// The configuration of all TLS connections. Certificates are read for the first one, since that
 /// takes milliseconds and plain HTTP needs none. The configuration caches sessions for resumption.
 pub(super) struct Tls {
     options: Arc<Options>,
@@ -157,7 +157,6 @@ impl Tls {
         Self { options, find_bundle, config: OnceLock::new() }
     }
 
-    /// The configuration for other options.
     pub(super) fn with_options(&self, options: Arc<Options>) -> Self {
         Self::new(options, self.find_bundle)
     }
@@ -186,7 +185,7 @@ impl Tls {
         let named = match bundle {
             Some(path) => trust::read_bundle(&path, &mut roots)?,
             None => {
-                // Ignores malformed certificates of the system.
+                // Malformed certificates of the system are ignored.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 Vec::new()
             }

@@ -1,9 +1,10 @@
-//! Decides which servers are trusted: those with a certificate signed by an authority, and those
-//! whose own certificate is in the user's CA bundle. Name and validity are checked in both cases.
+//! Decides which servers are trusted: those whose certificate is signed by a trusted authority, and
+//! those whose own certificate is in the user's CA bundle. Name and validity are checked in both
+//! cases.
 //!
-//! The second rule is for certificates of `openssl req -x509`, which are authority and server
-//! certificate at once. webpki refuses the certificate of an authority as that of a server; curl
-//! and the AWS tools accept it if it is in the bundle.
+//! The second rule is for certificates from `openssl req -x509`, which are authority and server
+//! certificate at once. webpki refuses an authority's certificate as that of a server. curl and the
+//! AWS tools accept it if it is in the bundle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl ServerCertVerifier for Trust {
         let verified =
             self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // webpki has checked the validity before this error, so only the name must still be
+            // webpki checked the validity before this error, so only the name remains to be
             // checked.
             Err(rustls::Error::InvalidCertificate(cause))
                 if is_authority(&cause) && self.named.iter().any(|named| named == end_entity) =>
@@ -105,13 +106,12 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// True if a server's certificate was refused because it is that of an authority.
+/// Returns true if a server's certificate was refused because it is that of an authority.
 fn is_authority(cause: &CertificateError) -> bool {
     let CertificateError::Other(other) = cause else { return false };
     other.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
-/// The error for a refused certificate.
 pub(super) fn refusal(endpoint: String, cause: &CertificateError) -> Error {
     use CertificateError as Cause;
     let (fault, detail) = match cause {
@@ -132,7 +132,7 @@ pub(super) fn refusal(endpoint: String, cause: &CertificateError) -> Error {
     Error::Certificate { endpoint, fault, detail }
 }
 
-/// The name in webpki's `DnsName("host")`.
+/// Returns the name in webpki's `DnsName("host")`.
 fn bare(shown: &str) -> &str {
     let inner = shown.split_once('(').map_or(shown, |(_, inner)| inner.trim_end_matches(')'));
     inner.trim_matches('"')

@@ -158,7 +158,8 @@ fn a_server_that_refuses_its_own_tag_is_asked_without_a_condition_and_still_chec
 #[test]
 fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_rest() {
     let content = "abcdefghi";
-    // At most two bytes, and another version once `changed` bytes were read.
+    // The server sends at most two bytes at a time, and another version once `changed` bytes were
+    // read.
     let start = |tag: &'static str, changed: usize| {
         Server::answering(move |head| {
             let (first, last) =
@@ -182,7 +183,8 @@ fn a_response_with_the_beginning_of_the_range_is_followed_by_requests_for_the_re
     let mut written = [0; 6];
     sink.file().read_exact_at(&mut written, 0).unwrap();
     assert_eq!((&written, reported), (b"bcdefg", 6));
-    // Two versions are never mixed, and one of no version cannot be distinguished from another.
+    // Two versions are never mixed, and content without a version cannot be distinguished from
+    // another.
     let changing = start("ETag: \"a\"\r\n", 4);
     let body = changing.store().get(&changing.url("/x"), &range(0, 9)).unwrap();
     assert!(matches!(read(body), Err(Error::Changed { .. })));
@@ -289,10 +291,10 @@ fn a_server_may_work_on_what_it_got_for_longer_than_the_deadline() {
     let options = Options { read_deadline: deadline(), retries: 0, ..Options::default() };
     let store = Store::new(options).unwrap();
     let at = Location::parse(format!("{}/up", server.url()).as_ref()).unwrap();
-    // Four seconds more than the deadline, of which the server takes one.
+    // The payload allows four seconds more than the deadline, of which the server takes one.
     let payload = vec![7; 32 << 20];
     store.put(&at, Payload::Bytes(&payload), &PutOptions::default()).unwrap();
-    // Of a few bytes there is nothing to work on.
+    // The server has no work to do for a few bytes.
     let error = store.put(&at, Payload::Bytes(b"few"), &PutOptions::default()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { after, .. } if after == deadline()), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Directory buckets: every request for an object has the key of a session, which is renewed before
-//! it ends and after it was refused.
+//! Directory buckets: every request for an object is signed with the key of a session, which is
+//! renewed before it ends and after it was refused.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,8 @@ fn at(key: &str) -> Location {
     Location::parse(format!("{BUCKET}/{key}").as_ref()).unwrap()
 }
 
-/// A server that begins sessions of this length, and takes what is signed by the last of them.
+/// Returns a server that issues sessions of this length, and accepts requests signed by the last
+/// one.
 fn server(life: Duration) -> Scripted {
     let begun = std::sync::Mutex::new(0_u32);
     Scripted::start(move |_, head| {
@@ -44,7 +45,7 @@ fn server(life: Duration) -> Scripted {
         let is_known = head.contains(&format!("x-amz-s3session-token: token{begun}"))
             && head.contains(&format!("credential=key{begun}/"))
             && !head.contains("x-amz-security-token");
-        // Each session ends once before its time.
+        // Each session ends once before its stated time.
         if !is_known || (target.contains("ends-early") && *begun == 1) {
             return denied("not of this session");
         }

@@ -19,7 +19,7 @@ pub(crate) enum Step {
 
 pub(crate) struct Server(Scripted);
 
-/// The read deadline of the clients in these tests.
+/// Returns the read deadline of the clients in these tests.
 pub(crate) fn deadline() -> Duration {
     patience(Duration::from_millis(75))
 }
@@ -34,7 +34,7 @@ impl Server {
         }))
     }
 
-    /// One that makes its answer of the head of each request.
+    /// Starts a server whose response is computed from the head of each request.
     pub(crate) fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Scripted::start(move |_, head| Reply::Send(answer(head).into_bytes())))
     }
@@ -43,23 +43,23 @@ impl Server {
         Location::parse(format!("{}{path}", self.0.url()).as_ref()).unwrap()
     }
 
-    /// `HOST:PORT`.
+    /// Returns the address as `HOST:PORT`.
     pub(crate) fn address(&self) -> &str {
         self.0.url().trim_start_matches("http://")
     }
 
-    /// The heads of the requests so far.
+    /// Returns the heads of the requests so far.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.0.heads()
     }
 
-    /// The bodies of the requests so far.
+    /// Returns the bodies of the requests so far.
     pub(crate) fn bodies(&self) -> Vec<String> {
         let requests = self.0.requests().into_iter();
         requests.map(|request| String::from_utf8(request.body).unwrap()).collect()
     }
 
-    /// A store with this server as its S3 endpoint, and with short deadlines.
+    /// Returns a store with this server as its S3 endpoint, and with short deadlines.
     pub(crate) fn store(&self) -> Store {
         let options = Options {
             endpoint_url: Some(self.0.url().to_owned()),
@@ -73,12 +73,12 @@ impl Server {
     }
 }
 
-/// A response with a whole object.
+/// Returns a response with a whole object.
 pub(crate) fn whole(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }
 
-/// A response with a range of an object.
+/// Returns a response with a range of an object.
 pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -86,7 +86,7 @@ pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// An error response.
+/// Returns an error response.
 pub(crate) fn refusal(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }

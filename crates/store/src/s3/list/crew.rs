@@ -1,8 +1,8 @@
 //! The threads that list the ranges of a [`Plan`], and the iterator over their entries.
 //!
-//! A thread lists its range while there is room for pages, then continues or splits another.
-//! Threads are started as [`Pace`] allows more requests, and wait when it allows fewer. They end
-//! with the listing, or when it is dropped, which cancels their requests.
+//! A thread lists its range while there is room for pages. Then it continues another range or
+//! splits one. Threads are started as [`Pace`] allows more requests, and wait when it allows fewer.
+//! They end with the listing, or when it is dropped, which cancels their requests.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,25 +17,24 @@ use firstbyte_listing::Order;
 
 use super::pace::Pace;
 use super::page::{Page, Query};
-use super::plan::{Cutting, Fault, NEAR, Next, Plan, Task};
+use super::plan::{Cutting, Fault, Next, Plan, SPLITTABLE_RANGES, Task};
 
 struct Shared {
     s3: Arc<S3>,
     query: Query,
     state: Mutex<State>,
-    /// Workers wait here for a range to split, for room, or for the end.
+    /// Wakes workers, which wait for a range to split, for room, or for the end.
     work: Condvar,
-    /// The consumer waits here for pages.
+    /// Wakes the consumer, which waits for pages.
     brought: Condvar,
 }
 
 struct State {
     plan: Plan,
     pace: Pace,
-    /// One per thread.
     cancels: Vec<Cancel>,
     error: Option<Error>,
-    /// The listing was dropped or has failed.
+    /// True if the listing was dropped or has failed.
     stopped: bool,
 }
 
@@ -46,12 +45,12 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Continues after the first page, with at most `most` concurrent requests and as many waiting
-    /// pages of 300 KB.
+    /// Continues after the first page, with at most `most` concurrent requests and the same number
+    /// of waiting pages of 300 KB.
     pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
         let waiting = match order {
             Order::Any => most,
-            Order::Bytes => most.min(NEAR),
+            Order::Bytes => most.min(SPLITTABLE_RANGES),
         };
         let mut plan = Plan::new(query.grouping, order, waiting);
         plan.arrived(Plan::WHOLE, first).map_err(|fault| error(fault, &query))?;
@@ -79,10 +78,10 @@ impl Crew {
             if state.stopped {
                 return None;
             }
-            let first = state.plan.first();
+            let first = state.plan.first_range();
             let next = state.plan.take();
-            // There is room now, or another range is the first one, which always has room.
-            if matches!(next, Next::Page(_)) || state.plan.first() != first {
+            // There is room now, or another range has become the first one, which always has room.
+            if matches!(next, Next::Page(_)) || state.plan.first_range() != first {
                 self.shared.work.notify_all();
             }
             match next {
@@ -135,7 +134,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a worker.
     fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
@@ -197,7 +195,7 @@ impl Shared {
             state.pace.full_page(took);
         }
         while state.cancels.len() < state.pace.allowed() && !state.is_over() {
-            // Continue with the running threads and fewer requests.
+            // If no thread can be started, the listing continues with fewer requests.
             if self.spawn(&mut state).is_err() {
                 break;
             }
@@ -209,7 +207,6 @@ impl Shared {
     }
 }
 
-/// The error for pages that cannot be combined.
 fn error(fault: Fault, query: &Query) -> Error {
     match fault {
         Fault::Unusable(why) => protocol(&query.place(), why),

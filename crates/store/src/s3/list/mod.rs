@@ -1,11 +1,11 @@
-//! ListObjectsV2, ListObjectVersions and ListBuckets.
+//! Lists objects, versions and buckets: ListObjectsV2, ListObjectVersions and ListBuckets.
 //!
 //! A sequential listing takes a round trip per 1,000 keys. So if the first page is not the last,
 //! the key space is split into ranges that are listed concurrently, and split again as needed
 //! ([`plan`] decides when, [`cut`] where).
 //!
-//! This relies on the order of the names. A bucket that is known to list out of order is listed
-//! page after page; where ranges turn out not to fit together, the listing starts over undivided.
+//! Ranges rely on the order of names. A bucket that is known to list out of order is listed page by
+//! page. If ranges turn out not to fit together, the listing starts over undivided.
 //!
 //! The first page is fetched before the listing is returned, so that a missing bucket or prefix
 //! fails at once.
@@ -35,7 +35,7 @@ use crew::Crew;
 use page::{From, Page, Query};
 
 impl S3 {
-    /// Lists a prefix, a bucket, or (with an empty bucket) the buckets.
+    /// Lists a prefix, a bucket, or (with an empty bucket name) all buckets.
     pub(crate) fn list(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -45,7 +45,7 @@ impl S3 {
         if options.start_after.is_none() {
             return Ok(entries);
         }
-        // A service may take no notice of where the listing is to begin.
+        // A service may ignore the requested start of the listing.
         let options = options.clone();
         Ok(Box::new(
             entries.filter(move |entry| !entry.as_ref().is_ok_and(|entry| !options.takes_entry(entry))),
@@ -73,11 +73,11 @@ impl S3 {
         if query.bucket.bucket.is_empty() {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
-        let most = options.requests.map_or(pace::MOST, usize::from);
+        let most = options.requests.map_or(pace::MOST_REQUESTS, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
     }
 
-    /// Lists page after page, and filters here what the service would filter by its order.
+    /// Lists page by page. Applies the filters here that the service would apply by its order.
     fn list_unsorted(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -97,7 +97,7 @@ impl S3 {
         ))
     }
 
-    /// The first page of a listing. One request.
+    /// Returns the first page of a listing, by one request.
     pub(crate) fn list_page(&self, object: &ObjectLocation, options: &ListOptions) -> Result<ListedPage> {
         let mut page = self.first_page(object, &Query::new(object, options))?;
         if options.start_after.is_some() {
@@ -120,12 +120,11 @@ impl S3 {
         Ok(page)
     }
 
-    /// The number of retries so far.
     fn retries(&self) -> u64 {
         self.client.counters.retries.load(Ordering::Relaxed)
     }
 
-    /// True if any key begins with this one.
+    /// Returns true if any key begins with this one.
     pub(super) fn has_keys_under(&self, prefix: &ObjectLocation) -> Result<bool> {
         let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         let (page, _) = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
@@ -133,7 +132,7 @@ impl S3 {
     }
 }
 
-/// Sequential pages: each is requested when the one before is used up.
+/// An iterator over sequential pages. Each is requested when the previous one is used up.
 struct Pages {
     s3: Arc<S3>,
     query: Query,

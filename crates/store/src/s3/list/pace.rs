@@ -1,22 +1,22 @@
 //! Decides how many requests of one listing run at once.
 //!
 //! A page of a near server costs processor time on that server, and more requests only share this
-//! time. A page of a far server mostly waits for the network. A listing begins with few requests,
-//! as suits a near server. They are enough to try some ranges, and cost little if the listing ends
-//! soon. When the first full page shows that the server is far, all requests are allowed at once.
-//! Their number is lowered while pages queue.
+//! time. A page of a far server mostly waits for the network. A listing starts with few requests,
+//! as suits a near server: enough to try some ranges, and cheap if the listing ends soon. When the
+//! first full page shows that the server is far, all requests are allowed at once. Their number is
+//! lowered while pages queue.
 
 use std::time::Duration;
 
 use firstbyte_pacing::{Proximity, START_NEAR};
 
-/// Most at once. Each holds a page, some 300 KB, and 32 of them fetch 700,000 keys a second over 45
-/// ms.
-pub(super) const MOST: usize = 32;
-/// A page that takes this many times as long as the quickest one has waited behind others.
+/// The most requests at once. Each holds a page of about 300 KB, and 32 of them fetch 700,000 keys
+/// per second over 45 ms.
+pub(super) const MOST_REQUESTS: usize = 32;
+/// Multiple of the quickest page's time from which a page counts as queued behind others.
 const QUEUED: u32 = 4;
 
-/// The number of requests, and what it is judged by.
+/// The number of requests at once, and the times that determine it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     allowed: usize,
@@ -34,7 +34,7 @@ impl Pace {
         self.allowed
     }
 
-    /// Takes how long a full page took.
+    /// Adjusts the number by the time of a full page.
     pub(super) fn full_page(&mut self, took: Duration) {
         let first = self.quickest.is_none();
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
@@ -48,12 +48,12 @@ impl Pace {
         };
     }
 
-    /// True if pages come quickly, as far as is known.
+    /// Returns true if the quickest page shows that the server is near.
     pub(super) fn is_near(&self) -> bool {
         Proximity::of(self.quickest) == Proximity::Near
     }
 
-    /// The service refused a request because there are too many.
+    /// Halves the number, because the service refused a request.
     pub(super) fn refused(&mut self) {
         self.allowed = (self.allowed / 2).max(1);
         self.refused = true;
@@ -68,33 +68,33 @@ mod tests {
 
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST);
+        assert_eq!(pace.allowed(), MOST_REQUESTS);
         pace.refused();
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST / 2);
+        assert_eq!(pace.allowed(), MOST_REQUESTS / 2);
         (0..9).for_each(|_| pace.refused());
         assert_eq!(pace.allowed(), 1);
     }
 
     #[test]
     fn a_far_service_whose_pages_queue_gets_fewer() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         (0..3).for_each(|_| pace.full_page(PAGE));
-        assert_eq!(pace.allowed(), MOST);
+        assert_eq!(pace.allowed(), MOST_REQUESTS);
         (0..2).for_each(|_| pace.full_page(9 * PAGE));
-        assert_eq!(pace.allowed(), MOST - 2);
+        assert_eq!(pace.allowed(), MOST_REQUESTS - 2);
         pace.full_page(PAGE);
-        assert_eq!(pace.allowed(), MOST - 1);
+        assert_eq!(pace.allowed(), MOST_REQUESTS - 1);
         (0..99).for_each(|_| pace.full_page(9 * PAGE));
         assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
-        let mut pace = Pace::new(MOST);
+        let mut pace = Pace::new(MOST_REQUESTS);
         pace.full_page(PAGE);
         assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);

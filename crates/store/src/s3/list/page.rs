@@ -24,15 +24,14 @@ use super::cut::Grouping;
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     pub(super) bucket: ObjectLocation,
-    /// Empty, or ending in `/`.
+    /// The prefix: empty, or ending in `/`.
     prefix: String,
-    /// The beginning of names after the prefix.
+    /// The required beginning of names after the prefix.
     beginning: String,
     pub(super) grouping: Grouping,
-    /// The key after which the listing begins.
     start_after: Option<String>,
     marker: Marker,
-    /// Changes since then need not be in the listing.
+    /// The start of the listing. Later changes need not be listed.
     began: Instant,
 }
 
@@ -47,16 +46,14 @@ pub(super) enum From {
     Token(String),
 }
 
-/// Entries of one page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// In listing order, unless there is a disorder.
+    /// The entries, in listing order unless there is a disorder.
     pub(super) entries: Vec<Entry>,
-    /// Names that the service has not put in order.
+    /// The first names in the wrong order, if there are any.
     pub(super) disorder: Option<Disorder>,
     /// The last key, or common prefix with its `/`; `None` for an empty page.
     pub(super) last: Option<String>,
-    /// The continuation token of the next page.
     pub(super) next: Option<String>,
 }
 
@@ -79,7 +76,6 @@ impl Query {
 }
 
 impl Query {
-    /// The location in error messages.
     pub(super) fn place(&self) -> String {
         let key = format!("{}{}", self.prefix, self.beginning);
         self.bucket.with_key(key).to_string()
@@ -94,14 +90,14 @@ impl Query {
         }
     }
 
-    /// The part of a key behind the prefix. `None` for the prefix itself, which is the marker of a
-    /// directory.
+    /// Returns the part of a key after the prefix. `None` for the prefix itself, which is the
+    /// marker of a directory.
     pub(super) fn name<'k>(&self, key: &'k str) -> Option<&'k str> {
         key.strip_prefix(&self.prefix).filter(|name| !name.is_empty())
     }
 
-    /// True if the listing is restricted further than by the prefix, so that an empty one does not
-    /// mean that the prefix is missing.
+    /// Returns true if the listing is restricted by more than the prefix, so that an empty page
+    /// does not mean that the prefix is missing.
     pub(super) fn is_narrowed(&self) -> bool {
         self.start_after.is_some() || !self.beginning.is_empty()
     }
@@ -119,7 +115,7 @@ impl S3 {
             let key = form.decode(key);
             let name = key.strip_prefix(&query.prefix)?;
             match &mut last {
-                // Reuses the allocation, since a page has a thousand names.
+                // The allocation is reused, since a page has a thousand names.
                 Some(last) if name > last.as_str() => name.clone_into(last),
                 Some(_) => {}
                 None => last = Some(name.to_owned()),
@@ -145,8 +141,8 @@ impl S3 {
         Ok(Page { entries, disorder, last, next })
     }
 
-    /// Requests a page of keys, at most `most` if given. Its continuation token is a key where the
-    /// service knows the first version of the request alone.
+    /// Requests a page of keys, with at most `most` if given. If the service supports only version
+    /// 1 of the request, the continuation token is a key.
     pub(super) fn object_page(
         &self,
         query: &Query,
@@ -170,7 +166,7 @@ impl S3 {
             From::Token(text) => call.query.push((token, text.clone())),
             From::After(name) => {
                 call.query.push(start_after(name));
-                // Whole seconds, rounded up.
+                // The age in whole seconds, rounded up.
                 call.header("cache-control", format!("max-age={}", query.began.elapsed().as_secs() + 1));
             }
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
@@ -194,8 +190,8 @@ impl S3 {
         Ok((page, form))
     }
 
-    /// The page by the first version of the request, of a service that does not know the second: it
-    /// refused that, or its answer had no token for the next page.
+    /// Requests the page by version 1 of the request, because the service does not support version
+    /// 2: it refused that, or its response had no token for the next page.
     fn first_version_page(
         &self,
         query: &Query,
@@ -216,7 +212,6 @@ impl S3 {
         self.object_page(query, from, most, cancel)
     }
 
-    /// The form of the names in a page.
     pub(super) fn form_of_names(
         &self,
         call: &mut Call<'_>,
@@ -257,8 +252,8 @@ impl S3 {
     }
 }
 
-/// The key behind which the next page of a listing of the first version begins. Without a delimiter
-/// it is not stated, and is the last key
+/// Returns the key after which the next page of a version 1 listing starts. Without a delimiter the
+/// service does not state it, and it is the last key
 /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjects.html>).
 fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     let last = || page.names().map(|name| form.decode(name)).max();
@@ -266,7 +261,6 @@ fn next_marker(page: &ObjectPage, form: NameForm) -> Option<String> {
     marker.map(|marker| form.decode(marker)).or_else(last).map(std::borrow::Cow::into_owned)
 }
 
-/// The entry of an object.
 pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
     Entry {
         size: Some(object.size),
@@ -277,7 +271,7 @@ pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
     }
 }
 
-/// The entry of a common prefix, from the part of it behind the listing's prefix.
+/// Returns the entry of a common prefix, from its part after the listing's prefix.
 pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
     // `a//b` has a directory named `/` below `a/`.
     if name.len() > 1 {

@@ -1,16 +1,17 @@
-//! Divides a listing between workers: the key space is a sequence of adjacent ranges. Each is
+//! Divides a listing between workers. The key space is a sequence of adjacent ranges. Each is
 //! listed page by page by one worker, and is split when another worker is idle.
 //!
 //! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
-//! once, since S3 lists in key order and with strong consistency; a key that is added or removed
-//! meanwhile at most once. Facts learnt from one range (the end of all keys, the shape of keys) are
-//! used for the others.
+//! once, since S3 lists in key order and with strong consistency. A key that is added or removed
+//! meanwhile is listed at most once. Facts learnt from one range (the end of all keys, the shape of
+//! keys) are used for the others.
 //!
-//! Both are claims of the service that are checked: each page begins after the one before, and the
-//! first key behind the end of a range is the first of the next. If not, an unordered listing
-//! starts over as one range, without what was taken before; an ordered one fails.
+//! The order of the service is checked: each page starts after the previous one, and the first key
+//! after the end of a range is the first of the next range. If it is wrong, an unordered listing
+//! starts over as one range and skips the keys already returned. An ordered listing fails.
 //!
-//! It does no I/O: callers report pages and ask for tasks, so tests can simulate whole listings.
+//! The plan does no I/O: callers report pages and ask for tasks, so tests can simulate whole
+//! listings.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -24,39 +25,42 @@ use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
 use crate::turns::{Brought, Turns};
 
-/// Wrong guesses allowed before the first right one. A name of 30 characters may need a guess per
+/// Wrong guesses allowed before the first right one. A name of 30 characters may need one guess per
 /// character.
 const FREE_GUESSES: u64 = 16;
 /// Wrong guesses allowed per useful page. So a listing takes at most about three times as many
 /// requests as a sequential one, and usually only a few more.
 const GUESSES_PER_PAGE: u64 = 2;
-/// A request with fewer keys than this was a wrong guess: they would have fit into another page.
-const WORTH: usize = 250;
+/// The fewest keys of a useful page. Fewer keys were a wrong guess: they would have fitted into
+/// another page.
+const USEFUL_PAGE: usize = 250;
 
-/// In ordered listings only one of so many first ranges is split: entries of later ones would wait
-/// too long. As many pages may wait in any range, and again in those needed next: 10 MB in total.
-pub(super) const NEAR: usize = 16;
+/// First ranges that may be split in an ordered listing, since entries of later ones would wait too
+/// long. It is also the limit of waiting pages in all ranges, and again in the ranges needed next:
+/// 10 MB in total.
+pub(super) const SPLITTABLE_RANGES: usize = 16;
 /// Estimated number of pages from which a range is worth splitting. The lower half ends with a
-/// partial page, which is worth it if a round trip is saved.
+/// partial page, which pays off if a round trip is saved.
 const FEWEST_PAGES: f64 = 2.5;
-/// The same if requests are quick: the partial page has to be a small part of the range.
+/// Estimated number of pages from which a range is worth splitting if requests are quick: the
+/// partial page has to be a small part of the range.
 const FEWEST_QUICK_PAGES: f64 = 16.0;
-/// The shape is learnt from one key in this many.
+/// Interval of the keys from which the shape is learnt.
 const SAMPLE: usize = 16;
 
-/// A range of keys: after one key and up to another.
+/// A range of keys, after one key and up to another.
 #[derive(Debug)]
 struct Range {
     id: u64,
-    /// The key after which it begins; `None` for the first range.
+    /// The key after which the range starts; `None` for the first range.
     after: Option<String>,
     /// The last key listed; `None` before its first page.
     last: Option<String>,
-    /// The first key of its last page.
+    /// The first key of the last page.
     first: Option<String>,
-    /// The last key that may be in it; `None` for the last range.
+    /// The last key that may be in the range; `None` for the last range.
     until: Option<String>,
-    /// It has been listed to its end.
+    /// True if the range has been listed to its end.
     listed: bool,
     /// The place to continue from, while no worker lists the range.
     idle: Option<From>,
@@ -81,7 +85,7 @@ impl Range {
         }
     }
 
-    /// The reason why a page does not follow the one before. A page may repeat its last key.
+    /// Returns the fault if a page does not follow the one before. A page may repeat the last key.
     fn disorder(&self, page: &Page) -> Option<Disorder> {
         if let Some(disorder) = &page.disorder {
             return Some(disorder.clone());
@@ -92,10 +96,10 @@ impl Range {
             .then(|| Disorder { previous: last.as_bytes().to_vec(), name: first.name.clone() })
     }
 
-    /// Removes entries outside this range, and a key that was listed, from a page. Returns the
-    /// first key behind its beginning, and the first behind its end.
+    /// Removes entries outside this range, and a key already listed, from a page. Returns the first
+    /// key after the start of the range, and the first after its end.
     fn keep(&self, entries: &mut Vec<Entry>) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        // A service without support for `start-after` begins at the first key.
+        // A service without support for `start-after` starts at the first key.
         if let Some(before) = self.last.as_ref().or(self.after.as_ref()) {
             entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(before.bytes())));
         }
@@ -108,27 +112,27 @@ impl Range {
     }
 }
 
-/// Why pages cannot be combined to a listing.
+/// The reason why pages cannot be combined to a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// They have no end, or not the one they had.
+    /// The pages do not end, or a repeated listing does not match the first one.
     Unusable(&'static str),
-    /// They are out of order.
+    /// The pages are out of order.
     Disordered(Disorder),
 }
 
-/// What is known of the keys around the end of a range.
+/// The keys that two adjacent ranges have seen around their common end.
 #[derive(Debug, Default)]
 struct Seam {
-    /// The first key behind the end that the range below has seen. The outer value is `None` until
+    /// The first key after the end that the range below has seen. The outer value is `None` until
     /// that range has ended.
     seen_below: Option<Option<Vec<u8>>>,
-    /// The first key of the range above; `Some(None)` if it ended without one.
+    /// The first key of the range above; `Some(None)` if the range ended without a key.
     seen_above: Option<Option<Vec<u8>>>,
 }
 
 impl Seam {
-    /// Whether both ranges have seen different keys.
+    /// Returns the disorder if both ranges have seen different keys.
     fn disorder(&self, at: &str) -> Option<Disorder> {
         let (below, above) = self.seen_below.as_ref().zip(self.seen_above.as_ref())?;
         let key = |key: &Option<Vec<u8>>| key.clone().unwrap_or_else(|| at.as_bytes().to_vec());
@@ -140,12 +144,13 @@ impl Seam {
     }
 }
 
-/// Keys that were taken before a listing started over.
+/// Keys that the consumer took before a listing started over.
 #[derive(Debug, Default)]
 struct Taken {
-    /// For each range, the first and the last key: the service has listed all between.
+    /// The first and the last key taken of each range. The service has listed all keys between
+    /// them.
     runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
-    /// The last key of the run that is being passed over.
+    /// The last key of the run that is being skipped.
     within: Option<Vec<u8>>,
 }
 
@@ -156,7 +161,7 @@ impl Taken {
         run.1 = listing_key(last);
     }
 
-    /// Whether an entry of the listing that started over was taken.
+    /// Returns whether an entry of the repeated listing was taken before.
     fn has(&mut self, entry: &Entry) -> bool {
         let key = listing_key(entry);
         if self.within.is_none() {
@@ -170,7 +175,7 @@ impl Taken {
     }
 }
 
-/// The next step of the consumer.
+/// The next step for the consumer.
 #[derive(Debug)]
 pub(super) enum Next {
     /// A page.
@@ -181,7 +186,7 @@ pub(super) enum Next {
     End,
 }
 
-/// A page to request: its range, and where it begins.
+/// A page to request: its range and its start.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) range: u64,
@@ -192,39 +197,39 @@ pub(super) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Requests are quick: only long ranges, and only while there is room for pages of any range.
-    /// Otherwise the ranges needed next would be split ever finer, each time at the cost of a
-    /// partial page.
+    /// Requests are quick: only long ranges are split, and only while there is room for pages of
+    /// any range. Otherwise the ranges needed next would be split ever finer, each time at the cost
+    /// of a partial page.
     OnlyLong,
     Never,
 }
 
-/// The ranges of the whole key space.
+/// The ranges of the whole key space, and the state of listing them.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// In key order, without those that are listed and taken.
+    /// The ranges in key order, without those that are listed and taken.
     ranges: Vec<Range>,
     shape: Shape,
     order: Order,
-    /// Pages not taken yet in all ranges, and those being requested.
+    /// Pages of all ranges that were not taken yet or are being requested.
     waiting: usize,
-    /// Number of waiting pages after which only those needed next are requested.
+    /// Number of waiting pages from which only pages needed next are requested.
     most: usize,
     next_id: u64,
     worth: u64,
     poor: u64,
-    /// The ends of ranges whose keys are not checked yet.
+    /// The ends of ranges that have not been compared yet, by key.
     seams: HashMap<String, Seam>,
     taken: Taken,
-    /// The listing has started over as one range.
+    /// True if the listing has started over as one range.
     undivided: bool,
 }
 
 impl Plan {
-    /// The id of the first range.
     pub(super) const WHOLE: u64 = 0;
 
-    /// One range over all keys. `most` pages may wait, and as many again in ordered listings.
+    /// Returns a plan of one range over all keys. `most` pages may wait, and as many again in
+    /// ordered listings.
     pub(super) fn new(grouping: Grouping, order: Order, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
@@ -242,10 +247,10 @@ impl Plan {
         }
     }
 
-    /// The next task of a worker that listed the range `at`. It continues with that range while
-    /// there is room for pages. Otherwise it continues an idle range, or splits one.
+    /// Returns the next task of a worker that listed the range `at`. The worker continues with that
+    /// range while there is room for pages. Otherwise it continues an idle range or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<Task> {
-        let room = self.rooms();
+        let room = self.requestable_ranges();
         let may = |range: &Range| range.idle.is_some() && !range.listed;
         let first = || self.ranges[..room].iter().position(may);
         let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
@@ -261,10 +266,10 @@ impl Plan {
         }
     }
 
-    /// The number of ranges, from the first, that may request another page: all while there is
-    /// room. After that, as much room again is reserved for the ranges needed next. The first range
-    /// may always request one if none of its pages waits, otherwise the listing would stop.
-    fn rooms(&self) -> usize {
+    /// Returns how many of the first ranges may request another page: all while there is room.
+    /// After that, the same room again is reserved for the ranges needed next. The first range may
+    /// always request a page if none of its pages waits, otherwise the listing would stop.
+    fn requestable_ranges(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
         }
@@ -280,22 +285,22 @@ impl Plan {
         within.count().max(first)
     }
 
-    /// Splits one of the first `room` ranges, of `fewest` pages or more, and returns the upper half
-    /// as a task. Returns `None` if no guess is worth a request.
+    /// Splits one of the first `room` ranges that has at least `fewest` pages. Returns the upper
+    /// half as a task, or `None` if no guess is worth a request.
     fn cut(&mut self, room: usize, fewest: f64) -> Option<Task> {
         if self.undivided || self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
         let near = match self.order {
             Order::Any => usize::MAX,
-            Order::Bytes => NEAR,
+            Order::Bytes => SPLITTABLE_RANGES,
         };
         let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= fewest).then_some((at, cut))
         });
-        // The widest one: a narrow one may have only the page being requested.
+        // The widest range is split: a narrow one may have only the page being requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
@@ -306,8 +311,8 @@ impl Plan {
         Some(Task { range: id, from: From::After(cut.at) })
     }
 
-    /// The estimated number of remaining pages of a range, assuming that keys are distributed like
-    /// those seen.
+    /// Estimates the remaining pages of a range, assuming that keys are distributed like those
+    /// seen.
     fn pages_left(&self, range: &Range) -> Option<f64> {
         let last = self.shape.rank(range.last.as_ref()?);
         let page = last - self.shape.rank(range.first.as_ref()?);
@@ -318,7 +323,7 @@ impl Plan {
     /// Records a page of a range.
     ///
     /// # Errors
-    /// Why the listing must not be continued.
+    /// The fault, after which the listing must not continue.
     pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), Fault> {
         self.waiting = self.waiting.saturating_sub(1);
         let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
@@ -341,7 +346,7 @@ impl Plan {
         }
     }
 
-    /// Adds a page to a range. Returns the reason why ranges do not fit together.
+    /// Adds a page to a range. Returns the disorder if ranges do not fit together.
     fn add(&mut self, at: usize, page: Page) -> Option<Disorder> {
         let Page { mut entries, last, next, .. } = page;
         let range = &mut self.ranges[at];
@@ -350,7 +355,7 @@ impl Plan {
         }
         let (first, behind) = range.keep(&mut entries);
         let within = behind.is_none();
-        let worth = entries.len() >= WORTH;
+        let worth = entries.len() >= USEFUL_PAGE;
         (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
         for entry in entries.iter().step_by(SAMPLE) {
             self.shape.see(&String::from_utf8_lossy(&entry.name));
@@ -380,7 +385,7 @@ impl Plan {
         disorder
     }
 
-    /// Records a key beside the end of a range, and compares it with that of the other side.
+    /// Records a key next to the end of a range, and compares it with the key from the other side.
     fn check(&mut self, at: String, record: impl FnOnce(&mut Seam)) -> Option<Disorder> {
         let seam = self.seams.entry(at.clone()).or_default();
         record(seam);
@@ -391,7 +396,8 @@ impl Plan {
         disorder
     }
 
-    /// A key that a range has seen behind the end of all keys, which the range `at` has found.
+    /// Returns a disorder if a range has seen a key after the end of all keys, which the range `at`
+    /// has reached.
     fn key_behind(&self, at: usize) -> Option<Disorder> {
         let until = self.ranges[at].until.as_ref()?;
         let seen = |(_, seam): (_, &Seam)| seam.seen_above.clone().flatten();
@@ -399,7 +405,7 @@ impl Plan {
         Some(Disorder { previous: until.as_bytes().to_vec(), name })
     }
 
-    /// Begins again with the whole key space as one range.
+    /// Starts again with the whole key space as one range.
     fn start_over(&mut self) {
         let whole = Range { idle: Some(From::Start), ..Range::new(self.next_id, None, None) };
         self.next_id += 1;
@@ -409,7 +415,6 @@ impl Plan {
         self.undivided = true;
     }
 
-    /// Adds a page of a listing that started over.
     fn add_undivided(&mut self, page: Page) -> Result<(), Fault> {
         let Page { mut entries, next, .. } = page;
         entries.retain(|entry| !self.taken.has(entry));
@@ -426,7 +431,7 @@ impl Plan {
         Ok(())
     }
 
-    /// True if the listing has started over because it is out of order.
+    /// Returns true if the listing has started over because it is out of order.
     pub(super) fn is_undivided(&self) -> bool {
         self.undivided
     }
@@ -458,12 +463,11 @@ impl Plan {
         }
     }
 
-    /// The range whose pages are taken first.
-    pub(super) fn first(&self) -> Option<u64> {
+    /// Returns the range whose pages are taken first.
+    pub(super) fn first_range(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.id)
     }
 
-    /// True if all ranges have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.ranges.iter().all(|range| range.listed)
     }

@@ -1,4 +1,4 @@
-//! Lists the versions of objects, page after page.
+//! Lists the versions of objects, page by page.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::s3::{Call, S3, protocol};
 use super::answer::{Object, ObjectPage};
 use super::page::{self, Query};
 
-/// Where a page of versions begins: behind a version of a key.
+/// The start of a page of versions: after this version of this key.
 type Marker = (String, Option<String>);
 
 impl S3 {
-    /// The versions of what is below a prefix or in a bucket, or of the object of that name.
+    /// Lists the versions of the keys below a prefix or in a bucket, or else of the object with
+    /// that name.
     pub(crate) fn list_versions(
         self: &Arc<Self>,
         object: &ObjectLocation,
@@ -34,7 +35,7 @@ impl S3 {
         let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
         let mut versions = Versions::new(Arc::clone(self), Query::new(&bucket, &alone));
         versions.fetch()?;
-        // Keys that begin with this one follow its own versions.
+        // The versions of longer keys with the same beginning follow those of this key.
         let is_own = move |version: &Result<ObjectVersion>| {
             version.as_ref().map_or(true, |version| version.entry.name == key.as_bytes())
         };
@@ -46,12 +47,11 @@ impl S3 {
     }
 }
 
-/// A listing of versions.
 struct Versions {
     s3: Arc<S3>,
     query: Query,
     page: std::vec::IntoIter<ObjectVersion>,
-    /// Where the next page begins; `None` after the last page.
+    /// The start of the next page; `None` after the last page.
     next: Option<Marker>,
 }
 
@@ -60,12 +60,12 @@ impl Versions {
         Self { s3, query, page: Vec::new().into_iter(), next: None }
     }
 
-    /// Whether the first page has nothing, and no other follows.
+    /// Returns whether the first page is empty and is the last.
     fn is_empty(&self) -> bool {
         self.page.len() == 0 && self.next.is_none()
     }
 
-    /// Requests the next page, or the first.
+    /// Requests the next page.
     fn fetch(&mut self) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = Call::new(Operation::ListObjectVersions, &self.query.bucket, &cancel);

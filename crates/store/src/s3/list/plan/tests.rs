@@ -15,7 +15,7 @@ struct Service {
     keys: BTreeSet<String>,
     grouping: Grouping,
     requests: usize,
-    /// Rounds in which all current requests are answered.
+    /// Rounds, in each of which all current requests are answered.
     rounds: usize,
 }
 
@@ -28,7 +28,7 @@ impl Service {
         Self { keys: keys.into_iter().collect(), grouping, requests: 0, rounds: 0 }
     }
 
-    /// The page after `after`. A token is the last key or prefix of the page before.
+    /// Returns the page after `after`. The token of a page is its last key or prefix.
     fn page(&mut self, after: Option<&str>) -> Page {
         self.requests += 1;
         let mut page = Page::default();
@@ -58,13 +58,13 @@ impl Service {
     }
 }
 
-/// The first text after all that begin with `prefix`, which ends in `/`.
+/// Returns the first text after all texts that begin with `prefix`, which ends in `/`.
 fn behind(prefix: &str) -> String {
     format!("{}0", &prefix[..prefix.len() - 1])
 }
 
-/// Lists everything with `workers` concurrent requests that are slow. `change` modifies the service
-/// between rounds.
+/// Lists everything with `workers` concurrent requests to a slow service. `change` modifies the
+/// service between rounds.
 fn list(
     service: &mut Service,
     order: Order,
@@ -83,7 +83,8 @@ fn list_cutting(
 ) -> Vec<String> {
     match try_list(service, order, workers, cutting, &mut change) {
         Ok(listed) => listed,
-        // A key at the end of a range came or went between two looks: the caller lists again.
+        // A key at the end of a range was added or removed between two requests, so the caller
+        // lists again.
         Err(Fault::Disordered(_)) => try_list(service, order, 1, Cutting::Never, &mut change).unwrap(),
         Err(fault) => panic!("{fault:?}"),
     }
@@ -154,7 +155,7 @@ fn pages_that_are_not_taken_are_bounded() {
     }
 }
 
-/// Names of the kinds that programs generate.
+/// Returns names of the kinds that programs generate.
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let hash =
         |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -266,7 +267,7 @@ fn quick_requests_are_few_more_than_pages() {
         let listed = list_cutting(&mut service, Order::Bytes, 6, Cutting::OnlyLong, |_| {});
         assert_eq!(listed.len(), pages * PAGE);
         let requests = service.requests;
-        // Up to eight guesses find how long the names are that exist.
+        // Up to eight guesses find the length of the existing names.
         assert!(requests <= pages + 8 + pages / 10, "{requests} requests for {pages} pages");
     }
 }
@@ -274,8 +275,8 @@ fn quick_requests_are_few_more_than_pages() {
 #[test]
 fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
     let requests = |cutting| {
-        // Each page of keys has its own beginning, so that the end of a range is only found by an
-        // extra page.
+        // The keys of each page have a beginning of their own, so an extra page is needed to find
+        // the end of a range.
         let keys = (0..100 * PAGE).map(|n| format!("{:02}-{:04}", n / PAGE, n % PAGE));
         let mut service = Service::new(keys, Grouping::Keys);
         let mut plan = Plan::new(Grouping::Keys, Order::Bytes, 4);

@@ -1,34 +1,34 @@
-//! Listings of services that do not list in the order of bytes, or do so only within a page.
+//! Listings of services that do not list in byte order, or do so only within a page.
 
 use super::*;
 
-/// The place of a key in a service's order.
+/// Returns the sort key of a name in a service's order.
 type Rank = fn(&str) -> String;
 
-/// `/` before any other character, as where each directory is listed at its own name.
+/// Sorts `/` before any other character, like a service that lists each directory at its own name.
 fn slash_first(key: &str) -> String {
     key.replace('/', "\0")
 }
 
-/// All below a directory before the keys beside it.
+/// Sorts all names below a directory before the names next to it.
 fn directories_first(key: &str) -> String {
     let (directories, name) = key.rsplit_once('/').unwrap_or(("", key));
     let parts = directories.split('/').filter(|part| !part.is_empty());
     parts.map(|part| format!("\0{part}\0")).chain([format!("\x01{name}")]).collect()
 }
 
-/// As where names are hashed.
+/// Sorts names by their hash.
 fn hashed(key: &str) -> String {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     format!("{:016x}{key}", key.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
 }
 
-/// Letter case is ignored.
+/// Sorts names without regard to letter case.
 fn folded(key: &str) -> String {
     format!("{}\0{key}", key.to_lowercase())
 }
 
-/// Pages in a service's order; `start-after` and tokens follow that order.
+/// Returns a page in a service's order, which `start-after` and tokens follow.
 fn page(keys: &[String], rank: Rank, most: usize, after: Option<&str>) -> Page {
     let begin = after.map_or(0, |after| keys.partition_point(|key| rank(key) <= rank(after)));
     let end = keys.len().min(begin + most);
@@ -54,7 +54,7 @@ fn list_from(keys: &[String], rank: Rank, most: usize, order: Order) -> Result<V
             Next::End => return Ok(listed),
             Next::Wait => {}
         }
-        // Every range is cut, however short.
+        // Every range is split, even a short one.
         plan.poor = 0;
         let tasks: Vec<_> = (0..6).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
         assert!(!tasks.is_empty(), "no worker has a task");
