@@ -261,8 +261,8 @@ def full_at_close(case: Case) -> dict:
     line, and no file that looks complete."""
     host = case.world.server.host
     subprocess.run(["truncate", "-s", "64M", "/srv/small.image"], check=True)
-    subprocess.run(["mkfs.ext4", "-q", "/srv/small.image"], check=True)
-    os.makedirs("/srv/small")
+    subprocess.run(["mkfs.ext4", "-q", "-F", "/srv/small.image"], check=True)
+    os.makedirs("/srv/small", exist_ok=True)
     host.run("mount", "-o", "loop", "/srv/small.image", "/srv/small")
     host.run("exportfs", "-o", "rw,no_root_squash,no_subtree_check,fsid=8", "*:/srv/small")
     data(Path("/tmp/large"), 100 * MIB)
@@ -279,6 +279,8 @@ def full_at_close(case: Case) -> dict:
         case.cp("cp", "/tmp/fits", "/mnt/small/fits")
         found["ok"] &= digest(host.see("/srv/small/fits")) == small
     host.run("exportfs", "-u", "*:/srv/small")
+    # The server may hold what it exported for some seconds.
+    host.run("umount", "--lazy", "/srv/small")
     return found
 
 
