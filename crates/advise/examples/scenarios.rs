@@ -1,4 +1,4 @@
-//! Prints how many scenarios a second one core predicts, from workload to time.
+//! Prints how many scenarios per second one core predicts, from workload to time.
 //!
 //! `cargo run --release -p firstbyte-advise --example scenarios`
 

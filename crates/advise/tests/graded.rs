@@ -1,6 +1,6 @@
-//! Public measurements beside the predictions. The table of docs/reference/advise.md and the
-//! factors of `ranges` are outputs of this test. Test rows grade; figures and factors come from
-//! fitted rows.
+//! Public measurements beside the predictions. This test writes the table of
+//! docs/reference/advise.md and the factors of `ranges`. Test rows grade; figures and factors come
+//! from fitted rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use firstbyte_advise::{prices, workload};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// The part of sources that a factor holds, by their worst fitted row of its kind.
+/// Part of the sources whose worst fitted row of a kind lies within its factor.
 const HELD: f64 = 0.9;
 
-/// Rows closer than this gave a model its figure: their residuals tell nothing.
+/// Rows closer than this gave a model its figure, so their residuals mean nothing.
 const GAVE: f64 = 0.015;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ struct Measured {
     pair: Option<String>,
     #[serde(default)]
     order_only: bool,
-    /// Measured before reads counted a third.
+    /// Measured before EFS counted reads as a third.
     #[serde(default)]
     unmetered: bool,
     workload: String,
@@ -49,9 +49,10 @@ struct Measured {
 /// A measurement with its prediction.
 struct Graded {
     measured: Measured,
-    /// From the first request on, as all rows are measured: mounts and starts were over.
+    /// Predicted seconds from the first request on. Mounts and starts are not in the measurements
+    /// either.
     seconds: f64,
-    /// The limit of the longest phase after the start.
+    /// Limit of the longest phase after the start.
     limit: Limit,
     test: bool,
 }
@@ -69,7 +70,7 @@ impl Graded {
         self.seconds / self.measured.seconds - 1.0
     }
 
-    /// Logarithm of measured to predicted time.
+    /// Returns the logarithm of measured over predicted time.
     fn residual(&self) -> f64 {
         (self.measured.seconds / self.seconds).ln()
     }
@@ -85,7 +86,7 @@ impl Graded {
     }
 }
 
-/// True for a test row: the first bit of the SHA-256 of its name.
+/// Returns true for a test row: the first bit of the SHA-256 of its name is set.
 fn is_test(name: &str) -> bool {
     Sha256::digest(name.as_bytes())[0] >> 7 == 1
 }
@@ -114,7 +115,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
-/// Pairs of rows of one setting, and those in the measured order.
+/// Counts the pairs of one setting that are predicted in the measured order, and all pairs.
 fn pairs(rows: &[Graded]) -> (usize, usize) {
     let mut groups = BTreeMap::<&str, Vec<&Graded>>::new();
     for row in rows {
@@ -134,7 +135,7 @@ fn pairs(rows: &[Graded]) -> (usize, usize) {
     (right, all)
 }
 
-/// One part of the rows, in a sentence.
+/// Figures of one part of the rows, for a sentence.
 struct Summary {
     rows: usize,
     median: f64,
@@ -224,7 +225,8 @@ fn test_rows_are_predicted_within_the_goals() {
     assert!(of.limits.0 * 10 >= of.limits.1 * 9, "limit right in {} of {}", of.limits.0, of.limits.1);
 }
 
-/// The factor that holds so many of the worst residuals of each source; `None` for few sources.
+/// Returns the factor that covers [`HELD`] of the sources by their worst residuals; `None` if there
+/// are too few sources.
 fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst = BTreeMap::<&str, f64>::new();
     for row in rows {
@@ -234,7 +236,7 @@ fn factor(rows: &[&Graded]) -> Option<f64> {
     let mut worst: Vec<f64> = worst.into_values().collect();
     worst.sort_by(f64::total_cmp);
     let at = (worst.len() as f64 * HELD).ceil() as usize;
-    // Two digits, rounded up.
+    // Two decimals, rounded up.
     (worst.len() >= SOURCES)
         .then(|| (worst[at - 1].exp() * 100.0).ceil() / 100.0)
         .map(|factor| factor.max(LEAST))

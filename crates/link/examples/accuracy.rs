@@ -133,7 +133,7 @@ fn link_cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
     let link = stats.filter_map(|stat| Some(stat.split_once("(link) ")?.1.to_owned()));
-    // After the name: state is field 0, user time field 11, system time field 12.
+    // The fields after the name: state is field 0, user time field 11, system time field 12.
     let ticks =
         |stat: String| stat.split(' ').skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>();
     link.map(ticks).sum::<f64>() / TICKS

@@ -12,25 +12,25 @@ use crate::rate::{Burst, Rate};
 use crate::replay::{Preset, Replay};
 use crate::wait::Wait;
 
-/// Longest duration of a link's settings.
+/// The longest duration that a setting of a link accepts.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// A link from an address to a target. [`LinkConfig::new`] has no faults and no limits.
+/// The settings of a link. [`LinkConfig::new`] has no faults and no limits.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     /// The address to listen on; port 0 for any.
     pub listen: SocketAddr,
     /// The target, `HOST:PORT`, resolved once at the start.
     pub to: String,
-    /// The emulated place, for people; empty if it has no name.
+    /// Name of the emulated network, for display; empty if it has none.
     pub title: String,
-    /// Round-trip time: half of it in each direction, and a whole one to connect.
+    /// Round-trip time. Bytes arrive after half of it, and a connection opens after the whole.
     pub rtt: Duration,
-    /// Distribution of the time until an answer begins, with the round trip in it.
+    /// Distribution of the time until a response begins; includes the round trip.
     pub wait: Option<Wait>,
     /// Rate of all connections together, per direction.
     pub rate: Option<Rate>,
-    /// A higher total rate for a while, per direction.
+    /// Temporary higher total rate, per direction.
     pub burst: Option<Burst>,
     /// Rate of one connection, per direction.
     pub per_connection: Option<Rate>,
@@ -50,8 +50,7 @@ pub struct Faults {
     pub delay: Hold,
     /// The response pauses for this long, at its start if its length is not known.
     pub stall: Hold,
-    /// The connection ends during the response: by a reset or by a clean close, with equal
-    /// probability.
+    /// The connection ends during the response, by a reset or by a clean close (equally likely).
     pub cut: Chance,
     /// One bit of one byte is flipped.
     pub corrupt: Chance,
@@ -60,7 +59,7 @@ pub struct Faults {
 }
 
 impl LinkConfig {
-    /// A link without faults, delay and limits.
+    /// Returns settings without faults, delay and limits.
     #[must_use]
     pub fn new(listen: SocketAddr, to: impl Into<String>) -> Self {
         Self {
@@ -77,13 +76,13 @@ impl LinkConfig {
         }
     }
 
-    /// The same link with the delay and the rates of `preset`.
+    /// Returns these settings with the delay and the rates of `preset`.
     #[must_use]
     pub fn with_preset(self, preset: Preset) -> Self {
         self.with_model(preset.replay())
     }
 
-    /// The same link with the delay and the rates of a model.
+    /// Returns these settings with the delay and the rates of a model.
     #[must_use]
     pub fn with_model(self, replay: Replay) -> Self {
         let Replay { title, rtt, wait, rate, burst, per_connection, .. } = replay;
@@ -91,7 +90,6 @@ impl LinkConfig {
     }
 }
 
-/// Describes the emulated network, for people.
 impl fmt::Display for LinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = if self.title.is_empty() { "a network" } else { &self.title };
@@ -100,7 +98,8 @@ impl fmt::Display for LinkConfig {
     }
 }
 
-/// Writes the settings of either form of a link; `one` is what the last rate is of.
+/// Writes the settings that both forms of a link have. `one` says what `each` limits: "a
+/// connection" or "a client".
 pub(crate) fn describe(
     f: &mut fmt::Formatter<'_>,
     rtt: Duration,
@@ -123,13 +122,13 @@ pub(crate) fn describe(
 pub struct Chance(f64);
 
 impl Chance {
-    /// A probability, clamped to 0..=1.
+    /// Makes a probability, clamped to 0..=1.
     #[must_use]
     pub const fn new(probability: f64) -> Self {
         Self(probability.clamp(0.0, 1.0))
     }
 
-    /// The number, from 0 to 1.
+    /// Returns the number, from 0 to 1.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -148,7 +147,7 @@ impl FromStr for Chance {
     }
 }
 
-/// A delay of a request.
+/// A delay that a request has with some probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hold {
     /// Its probability.

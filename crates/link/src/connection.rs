@@ -15,7 +15,8 @@ use crate::fault::{Fault, Plan};
 use crate::line::{Ending, Line, Ready, Spare};
 use crate::pace::Pace;
 
-/// Bytes of a response in which its length is searched: longer than the heads that servers send.
+/// Bytes at the start of a response that are searched for its length. Servers' HTTP heads are
+/// shorter.
 const PEEK: usize = 4096;
 
 /// Length of a duplicated segment: the payload of one Ethernet packet.
@@ -26,12 +27,11 @@ const SEGMENT: u64 = 1460;
 pub(crate) struct Shared<'a> {
     pub(crate) config: &'a LinkConfig,
     pub(crate) counters: &'a Counters,
-    /// The total rate to the server, and that to the clients.
+    /// Total rates to the server and to the clients, by [`Direction`].
     pub(crate) paces: [Pace; 2],
     pub(crate) spare: Spare,
 }
 
-/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToServer,
@@ -56,7 +56,7 @@ struct Answer {
     taken: Option<u64>,
     /// Faults whose positions are not known yet.
     plan: Option<Plan>,
-    /// Faults still to come, the nearest last.
+    /// Faults still to come with their positions in the response, the nearest last.
     points: Vec<(u64, Fault)>,
 }
 
@@ -136,7 +136,7 @@ impl Connection {
             }
         }
         if self.to_client.opens_at > now {
-            // Stalled: the other faults at this position happen after the stall.
+            // The other faults at this position happen after the stall.
             self.answer.points.extend(here.into_iter().map(|fault| (taken, fault)));
             return;
         }
@@ -179,7 +179,7 @@ impl Connection {
     /// due.
     ///
     /// # Errors
-    /// The connection has ended in this way.
+    /// The way in which the connection has ended.
     pub(crate) fn deliver(
         &mut self,
         shared: &mut Shared<'_>,

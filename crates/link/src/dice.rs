@@ -19,7 +19,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to below 1.
+    /// Returns a random number from 0 to below 1.
     pub(crate) fn roll(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -10,7 +10,7 @@ pub(crate) struct End {
     pub(crate) stream: TcpStream,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has shut down its side: a short read does not mean that the next one would block.
+    /// The peer has shut down its side. A short read then does not mean that the next would block.
     pub(crate) ending: bool,
     /// The peer reset the connection, or never accepted it.
     pub(crate) broken: bool,
@@ -21,7 +21,7 @@ impl End {
         Self { stream, readable: false, writable: false, ending: false, broken: false }
     }
 
-    /// Reads the available bytes. `None` if there are none yet, 0 at the end.
+    /// Reads the available bytes. Returns `None` if there are none yet, and 0 at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.stream).read(buffer) {
             Ok(n) => {

@@ -8,7 +8,7 @@ use firstbyte_location::shown;
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a link: its address, its target, its mount, or a setting that does not parse.
+/// An error of a link: its address, its target, its mount, or an invalid setting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ pub enum Error {
         /// What is wrong with it and what to write instead.
         why: &'static str,
     },
-    /// A model without a number that a link replays.
+    /// A model that has none of the figures that a link replays.
     #[error(
         "{model}: the model has nothing that a link replays; give it latency.first_byte, rates.connection or rates.total"
     )]
@@ -53,15 +53,15 @@ pub enum Error {
         /// Name of the model.
         model: String,
     },
-    /// A burst that the total rate does not allow.
+    /// A burst that contradicts the total rate.
     #[error("burst of {burst}: {why}")]
     Burst {
-        /// The burst as it is written.
+        /// The burst as text.
         burst: String,
         /// What is wrong with it and what to do instead.
         why: String,
     },
-    /// A directory that cannot be shown, or cannot be mounted at.
+    /// A directory that cannot be the source or the mount point of a slow file system.
     #[error("{}: {why}", shown(path))]
     Place {
         /// The directory.
@@ -69,7 +69,7 @@ pub enum Error {
         /// What is wrong with it and what to do instead.
         why: String,
     },
-    /// The kernel has no FUSE, or this container does not show it.
+    /// The kernel has no FUSE, or the container hides it.
     #[error(
         "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
     )]
@@ -77,7 +77,7 @@ pub enum Error {
         /// Why it cannot be opened.
         source: io::Error,
     },
-    /// A directory cannot be mounted at, or cannot be unmounted.
+    /// Mounting at a directory failed, or unmounting it.
     #[error(
         "{}: {what}: {source}; run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN",
         shown(path)
@@ -93,7 +93,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Something is wrong with a directory.
+    /// Makes an [`Error::Place`].
     pub(crate) fn place(path: &Path, why: impl Into<String>) -> Self {
         Self::Place { path: path.to_owned(), why: why.into() }
     }

@@ -6,8 +6,8 @@
 use crate::config::Faults;
 use crate::dice::Dice;
 
-/// Bytes at the start of a response without corruption and duplication: longer than the heads that
-/// servers send.
+/// Bytes at the start of a response without corruption and duplication. Servers' HTTP heads are
+/// shorter.
 pub(crate) const SPARED_HEAD: u64 = 1024;
 /// Largest position of a fault in a response of unknown length.
 const UNKNOWN_SPAN: u64 = 64 << 20;
@@ -49,7 +49,8 @@ impl Plan {
         self.midst.is_empty()
     }
 
-    /// The faults with their positions in a response that begins with `head`, the last first.
+    /// Returns the faults with their positions in a response that begins with `head`, the last
+    /// first.
     pub(crate) fn place(self, head: &[u8]) -> Vec<(u64, Fault)> {
         let length = answer_length(head);
         let mut points: Vec<_> = self
@@ -62,8 +63,8 @@ impl Plan {
     }
 }
 
-/// The position of `fault` in a response of `length` bytes; `None` if the response is too short for
-/// it.
+/// Returns the position of `fault` in a response of `length` bytes, or `None` if the response is
+/// too short for it.
 fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
     let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD } else { 0 };
     match length {
@@ -73,7 +74,7 @@ fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Length of head and body, if `head` begins with an HTTP head that has a `Content-Length`.
+/// Returns the length of head and body if `head` holds a whole HTTP head with a `Content-Length`.
 fn answer_length(head: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"content-length:";
     if !head.starts_with(b"HTTP/") {

@@ -15,7 +15,7 @@ use crate::end::End;
 use crate::pace::Pace;
 use crate::rate::Rate;
 
-/// Buffer of a line without a rate: 10 ms at 400 MB/s, more than loopback needs.
+/// Bytes that a line without a rate buffers: 10 ms at 400 MB/s, more than loopback needs.
 const UNLIMITED_HOLD: u64 = 4 << 20;
 
 /// Buffers kept for reuse. An active link needs tens of them.
@@ -41,16 +41,14 @@ pub(crate) enum Ending {
     Reset,
 }
 
-/// Whether a line can read bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Now,
     At(Instant),
-    /// Not before bytes arrive or the line empties.
+    /// Not before more bytes arrive or the line has room.
     No,
 }
 
-/// The result of delivering.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: usize,
@@ -59,7 +57,7 @@ pub(crate) struct Delivered {
     pub(crate) ending: Option<Ending>,
 }
 
-/// Buffers for one read each, for reuse.
+/// Read buffers for reuse.
 #[derive(Debug)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -67,7 +65,7 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Buffers as large as the largest read on such a link.
+    /// Makes buffers for the largest read on this link.
     pub(crate) fn new(config: &LinkConfig) -> Self {
         let largest = Pace::new(highest(config), Instant::now()).piece();
         Self { buffers: Vec::new(), size: to_usize(largest) }
@@ -102,7 +100,7 @@ pub(crate) struct Line {
     pub(crate) finished: bool,
 }
 
-/// The highest rate that a connection of such a link can have.
+/// Returns the highest rate that a connection of this link can have.
 fn highest(config: &LinkConfig) -> Option<Rate> {
     let total = config.burst.map(|burst| burst.rate).or(config.rate);
     total.into_iter().chain(config.per_connection).min()
@@ -113,7 +111,7 @@ impl Line {
         let delay = config.rtt / 2;
         let product = highest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
         let piece = Pace::new(highest(config), now).piece();
-        // Twice, so that a late wake-up on a busy machine can catch up.
+        // Doubled, so that a late wake-up on a busy machine can catch up.
         let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));
         let pace = Pace::new(config.per_connection, now);
         Self {
@@ -129,8 +127,8 @@ impl Line {
         }
     }
 
-    /// Whether bytes of `source` can be read for `destination`, by the rates of this line and of
-    /// the whole link.
+    /// Returns whether `source` can be read for `destination` now: the line has room, and the rates
+    /// of line and link allow it.
     pub(crate) fn ready(
         &mut self,
         source: &End,
@@ -155,8 +153,8 @@ impl Line {
         }
     }
 
-    /// Reads at most `limit` bytes and at most one piece from `source`; `change` may alter them.
-    /// Returns how many were read.
+    /// Reads at most one piece and at most `limit` bytes from `source`; `change` may alter them.
+    /// Returns the number of bytes read.
     pub(crate) fn take(
         &mut self,
         source: &mut End,
@@ -197,7 +195,7 @@ impl Line {
         length
     }
 
-    /// Sends the last bytes that were read once more.
+    /// Sends the last bytes that were read a second time.
     pub(crate) fn repeat_last(&mut self, now: Instant) {
         if let Some((_, Load::Bytes { buffer, length })) = self.queue.back() {
             let (buffer, length) = (buffer[..*length].to_vec(), *length);
@@ -226,8 +224,8 @@ impl Line {
         self.pace.end_round();
     }
 
-    /// Writes what is due. If the receiver has closed, the connection ends; bytes written before
-    /// count as delivered.
+    /// Writes what is due. If the receiver has closed, the connection ends, and bytes written
+    /// before count as delivered.
     pub(crate) fn deliver(&mut self, destination: &mut End, spare: &mut Spare, now: Instant) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some((due, load)) = self.queue.front() {

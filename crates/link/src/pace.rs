@@ -6,18 +6,19 @@
 //! If no connection was waiting, they count from now, so a pause is not made up for.
 //!
 //! With a [`Burst`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of the link
-//! use it: the proxy by `busy_until` and `send`, the slow file system by `occupy`.
+//! use this module: the proxy by `busy_until` and `send`, the slow file system by `occupy`.
 
 use std::time::{Duration, Instant};
 
 use crate::rate::{Burst, Rate};
 
-/// The largest delay that is made up for: longer than scheduling delays on a loaded machine,
-/// shorter than the suspension of a laptop.
+/// The largest delay that is compensated. Scheduling delays on a loaded machine are shorter, and
+/// the suspension of a laptop is longer.
 pub(crate) const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// Bytes sent in one piece: 2 ms at the current rate, so that the rate is smooth on the scale of
-/// short round trips. At least a packet; at most what makes the system call's cost negligible.
+/// Duration of a piece at the current rate, short enough for a smooth rate during short round
+/// trips. A piece has at least a packet, and at most the bytes that make the system call's cost
+/// negligible.
 const PIECE: Duration = Duration::from_millis(2);
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
@@ -27,9 +28,9 @@ pub(crate) struct Pace {
     rate: Option<Rate>,
     bucket: Option<Bucket>,
     free_at: Instant,
-    /// True if a connection was refused in the last round.
+    /// A connection was refused in the last round.
     waited: bool,
-    /// True if a connection was refused in this round.
+    /// A connection was refused in this round.
     refused: bool,
 }
 
@@ -38,13 +39,13 @@ impl Pace {
         Self { rate, bucket: None, free_at: now, waited: false, refused: false }
     }
 
-    /// The same wire with a full bucket. Without a rate there is nothing to exceed.
+    /// Returns the same wire with a full bucket. Without a rate, the burst is ignored.
     pub(crate) fn with_burst(self, burst: Option<Burst>) -> Self {
         let bucket = self.rate.zip(burst).map(|(rate, burst)| Bucket::full(rate, burst));
         Self { bucket, ..self }
     }
 
-    /// Bytes to send in one piece now.
+    /// Returns the bytes to send in one piece now.
     pub(crate) fn piece(&self) -> u64 {
         let rate = self.bucket.as_ref().map_or(self.rate, |bucket| Some(bucket.rate()));
         rate.map_or(*PIECE_BYTES.end(), |rate| {
@@ -52,14 +53,14 @@ impl Pace {
         })
     }
 
-    /// When the wire will be free; `None` if it is free now.
+    /// Returns when the wire will be free, or `None` if it is free now.
     pub(crate) fn busy_until(&mut self, now: Instant) -> Option<Instant> {
         let busy = self.rate.is_some() && self.free_at > now;
         self.refused |= busy;
         busy.then_some(self.free_at)
     }
 
-    /// When the wire is free, past or future.
+    /// Returns when the wire is free, past or future.
     pub(crate) fn free_at(&self) -> Instant {
         self.free_at
     }
@@ -86,13 +87,13 @@ impl Pace {
         self.free_at
     }
 
-    /// Ends a round in which every connection with bytes to send has asked.
+    /// Ends a round, in which every connection with bytes to send has asked.
     pub(crate) fn end_round(&mut self) {
         self.waited = std::mem::take(&mut self.refused);
     }
 }
 
-/// The bucket of a [`Burst`]. Its level counts in billionths of bytes, so that a rate times
+/// The bucket of a [`Burst`]. Its level is in billionths of a byte, so that a rate times
 /// nanoseconds is exact.
 #[derive(Debug)]
 struct Bucket {
@@ -102,7 +103,6 @@ struct Bucket {
     level: u128,
 }
 
-/// Billionths of a byte in a byte.
 const BILLION: u128 = 1_000_000_000;
 
 impl Bucket {
@@ -111,23 +111,23 @@ impl Bucket {
         Self { base, burst: burst.rate, capacity, level: capacity }
     }
 
-    /// The limit now.
+    /// Returns the current limit.
     fn rate(&self) -> Rate {
         if self.level > 0 { self.burst } else { self.base }
     }
 
-    /// Fills it for as long as nothing is sent.
+    /// Fills the bucket during a pause of `idle`.
     fn fill(&mut self, idle: Duration) {
         let filled = u128::from(self.base.get()).saturating_mul(idle.as_nanos());
         self.level = self.level.saturating_add(filled).min(self.capacity);
     }
 
-    /// Sends `bytes`: at the burst's rate until it is empty, the rest at the base rate. Returns the
-    /// time that takes.
+    /// Sends `bytes` bytes: at the burst's rate until the bucket is empty, the rest at the base
+    /// rate. Returns the time that this takes.
     fn drain(&mut self, bytes: u64) -> Duration {
         let (base, burst) = (u128::from(self.base.get()), u128::from(self.burst.get()));
         let bytes = u128::from(bytes) * BILLION;
-        // It fills at the base rate meanwhile.
+        // The bucket fills at the base rate meanwhile.
         let loses = burst.saturating_sub(base);
         let lasts = self.level.checked_div(loses).unwrap_or(u128::MAX);
         let takes = if bytes / burst <= lasts {
@@ -168,7 +168,7 @@ mod tests {
         pace.send(1_000, start);
         assert!(pace.busy_until(start).is_some());
         pace.end_round();
-        // Woken 3 ms after the wire became free: bytes of three more milliseconds go at once.
+        // The thread wakes 3 ms after the wire became free: bytes for 3 ms more are sent at once.
         let late = start + 4 * MS;
         for _ in 0..3 {
             assert_eq!(pace.busy_until(late), None);
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(pace.busy_until(start), None);
     }
 
-    /// 100 kB above 1 MB/s at 5 MB/s: from full it lasts 25 ms, in which 125 kB are sent.
+    /// Returns a full bucket of 100 kB above 1 MB/s. At 5 MB/s it lasts 25 ms, in which 125 kB are
+    /// sent.
     fn bursting(now: Instant) -> Pace {
         let burst = Burst { bytes: 100_000, rate: Rate::bytes_per_second(5_000_000) };
         pace(now).with_burst(Some(burst))
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn a_full_bucket_lasts_as_long_as_it_loses_more_than_it_gains() {
         let start = Instant::now();
-        // In one piece, and in small ones: the same.
+        // One large piece and many small ones take the same time.
         let mut whole = bursting(start);
         assert_eq!(whole.occupy(125_000 + 7_000, start), start + 32 * MS);
         let mut pieces = bursting(start);
@@ -215,7 +216,7 @@ mod tests {
         }
         assert_eq!(pieces.piece(), 2_000);
         assert_eq!(pieces.occupy(7_000, start), start + 32 * MS);
-        // Empty, it stays so while bytes are sent without a pause.
+        // An empty bucket stays empty while bytes are sent without a pause.
         assert_eq!(whole.occupy(1_000, start), start + 33 * MS);
     }
 
@@ -224,7 +225,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = bursting(start);
         let empty = pace.occupy(125_000, start);
-        // 40 kB gained in 40 ms last 10 ms.
+        // 40 kB, gained in 40 ms, last 10 ms.
         let later = empty + 40 * MS;
         assert_eq!(pace.occupy(50_000, later), later + 10 * MS);
         assert_eq!(pace.occupy(1_000, later), later + 11 * MS);

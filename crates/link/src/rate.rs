@@ -13,25 +13,25 @@ use crate::error::Error;
 pub struct Rate(u64);
 
 impl Rate {
-    /// A rate of at least one byte per second.
+    /// Makes a rate of at least one byte per second.
     #[must_use]
     pub const fn bytes_per_second(bytes: u64) -> Self {
         Self(if bytes == 0 { 1 } else { bytes })
     }
 
-    /// Bytes per second.
+    /// Returns bytes per second.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number of bytes in `time`.
+    /// Returns the number of bytes in `time`.
     #[must_use]
     pub(crate) fn bytes_in(self, time: Duration) -> u64 {
         u64::try_from(u128::from(self.0) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// The time that `bytes` take.
+    /// Returns the time that `bytes` bytes take.
     #[must_use]
     pub(crate) fn time_of(self, bytes: u64) -> Duration {
         Duration::from_nanos(
@@ -60,9 +60,9 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A bucket of bytes, as EC2 and EFS have them. It is full at the start, fills at the total rate,
-/// and drains by what is sent. While it holds bytes, [`rate`](Self::rate) is the limit in place of
-/// the total rate. So a full bucket lasts `bytes / (burst rate - total rate)` seconds.
+/// A bucket of bytes, as on EC2 and EFS. It is full at the start, fills at the total rate, and
+/// drains by the bytes sent. While it holds bytes, [`rate`](Self::rate) replaces the total rate as
+/// the limit. So a full bucket lasts `bytes / (burst rate - total rate)` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Capacity of the bucket.
@@ -72,10 +72,10 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Checks `burst` against the total rate that it ends in.
+    /// Checks that there is a total rate which `burst` is not below.
     ///
     /// # Errors
-    /// [`Error::Burst`]: there is no total rate, or it is above that of the burst.
+    /// [`Error::Burst`]: there is no total rate, or it is above the burst's.
     pub(crate) fn check(burst: Option<Self>, total: Option<Rate>) -> Result<(), Error> {
         let wrong =
             |burst: Self, why: &str| Err(Error::Burst { burst: burst.to_string(), why: why.to_owned() });

@@ -1,7 +1,7 @@
-//! The numbers of a model that a link replays, and the presets, which are models.
+//! The figures of a model that a link replays, and the presets, which are models.
 //!
-//! A link knows the first byte, one connection and all together, with a burst. Every other figure
-//! of a model is named in [`Replay::left_out`]. Called by both forms of a link.
+//! A link replays the time to the first byte, the rate of one connection and the total rate with
+//! its burst. [`Replay::left_out`] names the other figures. Called by both forms of a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,30 +13,30 @@ use crate::error::Error;
 use crate::rate::{Burst, Rate};
 use crate::wait::Wait;
 
-/// The numbers of a link.
+/// Figures that a link replays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
-    /// Name of the place, for people.
+    /// Name of the emulated network, for display.
     pub title: String,
-    /// Round trip: the wait of nearly every answer.
+    /// Round-trip time: the wait of nearly every response.
     pub rtt: Duration,
-    /// The distribution of the wait, if it is more than the round trip.
+    /// Distribution of the wait, if it varies.
     pub wait: Option<Wait>,
-    /// All connections together.
+    /// Rate of all connections together.
     pub rate: Option<Rate>,
-    /// A higher rate for a while.
+    /// Temporary higher total rate.
     pub burst: Option<Burst>,
-    /// One connection.
+    /// Rate of one connection.
     pub per_connection: Option<Rate>,
-    /// Figures of the model that no link replays, by their fields.
+    /// Names of the model's fields that no link replays.
     pub left_out: Vec<String>,
 }
 
 impl Replay {
-    /// The numbers of `model`.
+    /// Takes the figures of `model` that a link replays.
     ///
     /// # Errors
-    /// [`Error::Model`]: it has none that a link replays.
+    /// [`Error::Model`]: the model has no such figure.
     pub fn of(model: &Service) -> Result<Self, Error> {
         let (latency, rates) = (&model.latency, &model.rates);
         let wait = latency.first_byte.as_ref().and_then(Wait::of);
@@ -69,7 +69,8 @@ fn of(bytes_per_second: f64) -> Rate {
     Rate::bytes_per_second(bytes_per_second.round() as u64)
 }
 
-/// The rate of a flow and its burst. One without a bucket never ends, and is the rate.
+/// Returns the rate of a flow and its burst. A burst without a bucket never ends, so it is the
+/// rate.
 fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
     match (flow.burst.filter(|burst| *burst > flow.rate), flow.bucket) {
         (Some(burst), Some(bucket)) => {
@@ -81,7 +82,7 @@ fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
     }
 }
 
-/// The figures that a link does not know.
+/// Returns the names of the model's figures that a link does not replay.
 fn others(model: &Service) -> Vec<String> {
     let (latency, rates, operations) = (&model.latency, &model.rates, &model.operations);
     let known = [
@@ -100,24 +101,23 @@ fn others(model: &Service) -> Vec<String> {
     known.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Links that emulate a typical environment. Their numbers are the models in `models/`.
+/// Links that emulate a typical environment. Their figures are the models in `models/`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// As fast as this machine: no delay, no limit.
+    /// No delay and no limit: as fast as this machine.
     None,
     /// A serverless function's network in sustained use: 0.6 Gbit/s in total, 20 ms.
     #[default]
     Function,
-    /// The network of a fresh function: the same after a burst of some 300 MB.
+    /// A fresh function's network: like `Function`, after a burst of some 300 MB.
     FunctionBurst,
     /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
-    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, which is slower
-    /// than a real store.
+    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, unlike at a real
+    /// store.
     Region,
 }
 
 impl Preset {
-    /// Every preset, by its name.
     const NAMES: [(&'static str, Self); 4] = [
         ("none", Self::None),
         ("function", Self::Function),
@@ -125,7 +125,7 @@ impl Preset {
         ("region", Self::Region),
     ];
 
-    /// The numbers of the preset.
+    /// Returns the figures of the preset.
     ///
     /// # Panics
     /// Never: a test reads the embedded models.
@@ -184,7 +184,7 @@ mod tests {
         assert!("lambda".parse::<Preset>().is_err());
     }
 
-    /// The published series: 369 MB in the first second, 1,065 MB in ten.
+    /// Published measurements: 369 MB in the first second, 1,065 MB in ten.
     #[test]
     fn a_fresh_function_sends_the_published_bytes() {
         let Replay { rate: Some(rate), burst: Some(burst), .. } = Preset::FunctionBurst.replay() else {

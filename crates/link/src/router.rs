@@ -1,8 +1,8 @@
-//! The thread of the link: waits for sockets and the clock, and moves bytes.
+//! The thread of the link: waits for sockets and timers, and moves bytes.
 //!
-//! Connections take turns of one piece each. The next round begins with the first one that was
-//! refused, so the total rate is divided evenly. Every wake-up visits every connection, which takes
-//! microseconds for thousands of them and needs no index of deadlines.
+//! Connections take turns of one piece each. The next round begins with the first connection that
+//! was refused, so the total rate is divided evenly. Every wake-up visits every connection, which
+//! takes microseconds for thousands of them and needs no index of deadlines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,17 +24,17 @@ use crate::counters::Counters;
 use crate::line::{Ending, Ready, Spare};
 use crate::pace::Pace;
 
-/// Event data of the listener and of the stop signal. Connection n, from 1, has 2n and 2n + 1.
+/// Event data of the listener and of the stop signal. Connection `n`, from 1, has `2n` and `2n +
+/// 1`.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
 /// Events fetched per call.
 const EVENTS: usize = 256;
 
-/// Time between attempts to accept while the process has no free descriptors.
+/// Interval between attempts to accept while the process has no free descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// The state of the thread.
 pub(crate) struct Router {
     epoll: OwnedFd,
     listener: TcpListener,
@@ -45,7 +45,7 @@ pub(crate) struct Router {
     accepted: u64,
     /// When to try to accept again after a failure.
     accept_at: Option<Instant>,
-    /// The connection that is first in the next round.
+    /// The connection that comes first in the next round.
     turn: u64,
 }
 
@@ -73,9 +73,9 @@ impl Router {
         })
     }
 
-    /// Runs until stopped; all connections end then.
+    /// Runs until it is stopped, which ends all connections.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Timers are late by up to 50 us otherwise. If it fails, they are.
+        // Without this, timers are late by up to 50 us. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
@@ -161,8 +161,8 @@ impl Router {
         let server = TcpStream::from(server);
         client.set_nonblocking(true)?;
         for (stream, token) in [(&client, self.accepted * 2), (&server, self.accepted * 2 + 1)] {
-            // Without Nagle's algorithm: a piece must not wait for the acknowledgement of the one
-            // before.
+            // Without Nagle's algorithm, a piece does not wait for the acknowledgement of the
+            // previous one.
             stream.set_nodelay(true)?;
             let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, stream, EventData::new_u64(token), edges)?;
@@ -172,7 +172,7 @@ impl Router {
         Ok(())
     }
 
-    /// Reads and delivers until nothing moves. Returns when to continue.
+    /// Reads and delivers until no bytes can move. Returns when to continue.
     fn move_bytes(&mut self, shared: &mut Shared<'_>) -> Option<Instant> {
         let now = Instant::now();
         // Delivering first makes room in the buffers.
@@ -189,7 +189,7 @@ impl Router {
         wake.into_iter().chain(due).chain(again).min()
     }
 
-    /// Offers every connection one piece; true if any took one.
+    /// Offers every connection one piece. Returns whether any took one.
     fn round(
         &mut self,
         direction: Direction,
@@ -227,7 +227,7 @@ impl Router {
                 if ending == Ending::Reset {
                     for end in [&connection.client, &connection.server] {
                         // Closing with a linger time of 0 sends a reset. If the option fails, the
-                        // close is a clean one.
+                        // close is clean.
                         let _ = sockopt::set_socket_linger(end.stream.as_fd(), Some(Duration::ZERO));
                     }
                 }
@@ -239,7 +239,7 @@ impl Router {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // The caller calculates the time again after each wake-up, so a day is enough.
+    // The caller computes the time again after each wake-up, so a day is enough.
     let duration = duration.min(Duration::from_secs(86_400));
     Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }

@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::rate::Burst;
 use crate::router::Router;
 
-/// The name of the thread: with it, tools show the CPU time of the link separately.
+/// Name of the thread: tools then show the link's CPU time separately.
 const THREAD: &str = "link";
 
-/// Starts links.
+/// Entry point: starts links.
 #[derive(Debug)]
 pub struct Link;
 
@@ -24,9 +24,9 @@ impl Link {
     /// Listens and forwards on a new thread.
     ///
     /// # Errors
-    /// The burst has no lower total rate, the target does not resolve, the address is used, or the
-    /// system refuses a thread. Whether the target accepts connections is not checked: if it does
-    /// not, clients' connections are closed.
+    /// The burst has no lower total rate, the target does not resolve, the address is in use, or
+    /// the system refuses a thread. The target is not contacted; if it refuses connections later,
+    /// the link closes those of its clients.
     pub fn start(config: LinkConfig) -> Result<Running> {
         Burst::check(config.burst, config.rate)?;
         let to = resolve(&config.to)?;
@@ -54,7 +54,7 @@ fn resolve(target: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| fail(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
-/// A running link. It stops when dropped.
+/// A running link. It stops on drop.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -64,19 +64,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// The address it listens on, with the actual port.
+    /// Returns the listening address with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         self.counters.snapshot()
     }
 
-    /// Ends every connection and the thread; returns the final counters.
+    /// Ends every connection and the thread. Returns the final counters.
     #[must_use = "drop it to stop a link whose counters do not matter"]
     pub fn stop(mut self) -> CounterSnapshot {
         self.end();

@@ -1,8 +1,8 @@
-//! The time until an answer begins, as a distribution: the quantiles of a model, of which the round
-//! trip is a part.
+//! The distribution of the time until a response begins, from the quantiles of a model. The time
+//! includes the round trip.
 //!
-//! The logarithm of the time is linear between the quantiles, over a normal distribution, and goes
-//! on so beyond them. With two quantiles that is a log-normal distribution.
+//! Over the quantiles of a normal distribution, the logarithm of the time is linear between the
+//! known quantiles, and continues so beyond them. Two quantiles give a log-normal distribution.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::dice::Dice;
 const P95: f64 = 1.645;
 const P99: f64 = 2.326;
 
-/// The longest wait, in units of the median: a distribution has no end.
+/// The longest wait, in medians. It bounds the distribution, which has no end.
 const LONGEST: f64 = 1_000.0;
 
-/// A distribution of waits, in seconds.
+/// A distribution of waits. The quantiles are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     p50: f64,
@@ -27,7 +27,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// The distribution of a latency that has more than a median.
+    /// Makes the distribution of a latency; `None` if the latency is only a median.
     #[must_use]
     pub fn of(latency: &Latency) -> Option<Self> {
         let p95 = latency.p95.or(latency.p99).filter(|p95| *p95 > latency.p50)?;
@@ -38,26 +38,26 @@ impl Wait {
         Some(Self { p50: latency.p50.0, p95: p95.0, p99 })
     }
 
-    /// The median wait.
+    /// Returns the median wait.
     #[must_use]
     pub fn median(&self) -> Duration {
         Duration::from_secs_f64(self.p50)
     }
 
-    /// The wait of nearly every answer: the 5th percentile.
+    /// Returns the wait of nearly every response: the 5th percentile.
     #[must_use]
     pub fn floor(&self) -> Duration {
         Duration::from_secs_f64(self.at(-P95))
     }
 
-    /// Draws the wait of an answer.
+    /// Draws the wait of a response.
     pub(crate) fn draw(&self, dice: &mut Dice) -> Duration {
         let (size, turn) = (dice.roll(), dice.roll());
         let deviations = (-2.0 * (1.0 - size).ln()).sqrt() * (TAU * turn).cos();
         Duration::from_secs_f64(self.at(deviations).min(LONGEST * self.p50))
     }
 
-    /// Seconds at so many standard deviations from the median.
+    /// Returns the wait in seconds at `deviations` standard deviations from the median.
     fn at(&self, deviations: f64) -> f64 {
         if deviations <= P95 {
             return self.p50 * (self.p95 / self.p50).powf(deviations / P95);

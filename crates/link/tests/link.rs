@@ -38,7 +38,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();
-        // Fails in tests where the client closes early.
+        // Fails in tests in which the client closes early.
         let _ = std::io::copy(&mut stream, &mut other);
         let _ = other.shutdown(Shutdown::Write);
     })

@@ -1,5 +1,5 @@
-//! The slow file system through real mounts: it shows what the directory holds, counts what it is
-//! asked, and leaves nothing mounted.
+//! The slow file system through real mounts: it shows the directory's content, counts requests, and
+//! leaves nothing mounted.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Length of the planted file: several of the kernel's largest requests and a part of a page.
 const LENGTH: usize = 3 * (1 << 20) + 12_345;
 
-/// A directory to show, and others to show it at.
+/// A directory to mirror, and its mount points.
 struct World {
     source: TempDir,
     mounts: Vec<TempDir>,
@@ -95,7 +95,7 @@ fn names_attributes_and_content_are_those_of_the_directory() {
         assert_eq!(tree(world.mounts[0].path()), tree(world.source.path()));
         let expected = content(1, LENGTH);
         let file = File::open(world.at(0, "big")).unwrap();
-        // Parts first, in no order and over the end; then all.
+        // First parts, in no order and beyond the end; then the whole file.
         let mut offset = 7;
         for _ in 0..100 {
             offset = offset * 48_271 % 0x7fff_ffff;
@@ -132,7 +132,7 @@ fn each_mount_has_a_page_cache_of_its_own_and_counts_what_it_is_asked() {
         assert_eq!(counted.bytes_to_client, LENGTH as u64, "{counted:?}");
         assert!(counted.reads > 0 && counted.requests > counted.reads, "{counted:?}");
     }
-    // Opened again, it is read from the page cache, but looked up again.
+    // The second open reads from the page cache, but looks the name up again.
     read(2);
     let second = fs.counters();
     assert_eq!(second[2].bytes_to_client, LENGTH as u64, "not cached");

@@ -1,5 +1,5 @@
-//! Prints how close probes come to links of known numbers: asked and found, then what a probe finds
-//! of a link that replays the model; and the bytes by second of `function-burst`.
+//! Prints how accurately probes measure links of known rates, and links that replay the resulting
+//! model; and the bytes per second of `function-burst`.
 //!
 //! `cargo run -p firstbyte-probe --example probe_accuracy -- [SECONDS] [PART...]`, with MinIO
 //! installed. The parts are region, function, burst, spread, series. SECONDS (20) is the time of
@@ -19,7 +19,6 @@ use firstbyte_probe::{Budget, Identity, Options, Report, Rights, probe};
 use firstbyte_store::{Get, Options as StoreOptions, Payload, Prices, Store};
 use firstbyte_testkit::{BUCKET, bytes, minio, scratch, set_credentials};
 
-/// Bytes of the object that is read.
 const LARGE: usize = 256 << 20;
 
 fn main() {
@@ -79,7 +78,6 @@ struct Bench {
     disk: tempfile::TempDir,
 }
 
-/// Puts the objects.
 fn fill(address: &str) {
     let store = store(&format!("http://{address}"));
     let put = |name: &str, content: &[u8]| {
@@ -109,8 +107,8 @@ impl Bench {
         probe(&store(&format!("http://{}", link.address())), &location, &options).expect("a report")
     }
 
-    /// Median seconds to the first byte of the server without a link: part of what is found behind
-    /// one.
+    /// Returns the server's median seconds to the first byte without a link, which every link adds
+    /// to.
     fn own_first_byte(&self) -> f64 {
         let store = store(&format!("http://{}", self.address));
         let location = Location::parse(format!("s3://{BUCKET}/large").as_ref()).expect("a location");
@@ -127,7 +125,7 @@ impl Bench {
         times[times.len() / 2]
     }
 
-    /// Probes a link, then a link that replays what was found.
+    /// Probes a link, then a link that replays the resulting model.
     fn twice(&self, name: &str, config: LinkConfig) {
         println!("== {name}: {config}");
         let (own, asked) = (self.own_first_byte(), config.wait.as_ref().map_or(config.rtt, Wait::median));
@@ -191,8 +189,8 @@ fn identity(name: &str) -> Identity {
     }
 }
 
-/// Bytes in each second of `function-burst`, by four connections. Published: 369 MB in the first,
-/// 1,065 MB in ten.
+/// Prints the bytes of `function-burst` in each second, over four connections. Published: 369 MB in
+/// the first, 1,065 MB in ten.
 fn series() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");

@@ -1,5 +1,5 @@
-//! Rights, region and clock: whether a location works for this user at all. `doctor LOCATION` shows
-//! this part alone.
+//! Rights, region and clock: whether a location works for this user. `doctor LOCATION` prints only
+//! this part.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
-/// Empty objects that are written to time a write.
+/// Number of empty objects that are written to time a write.
 const WRITES: usize = 5;
 
-/// Bytes of the object that is written where there is none to read.
+/// Bytes of the object that is written if the location has no object to read.
 const SAMPLE: usize = 64 << 20;
 
 /// Whether a probe may write.
@@ -23,7 +23,7 @@ pub enum Rights {
     /// Nothing is written to the location.
     #[default]
     ReadOnly,
-    /// Objects of its own are written, and deleted again.
+    /// The probe writes objects under names of its own, and deletes them.
     ReadWrite,
 }
 
@@ -31,11 +31,11 @@ pub enum Rights {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Right {
-    /// Tried, and granted.
+    /// The user has the right.
     Granted,
     /// Refused, with the reason in one line.
     Refused(String),
-    /// Not tried, and why.
+    /// Not tried.
     #[default]
     NotTried,
 }
@@ -49,34 +49,34 @@ impl Right {
     }
 }
 
-/// The first part of a probe.
+/// Rights, region and clock of a location: the first part of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Access {
-    /// The location, as it was given.
+    /// The location as the caller gave it.
     pub location: String,
-    /// The place is one object or file, with nothing below it.
+    /// The location is one object or file.
     pub single: bool,
-    /// Names can be listed.
+    /// Right to list names.
     pub list: Right,
-    /// The kind of failure of the listing.
+    /// Kind of the failure, if the listing failed.
     pub list_failed: Option<FailureKind>,
-    /// Content can be read.
+    /// Right to read content.
     pub read: Right,
-    /// Objects can be written and deleted.
+    /// Right to write and delete objects.
     pub write: Right,
-    /// Seconds until an empty object is written.
+    /// Seconds to write an empty object.
     pub create: Option<Quantiles>,
-    /// The address of the service, of remote locations.
+    /// Address of the service, for remote locations.
     pub endpoint: Option<String>,
-    /// The region that is configured.
+    /// The configured region.
     pub region: Option<String>,
-    /// Seconds that the clock of the service is ahead of this machine's.
+    /// Seconds by which the service's clock is ahead of this machine's.
     pub clock_ahead: Option<i64>,
-    /// Nothing is there that could be read.
+    /// The location has no content to read.
     pub empty: bool,
 }
 
-/// Looks at a location. Refusals are findings, not errors.
+/// Checks a location. Refusals are findings, not errors.
 pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
     let mut access = Access { location: location.to_string(), ..Access::default() };
     if let Location::Object(object) = location
@@ -91,7 +91,7 @@ pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
         Some(size) => Ok(Some(Sample { location: location.clone(), size })),
         None => first_below(store, location),
     };
-    // An object store has no empty prefixes: that it finds none says that it may be listed.
+    // An object store has no empty prefixes, so "not found" means that listing is allowed.
     let first = match (first, location) {
         (Err(error), Location::Object(_)) if error.kind() == FailureKind::NotFound => Ok(None),
         (first, _) => first,
@@ -116,7 +116,7 @@ pub fn check(store: &Store, location: &Location, rights: Rights) -> Access {
     access
 }
 
-/// The size of the one object that a location is.
+/// Returns the size if the location is a single object or file.
 pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
     if location.is_directory_like() {
         return None;
@@ -125,10 +125,10 @@ pub(crate) fn single(store: &Store, location: &Location) -> Option<u64> {
     stat.size()
 }
 
-/// The first object below a location that has content.
+/// Finds the first object below a location that has content.
 fn first_below(store: &Store, location: &Location) -> Result<Option<Sample>> {
     if location.as_local().is_some() {
-        // A directory that is closed to this user is an error, and not an empty one.
+        // A directory that this user may not read is an error, not an empty directory.
         std::fs::read_dir(location.as_local().unwrap_or(std::path::Path::new("")))
             .map_err(|source| Error::io(location, source))?;
     }
@@ -152,7 +152,7 @@ fn read(store: &Store, sample: &Sample) -> Result<()> {
     Ok(())
 }
 
-/// A name of the probe's own beside or below a location.
+/// Returns a name for an object of the probe, beside a single object or else below the location.
 fn own_name(location: &Location, single: bool, what: &str) -> Location {
     let below = if single { location.parent().unwrap_or_else(|| location.clone()) } else { location.clone() };
     below.join(format!(".firstbyte-probe-{what}-{}", std::process::id()).as_bytes())
@@ -170,7 +170,7 @@ fn writes(store: &Store, location: &Location, single: bool) -> Result<Vec<f64>> 
     Ok(times)
 }
 
-/// An object that the probe has written, deleted when it is dropped.
+/// An object that the probe has written. It is deleted on drop.
 pub(crate) struct Written {
     store: Store,
     pub(crate) location: Location,
@@ -178,7 +178,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Writes an object to read, where there is none.
+    /// Writes an object to read into a location without one.
     pub(crate) fn put(store: &Store, location: &Location) -> Result<Self> {
         let name = own_name(location, false, "sample");
         let bytes: Vec<u8> = (0..SAMPLE).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -189,13 +189,13 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // A name that stays says whose it is; the probe has its figures.
+        // If this fails, the remaining object's name says that the probe made it.
         let _ = self.store.unscoped().delete(&self.location);
     }
 }
 
 impl Access {
-    /// The reason for which nothing can be measured, if so.
+    /// Returns the reason why nothing can be measured; `None` if measuring can begin.
     pub(crate) fn obstacle(&self) -> Option<Error> {
         let location = self.location.clone();
         match (&self.list, &self.read) {

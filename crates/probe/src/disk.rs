@@ -1,4 +1,4 @@
-//! The local disk, where copies and the cache go: what it takes durably, and what it gives.
+//! Measures the local disk, where copies and the cache are stored: durable writes, and reads.
 
 use std::fs::File;
 use std::io;
@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 use serde::Serialize;
 
-/// Bytes that are written at most.
+/// Most bytes to write.
 const MOST: u64 = 512 << 20;
 
-/// The part of the free space that is written at most.
+/// At most one part in this many of the free space is written.
 const PART: u64 = 8;
 
-/// A disk, in bytes and bytes per second.
+/// Rates of a disk in bytes per second, and its free space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {
-    /// The directory.
+    /// The measured directory.
     pub place: PathBuf,
-    /// Written, with the final flush.
+    /// Rate of writing, including the final flush.
     pub write: f64,
-    /// Read again, without the page cache as far as the file system allows it.
+    /// Rate of reading the same bytes again; without the page cache if the file system allows it.
     pub read: f64,
-    /// Bytes that this user may still write.
+    /// Bytes that this user can still write.
     pub free: u64,
 }
 
-/// Writes a file without a name for `time` and reads it again.
+/// Writes an unnamed file for `time` and reads it again.
 ///
 /// # Errors
-/// The directory cannot be written, or is full.
+/// The directory is not writable or is full.
 pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
     let most = MOST.min(free / PART);
@@ -40,7 +40,7 @@ pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
         return Err(io::Error::new(io::ErrorKind::StorageFull, "less than 8 MiB are free"));
     }
     let file = tempfile::tempfile_in(place)?;
-    // Not one value: some file systems keep no blocks of zeros.
+    // The bytes vary, because some file systems do not store blocks of zeros.
     let block: Vec<u8> =
         (0..1_u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Errors of a probe: each names the location, has the kind that receipts print, and may advise a
-//! remedy. All modules return them.
+//! Errors of a probe. Each names the location, has the kind that receipts print, and may advise a
+//! remedy.
 
 use firstbyte_location::Location;
 use firstbyte_store::FailureKind;
@@ -14,7 +14,7 @@ pub enum Error {
     /// A local directory cannot be listed.
     #[error(transparent)]
     Listing(firstbyte_listing::Error),
-    /// A local file failed.
+    /// A local file cannot be opened or read.
     #[error("{location}: {source}")]
     Io {
         /// The file.
@@ -22,7 +22,7 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
-    /// Names cannot be listed, so nothing to read is known.
+    /// Names cannot be listed, so no object to read is known.
     #[error("{location}: nothing to measure, its names cannot be listed: {why}")]
     NotListed {
         /// The location.
@@ -40,13 +40,13 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// There is no content.
+    /// No object has content.
     #[error("{location}: nothing to measure, no object with content is there")]
     Empty {
         /// The location.
         location: String,
     },
-    /// The budget does not hold the first requests.
+    /// The budget does not suffice for the first requests.
     #[error("{location}: the budget ended before anything was measured")]
     Budget {
         /// The location.
@@ -62,7 +62,7 @@ impl Error {
         Self::Io { location: location.to_string(), source }
     }
 
-    /// The kind of the failure, as receipts name it.
+    /// Returns the kind of the failure, as receipts name it.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// The remedy, as one clause.
+    /// Returns the remedy as one clause.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {

@@ -1,7 +1,7 @@
-//! The budget of a probe: seconds and dollars, counted before anything is sent.
+//! The budget of a probe in seconds and dollars, charged before anything is sent.
 //!
-//! Invariant: what was sent, and what is reserved, never costs more than the budget. The store
-//! counts what was sent; a reservation lives as long as its request.
+//! Invariant: the requests that were sent and those that are reserved never cost more than the
+//! budget. The store counts sent requests; a reservation lives as long as its request.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use serde::Serialize;
 pub struct Budget {
     /// Wall time.
     pub time: Duration,
-    /// Dollars by `prices`.
+    /// US dollars, by `prices`.
     pub usd: f64,
-    /// Prices of requests and bytes; all zero for a place that bills nothing.
+    /// Prices of requests and bytes; all zero for a location without bills.
     pub prices: Prices,
 }
 
@@ -25,25 +25,25 @@ pub struct Budget {
 pub struct Spent {
     /// Wall time.
     pub seconds: f64,
-    /// By list prices.
+    /// US dollars by list prices.
     pub usd: f64,
-    /// Requests.
+    /// Requests by kind.
     pub requests: RequestCounts,
     /// Bytes received.
     pub bytes: u64,
 }
 
-/// The account of one probe.
+/// The running account of one probe.
 pub(crate) struct Ledger<'a> {
     budget: Budget,
     store: &'a Store,
     before: CounterSnapshot,
     began: Instant,
-    /// Dollars of requests whose answers have not ended.
+    /// Dollars of requests whose responses have not ended.
     reserved: Mutex<f64>,
 }
 
-/// The price of a request. Dropped when the store has counted it.
+/// Reserved dollars of a request, to be dropped when the store has counted the request.
 pub(crate) struct Reserved<'a> {
     ledger: &'a Ledger<'a>,
     usd: f64,
@@ -55,32 +55,33 @@ impl<'a> Ledger<'a> {
         Self { budget, store, before, began, reserved: Mutex::default() }
     }
 
-    /// Time left.
+    /// Returns the remaining time.
     pub(crate) fn left(&self) -> Duration {
         self.budget.time.saturating_sub(self.began.elapsed())
     }
 
-    /// A part of the whole time, or the rest of the time if that is less.
+    /// Returns the share `part` of the whole time, or the remaining time if that is less.
     pub(crate) fn part(&self, part: f64) -> Duration {
         self.budget.time.mul_f64(part).min(self.left())
     }
 
-    /// Time left before the last `part` of the whole time, which belongs to what follows.
+    /// Returns the remaining time without the share `part` of the whole time, which later steps
+    /// need.
     pub(crate) fn left_before(&self, part: f64) -> Duration {
         self.left().saturating_sub(self.budget.time.mul_f64(part))
     }
 
-    /// Dollars of a request for `bytes`.
+    /// Returns the dollars of a request for `bytes` bytes.
     pub(crate) fn read(&self, bytes: f64) -> f64 {
         self.budget.prices.get + self.budget.prices.received * bytes
     }
 
-    /// Dollars of a page of names.
+    /// Returns the dollars of listing one page of names.
     pub(crate) fn page(&self) -> f64 {
         self.budget.prices.put
     }
 
-    /// Reserves dollars; `None` if time or money does not suffice.
+    /// Reserves `usd` dollars; `None` if time or money does not suffice.
     pub(crate) fn reserve(&'a self, usd: f64) -> Option<Reserved<'a>> {
         if self.left().is_zero() {
             return None;
@@ -94,7 +95,7 @@ impl<'a> Ledger<'a> {
         Some(Reserved { ledger: self, usd })
     }
 
-    /// Dollars of what the store has counted since the beginning.
+    /// Returns the dollars of the requests that the store has counted since the beginning.
     fn usd(&self) -> f64 {
         let after = self.store.counters();
         self.budget.prices.usd(&CounterSnapshot {
@@ -109,7 +110,7 @@ impl<'a> Ledger<'a> {
         self.store.counters().requests_by_kind.since(&self.before.requests_by_kind)
     }
 
-    /// Resources used so far.
+    /// Returns the resources used so far.
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             seconds: self.began.elapsed().as_secs_f64(),

@@ -1,12 +1,12 @@
-//! Measures within a budget what a location can do: objects of a store, or files below a path.
+//! Measures within a budget how fast a location is: objects of a store, or files below a path.
 //!
-//! [`access()`] checks whether the location works for this user at all. [`probe`] measures
-//! latencies, rates, the end of a burst, request ceilings, names and the local disk. A [`Report`]
-//! prints ten lines and becomes a model of `firstbyte-advise`, which `link` replays and the advice
-//! predicts with.
+//! [`access()`] checks whether the location works for this user. [`probe`] measures latencies,
+//! rates, the end of a burst, request ceilings, names and the local disk. A [`Report`] prints ten
+//! lines and becomes a model of `firstbyte-advise`, which `link` replays and from which `advise`
+//! predicts.
 //!
-//! Invariant: nothing is sent that the budget does not hold, and nothing is written to the location
-//! unless [`Rights`] say so. Called by the verbs `probe` and `doctor`.
+//! Invariants: requests never exceed the budget, and a location is written to only with
+//! [`Rights::ReadWrite`]. Called by the verbs `probe` and `doctor`.
 
 mod access;
 mod disk;
@@ -44,11 +44,11 @@ use ledger::Ledger;
 use place::Samples;
 use timeline::Timeline;
 
-/// Part of the time for finding objects to read, and for the disk.
+/// Shares of the time for finding objects to read, and for the disk.
 const FIND_PART: f64 = 0.05;
 const DISK_PART: f64 = 0.03;
 
-/// Time beyond the budget in which the last requests end.
+/// Time after the budget during which the last requests may end.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Parameters of a probe.
@@ -56,17 +56,17 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Limits.
     pub budget: Budget,
-    /// Whether it may write.
+    /// Whether the probe may write to the location.
     pub rights: Rights,
-    /// Directory of the local disk that is measured.
+    /// A directory on the local disk to measure.
     pub disk: PathBuf,
 }
 
-/// Measures `location`. Requests are not repeated: a refusal is a finding.
+/// Measures `location`. Requests are not retried: a refusal is a finding.
 ///
 /// # Errors
-/// Nothing can be read, or the budget holds nothing. What fails later ends its part, and the report
-/// says so.
+/// No object can be read, or the budget does not suffice for the first request. A later failure
+/// ends its part of the probe, and the report says so.
 pub fn probe(store: &Store, location: &Location, options: &Options) -> Result<Report> {
     let store = &store.without_retries();
     let ledger = Ledger::new(options.budget, store);

@@ -1,8 +1,7 @@
-//! Load on a place by several workers: streams of large ranges, and many small operations.
+//! Load on a location by several workers: streams of large ranges, and many small operations.
 //!
-//! Workers stop at the end of their request, so every byte that was asked for is received: what the
-//! server counts is what the ledger counts. A refusal for speed ends the load, which then reports
-//! it: a probe does not push on.
+//! Workers complete their current request before they stop, so server and ledger count the same
+//! bytes. A throttled request ends the load, and the load reports it: a probe does not insist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,19 +15,20 @@ use crate::ledger::Ledger;
 use crate::place::{BUFFER, Piece, Sample, Samples};
 use crate::timeline::Timeline;
 
-/// The pause between two looks at what a worker is to do.
+/// Interval at which idle workers and waiters check for changes.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The first range of a stream: a second at 1 MB/s.
+/// Length of the first range of a stream: one second at 1 MB/s.
 const FIRST: u64 = 1 << 20;
 
 /// Bytes of the first read of a range.
 const HEAD: usize = 4 << 10;
 
-/// The largest range.
+/// Length of the largest range.
 const LARGEST: u64 = 64 << 20;
 
-/// Seconds that a range should take: long beside its first byte, short beside a phase.
+/// Intended seconds of a range: much longer than the wait for its first byte, much shorter than a
+/// phase.
 const RANGE_SECONDS: f64 = 0.5;
 
 /// A range that was read.
@@ -40,14 +40,14 @@ pub(crate) struct Stream {
     pub(crate) seconds: f64,
 }
 
-/// Workers that read ranges one after another.
+/// Workers that read ranges, each one after another.
 pub(crate) struct Streams<'a> {
     pub(crate) store: &'a Store,
     pub(crate) samples: &'a Samples,
     pub(crate) large: Vec<&'a Sample>,
     pub(crate) ledger: &'a Ledger<'a>,
     pub(crate) timeline: &'a Timeline,
-    /// Workers that may begin a request.
+    /// Number of workers that may begin a request.
     active: AtomicUsize,
     started: AtomicUsize,
     length: AtomicU64,
@@ -82,7 +82,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Lets `workers` read, and starts those that are missing.
+    /// Lets `workers` workers read, and starts the missing ones.
     pub(crate) fn raise<'s>(&'s self, workers: usize, scope: &'s Scope<'s, '_>) {
         self.active.store(workers, Ordering::Relaxed);
         for number in self.started.fetch_max(workers, Ordering::Relaxed)..workers {
@@ -90,17 +90,17 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Lets the workers end with their current ranges.
+    /// Stops the workers after their current ranges.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the load has ended: by the budget, or by a failure.
+    /// Returns whether the load has ended, by the budget or by a failure.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Waits, or until the load has ended.
+    /// Waits for `time`, or until the load has ended.
     pub(crate) fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.has_ended() && Instant::now() < until {
@@ -108,12 +108,12 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Ranges that were read so far.
+    /// Returns the ranges that were read so far.
     pub(crate) fn streams(&self) -> Vec<Stream> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.clone()
     }
 
-    /// The failure that ended the load.
+    /// Takes the failure that ended the load.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).error.take()
     }
@@ -136,7 +136,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Reads one range. False if the budget does not allow it.
+    /// Reads one range. Returns false if the budget does not allow it.
     fn read_one(&self, buffer: &mut [u8]) -> Result<bool> {
         let length = self.length.load(Ordering::Relaxed);
         let Some(Piece { sample, range }) = self.samples.next(&self.large, length) else { return Ok(false) };
@@ -144,7 +144,8 @@ impl<'a> Streams<'a> {
         let Some(_reserved) = self.ledger.reserve(usd) else { return Ok(false) };
         let began = Instant::now();
         let mut body = sample.open(self.store, range)?;
-        // The first bytes alone, so that there is a rest to time however fast the place is.
+        // The first bytes are read separately, so that even at a very fast location a rest is
+        // timed.
         let head = body.read(&mut buffer[..HEAD])?;
         let first = Instant::now();
         self.timeline.add(head);
@@ -167,31 +168,31 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Many small operations at once.
+/// Result of repeating a small operation concurrently.
 pub(crate) struct Repeated {
-    /// Operations per second, without the first ones.
+    /// Operations per second after the warm-up.
     pub(crate) per_second: f64,
-    /// The server refused one for speed.
+    /// The server refused an operation as too fast.
     pub(crate) throttled: bool,
-    /// The budget ended them.
+    /// The budget ended the operations.
     pub(crate) spent: bool,
 }
 
-/// How often, and how many at once.
+/// Concurrency, duration and price of repeated operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Pattern {
     pub(crate) at_once: usize,
-    /// Time that does not count: connections are made.
+    /// Warm-up that is not counted, in which connections are opened.
     pub(crate) warm: Duration,
     pub(crate) time: Duration,
-    /// Dollars of one operation.
+    /// Dollars per operation.
     pub(crate) usd: f64,
 }
 
-/// Repeats `operation`, which gets the number of the repetition.
+/// Repeats `operation`, which receives the number of the repetition.
 ///
 /// # Errors
-/// A failure other than a refusal for speed.
+/// A failure other than throttling.
 pub(crate) fn repeat(
     ledger: &Ledger<'_>,
     pattern: Pattern,

@@ -1,7 +1,7 @@
-//! The report as a model, and this machine as the entry `here` of it.
+//! Converts a report into a model, with this machine as its entry `here`.
 //!
-//! Only what was seen becomes a figure: a rate in all only where more connections brought no more,
-//! a ceiling only where it was reached. `leaves_out` names the rest.
+//! Only what was observed becomes a figure: a total rate if more connections did not raise it, a
+//! ceiling if it was reached. `leaves_out` names the rest.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use firstbyte_advise::units::{Bytes, Rate, Seconds, shown_seconds};
 use crate::quantiles::Quantiles;
 use crate::report::{Report, rate};
 
-/// Name of the one source of all figures.
+/// Name of the source of all figures.
 const SOURCE: &str = "probe";
 
-/// Requests of our client at once.
+/// Concurrent requests of this client.
 const PARALLEL: f64 = 64.0;
 
-/// A network carries more than its content: the advice takes a part of a machine's rate as content.
+/// Factor for the network's overhead: the advice counts only a part of a machine's rate as content.
 const HEADROOM: f64 = 1.25;
 
-/// Bytes that a stream of a file reads ahead: its measured rate has its waits in it.
+/// Bytes that a file stream reads ahead. The measured rate already includes its waits.
 const READ_AHEAD: f64 = 64.0 * 1_048_576.0;
 
-/// Names of a model and of this machine, beside the figures.
+/// Names and properties of a model that the measurements do not contain.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Name of the model.
@@ -38,11 +38,11 @@ pub struct Identity {
     pub bills: Vec<Bill>,
     /// Name of this machine.
     pub machine: String,
-    /// Today.
+    /// Day of the measurement.
     pub day: Day,
     /// Processors of this machine.
     pub processors: f64,
-    /// Bytes of its memory.
+    /// Memory of this machine in bytes.
     pub memory: f64,
 }
 
@@ -73,7 +73,7 @@ fn flow(bytes_per_second: f64) -> Flow {
 }
 
 impl Report {
-    /// The model of the location, with this machine as `here`.
+    /// Makes the model of the location, with this machine as `here`.
     #[must_use]
     pub fn model(&self, identity: &Identity) -> Service {
         let remote = self.latencies.open.is_none();
@@ -137,7 +137,7 @@ impl Report {
             ..flow(seen.total)
         });
         let connection = Some(flow(seen.connection)).filter(|_| seen.connection > 0.0);
-        // A machine cannot tell its own limit from that of the place.
+        // A client cannot distinguish its own limit from a mounted file system's.
         let (client, total) = if remote { (None, total) } else { (total, None) };
         Rates { connection, client, total, ..Rates::default() }
     }
@@ -160,7 +160,7 @@ impl Report {
         Reading { parallel, read_ahead, ..Reading::default() }
     }
 
-    /// Effects that were not seen.
+    /// Returns the effects that were not observed, as a list in words.
     fn leaves_out(&self) -> String {
         let mut parts = Vec::new();
         match &self.rates {
@@ -181,7 +181,7 @@ impl Report {
         parts.join("; ")
     }
 
-    /// Entry of this machine. Its network carries at least what was seen.
+    /// Makes the entry of this machine. Its network carries at least the highest observed rate.
     fn here(&self, identity: &Identity) -> Machine {
         let seen = self.rates.as_ref();
         let steps = seen.into_iter().flat_map(|rates| rates.steps.iter().map(|step| step.rate));

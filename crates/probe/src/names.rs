@@ -1,4 +1,4 @@
-//! Names a second, as one lister sees them: pages of a bucket, or a directory that is read.
+//! Measures names per second for a single lister: pages of a bucket, or a directory.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,35 +12,35 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 
-/// Pages that are asked for.
+/// Number of pages to request.
 const PAGES: usize = 5;
 
-/// Part of the time for listing.
+/// Share of the time for listing.
 const PART: f64 = 0.05;
 
-/// Fewer names a page tell the time of a request, and not that of a name.
+/// Names per page below which the request itself, not the names, takes most of the time.
 const MANY: f64 = 100.0;
 
-/// Names of a place.
+/// Speed of listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Names {
-    /// Names of a page, or of all directories together.
+    /// Names on one page, or in all directories together.
     pub names: f64,
-    /// Median seconds of a page, or of one pass.
+    /// Median seconds of one page, or of one pass over the directories.
     pub seconds: f64,
-    /// Each page is a request.
+    /// Names come in pages, one request each.
     pub paged: bool,
 }
 
 impl Names {
-    /// Names per second, where there are enough of them to tell.
+    /// Returns names per second; `None` if there are too few names.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
         (self.names >= MANY && self.seconds > 0.0).then(|| self.names / self.seconds)
     }
 }
 
-/// Lists `location`, which is a prefix or a directory.
+/// Lists `location`, a prefix or a directory.
 pub(crate) fn measure(store: &Store, location: &Location, ledger: &Ledger<'_>) -> Result<Option<Names>> {
     let until = Instant::now() + ledger.part(PART);
     match location.as_local() {
@@ -74,7 +74,7 @@ fn directory(path: &Path, until: Instant) -> Result<Names> {
     Ok(Names { names, seconds, paged: false })
 }
 
-/// Counts names, and breaks off after `until`.
+/// Counts names until the deadline `until`.
 struct Count {
     names: usize,
     until: Instant,

@@ -1,7 +1,7 @@
-//! The probed location: its objects that can be read, found by a bounded listing.
+//! Objects of the probed location that can be read, found by a bounded listing.
 //!
-//! One shape for objects and files, so that all measurements are the same. Only the state of the
-//! page cache differs: local files are dropped from it before they are read.
+//! Objects and files have the same type, so that all measurements are the same. Only the page cache
+//! differs: local files are dropped from it before they are read.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,13 +14,13 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::error::{Error, Result};
 
-/// Entries that are looked at: some pages of a bucket, or a large directory.
+/// Most entries to list: some pages of a bucket, or a large directory.
 const LOOKED_AT: usize = 4_096;
 
-/// The largest object that counts as a small one.
+/// Bytes of the largest object that counts as a small one.
 const SMALL: u64 = 256 << 10;
 
-/// Objects from this size on serve to measure rates, or the largest one if all are smaller.
+/// Least bytes of an object that serves to measure rates. Without one, the largest object serves.
 const LARGE: u64 = 16 << 20;
 
 /// Bytes of one read.
@@ -36,11 +36,11 @@ pub(crate) struct Sample {
 /// The objects of a location.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// At most [`LOOKED_AT`].
+    /// The objects, at most [`LOOKED_AT`].
     pub(crate) all: Vec<Sample>,
-    /// No more objects are there.
+    /// The location has no other objects.
     pub(crate) complete: bool,
-    /// Bytes of the large ones, the place of the next read.
+    /// Position of the next read in the concatenated large objects.
     cursor: AtomicU64,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Piece<'s> {
 }
 
 impl Samples {
-    /// The one object that a location is.
+    /// Makes the samples of a location that is a single object.
     pub(crate) fn one(location: Location, size: u64) -> Self {
         Self { all: vec![Sample { location, size }], complete: true, cursor: AtomicU64::new(0) }
     }
 
-    /// Objects below `location`, within `time`.
+    /// Lists objects below `location` for at most `time`.
     pub(crate) fn below(store: &Store, location: &Location, time: Duration) -> Result<Self> {
         let (mut found, until) = (Self::default(), Instant::now() + time);
         let options = ListOptions { recursive: true, ..ListOptions::default() };
@@ -67,7 +67,7 @@ impl Samples {
                     found.complete = true;
                     break;
                 }
-                // Single directories of a local tree may be closed to this user.
+                // This user may lack access to single directories of a local tree.
                 Some(Err(error)) if location.as_local().is_none() => return Err(error.into()),
                 Some(Err(_)) => {}
                 Some(Ok(entry)) => found.all.extend(sample(location, &entry)),
@@ -76,12 +76,12 @@ impl Samples {
         Ok(found)
     }
 
-    /// Objects that are read whole, as small files.
+    /// Returns the objects that are read whole, as small files.
     pub(crate) fn small(&self) -> Vec<&Sample> {
         self.all.iter().filter(|sample| (1..=SMALL).contains(&sample.size)).collect()
     }
 
-    /// Objects that rates are measured with: the large ones, or else the largest.
+    /// Returns the objects that serve to measure rates: the large ones, or else the largest.
     pub(crate) fn large(&self) -> Vec<&Sample> {
         let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= LARGE).collect();
         if large.is_empty() {
@@ -91,8 +91,8 @@ impl Samples {
         }
     }
 
-    /// The next `length` bytes of `large`, which begin again after their end. Less at the end of an
-    /// object.
+    /// Takes the next `length` bytes of `large`, which start over after their end. A piece that
+    /// reaches the end of an object is shorter.
     pub(crate) fn next<'s>(&self, large: &[&'s Sample], length: u64) -> Option<Piece<'s>> {
         let total: u64 = large.iter().map(|sample| sample.size).sum();
         let mut at = self.cursor.fetch_add(length, Ordering::Relaxed).checked_rem(total)?;
@@ -112,13 +112,13 @@ fn sample(below: &Location, entry: &Entry) -> Option<Sample> {
 }
 
 impl Sample {
-    /// Begins to read a range. A local file is dropped from the page cache before.
+    /// Begins to read a range. A local file is first dropped from the page cache.
     pub(crate) fn open(&self, store: &Store, range: ByteRange) -> Result<Body> {
         self.drop_cached(range);
         Ok(store.get(&self.location, &Get { range: Some(range), ..Get::default() })?)
     }
 
-    /// Opens and closes a local file. Returns the seconds of both.
+    /// Opens and closes a local file. Returns the seconds of both together.
     pub(crate) fn open_only(&self) -> Result<f64> {
         let path = self.location.as_local().unwrap_or(std::path::Path::new(""));
         let began = Instant::now();
@@ -140,7 +140,7 @@ impl Sample {
 
     fn drop_cached(&self, range: ByteRange) {
         let Some(file) = self.location.as_local().and_then(|path| File::open(path).ok()) else { return };
-        // A file system that keeps its pages (tmpfs) has no colder state than this.
+        // On a file system without a separate disk (tmpfs) the pages stay; it has no colder state.
         let _ = fadvise(&file, range.start, std::num::NonZeroU64::new(range.len()), Advice::DontNeed);
     }
 }

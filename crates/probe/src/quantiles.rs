@@ -1,4 +1,4 @@
-//! Quantiles of measured times. A quantile is given only where enough values lie beyond it.
+//! Quantiles of measured times. A quantile exists only if enough values lie beyond it.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ pub struct Quantiles {
     pub count: usize,
     /// Median.
     pub p50: f64,
-    /// 95th percentile, of at least 20 values.
+    /// 95th percentile, if there are at least 20 values.
     pub p95: Option<f64>,
-    /// 99th percentile, of at least 100 values.
+    /// 99th percentile, if there are at least 100 values.
     pub p99: Option<f64>,
 }
 
 impl Quantiles {
-    /// The quantiles of `values`; `None` of none.
+    /// Computes the quantiles of `values`; `None` if there are none.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! Rates: of one connection, over their number, and what is left when a burst has ended.
+//! Measures rates: of one connection, by number of connections, and after a burst has ended.
 //!
-//! One load runs through all steps, so the bucket of a burst is accounted from its first byte on.
+//! A single load runs through all steps, so the bucket of a burst is accounted from its first byte.
 
 use std::thread;
 use std::time::Duration;
@@ -15,70 +15,70 @@ use crate::load::{Stream, Streams};
 use crate::place::Samples;
 use crate::timeline::{self, BIN, Timeline};
 
-/// Part of the time for one connection, for a step, and for watching the highest rate.
+/// Shares of the time: for one connection, for a step, and for observing the highest rate.
 const CONNECTION_PART: f64 = 0.05;
 const STEP_PART: f64 = 0.025;
 const WATCH_PART: f64 = 0.15;
 
-/// Part of the time that small requests, small files and the disk need afterwards.
+/// Share of the time that small requests, small files and the disk need afterwards.
 const AFTERWARDS: f64 = 0.35;
 
-/// The shortest step: some ranges of each connection.
+/// The shortest step: enough for several ranges per connection.
 const SHORTEST_STEP: Duration = Duration::from_millis(300);
 
-/// Connections at most.
+/// Most connections.
 const MOST: usize = 64;
 
-/// A step has to bring this much more than all before, or more connections bring nothing.
+/// Factor by which a step must exceed all earlier ones, or more connections do not help.
 const GAIN: f64 = 1.1;
 
-/// A stream shows the rate of a connection if it takes this long.
+/// Least seconds of a stream that shows the rate of a connection.
 const LONG: f64 = 0.1;
 
-/// Part of all processors from which on this process is the limit.
+/// Part of all processors from which on this process may be the limit.
 const BUSY: f64 = 0.9;
 
-/// The rate of some connections together.
+/// Total rate at one number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
     /// Bytes per second.
     pub rate: f64,
 }
 
-/// A burst and its end.
+/// A burst that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Burst {
-    /// Bytes per second before.
+    /// Bytes per second during the burst.
     pub rate: f64,
-    /// Bytes above the rate that follows.
+    /// Bytes of the burst above the rate that follows it.
     pub bucket: f64,
 }
 
-/// Rates of a place.
+/// Rates of a location, in bytes per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// One connection, from its first byte on.
+    /// Rate of one connection, after its first byte.
     pub connection: f64,
-    /// By number of connections.
+    /// Rates by number of connections.
     pub steps: Vec<Step>,
-    /// All connections, after a burst has ended; the highest rate if none was seen to end.
+    /// Rate of all connections after the burst; the highest rate if no burst ended.
     pub total: f64,
-    /// More connections brought no more.
+    /// More connections did not raise the rate.
     pub full: bool,
     /// The burst that ended.
     pub burst: Option<Burst>,
-    /// Seconds for which the highest number of connections was watched.
+    /// Seconds for which the highest number of connections was observed.
     pub watched: f64,
-    /// Processors of this machine were busy, and may be the limit.
+    /// The processors of this machine were busy and may be the limit.
     pub busy: bool,
     /// The reason that ended the measurement early.
     pub ended: Option<String>,
 }
 
 impl Rates {
-    /// Connections from which on more bring no more.
+    /// Returns the number of connections that suffices for almost the highest rate.
     #[must_use]
     pub fn enough(&self) -> usize {
         let highest = self.steps.iter().map(|step| step.rate).fold(0.0, f64::max);
@@ -86,7 +86,7 @@ impl Rates {
     }
 }
 
-/// Measures the rates; `None` where the budget ended before any was seen.
+/// Measures the rates; `None` if the budget ended before the first.
 pub(crate) fn measure(
     store: &Store,
     samples: &Samples,
@@ -110,7 +110,7 @@ pub(crate) fn measure(
             && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
         {
             streams.raise(at_once, scope);
-            // One connection is under way already.
+            // One connection is already running.
             streams.wait(if at_once == 1 { Duration::ZERO } else { settle });
             let from = timeline.now() + 1;
             streams.wait(ledger.part(STEP_PART).max(SHORTEST_STEP));
@@ -134,7 +134,7 @@ pub(crate) fn measure(
         streams.end();
     });
     match streams.failure() {
-        // What was measured until then still holds.
+        // The rates measured until then are still valid.
         Some(error) if !rates.steps.is_empty() => rates.ended = Some(error.to_string()),
         Some(error) => return Err(error),
         None => {}
@@ -142,8 +142,8 @@ pub(crate) fn measure(
     Ok((rates.connection > 0.0).then_some(rates))
 }
 
-/// Fills in the rate in all, and the burst before it. `watched` is the first bin in which the
-/// highest number of connections was watched.
+/// Fills in the total rate and the burst before it. `watched` is the first bin in which the highest
+/// number of connections was observed.
 fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
     let start = timeline::peak(bins);
     let tail = bins.get(watched.max(start)..).filter(|tail| !tail.is_empty());
@@ -156,8 +156,9 @@ fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
     rates.burst = Some(Burst { rate: fall.before, bucket });
 }
 
-/// The rate of a connection: the upper quartile of long ranges, since a burst may have ended
-/// meanwhile. `mean` is that of all time, where the objects are too small for long ranges.
+/// Returns the rate of one connection: the upper quartile of long ranges, because a burst may have
+/// ended meanwhile. If the objects are too small for long ranges, it is `mean`, the rate over all
+/// time.
 fn connection(streams: &[Stream], mean: f64) -> f64 {
     let mut rates: Vec<f64> = streams.iter().filter(|one| one.seconds >= LONG).map(|one| one.rate).collect();
     rates.sort_by(f64::total_cmp);

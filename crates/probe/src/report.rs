@@ -1,4 +1,4 @@
-//! The report of a probe, and its ten lines.
+//! The report of a probe, and its text of ten lines.
 
 use firstbyte_advise::units::{count, shown_bytes, shown_seconds, significant};
 use serde::Serialize;
@@ -11,30 +11,30 @@ use crate::quantiles::Quantiles;
 use crate::rates::Rates;
 use crate::small::{Ceiling, Latencies};
 
-/// Measurements. A part that is absent was not seen.
+/// Findings of a probe. A part that was not observed is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Rights, region, clock.
+    /// Rights, region and clock.
     pub access: Access,
-    /// Single requests.
+    /// Latencies of single requests.
     pub latencies: Latencies,
-    /// Rates by number of connections.
+    /// Transfer rates.
     pub rates: Option<Rates>,
-    /// Small requests a second; of local files, opens.
+    /// Small requests per second; for local files, opens per second.
     pub ceiling: Option<Ceiling>,
-    /// Names a second; absent for one object.
+    /// Speed of listing; absent for a single object.
     pub names: Option<Names>,
-    /// Small files read whole a second; absent where there are none.
+    /// Small files read whole per second; absent if there are none.
     pub small_files: Option<Ceiling>,
     /// The local disk.
     pub disk: Option<Disk>,
-    /// The reason for which the local disk was not measured.
+    /// The reason why the local disk was not measured.
     pub disk_failed: Option<String>,
     /// Resources that the probe has used.
     pub spent: Spent,
 }
 
-/// A rate in decimal units.
+/// Formats a rate in decimal units.
 pub(crate) fn rate(bytes: f64) -> String {
     format!("{}/s", shown_bytes(bytes))
 }
@@ -58,7 +58,7 @@ fn right(name: &str, right: &Right) -> String {
 }
 
 impl Access {
-    /// The findings in one line.
+    /// Returns the findings in one line.
     #[must_use]
     pub fn line(&self) -> String {
         let mut parts = Vec::new();
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// The ten lines, each with its name.
+    /// Returns the ten lines, each with its name.
     #[must_use]
     pub fn lines(&self) -> [(&'static str, String); 10] {
         let not_seen = || "not seen".to_owned();
@@ -142,7 +142,7 @@ impl Report {
         }
     }
 
-    /// The limits of large and small objects.
+    /// Returns the limits of large and small objects in words.
     fn limit(&self) -> String {
         let large = match &self.rates {
             None => "large files: not seen".to_owned(),

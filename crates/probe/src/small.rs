@@ -1,4 +1,4 @@
-//! Small requests: how long one waits, how many a second a place takes, and how many small files.
+//! Measures small requests: their latency, requests per second, and small files per second.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,52 +13,52 @@ use crate::load::{Pattern, Repeated, repeat};
 use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
-/// Bytes of a request that is timed: they arrive with the head of the answer.
+/// Bytes of a timed request: they arrive together with the response's head.
 const TIMED: u64 = 1;
 
-/// Part of the time for requests one after another, and for each step of many at once.
+/// Shares of the time: for requests one after another, and for each step of concurrent ones.
 const ALONE_PART: f64 = 0.08;
 const STEP_PART: f64 = 0.01;
 
-/// Connections on which requests are timed, each one request after another: few enough to wait for
-/// nothing but the place, and enough that a minute gives a steady median.
+/// Connections that time requests, each one after another. They are few, so that only the location
+/// makes them wait, and enough for a steady median within a minute.
 const WAITERS: usize = 8;
 
-/// Requests that are timed on each, at most; of local files, in all.
+/// Most timed requests per connection, or most timed local files.
 const TIMED_MOST: usize = 200;
 
-/// Requests at once, at most: a client's usual number of connections. No place is pushed harder.
+/// Most concurrent requests: a client's usual number of connections.
 const MOST: usize = 64;
 
-/// Part of the time that small files and the disk need after the ceiling, and the disk alone.
+/// Shares of the time: for small files and the disk after the ceiling, and for the disk alone.
 const AFTER_CEILING: f64 = 0.18;
 const AFTER_FILES: f64 = 0.05;
 
 /// The shortest step.
 const SHORTEST_STEP: Duration = Duration::from_millis(250);
 
-/// A step has to bring this much more, or the ceiling is reached.
+/// Factor by which a step must exceed the earlier ones, or the ceiling is reached.
 const GAIN: f64 = 1.1;
 
-/// Operations a second of a place.
+/// The highest number of operations per second, and the concurrency that reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// Operations per second.
     pub per_second: f64,
-    /// How many were in flight.
+    /// Operations in flight.
     pub at_once: usize,
-    /// More at once brought no more, or were refused.
+    /// More in flight brought no more, or were refused.
     pub reached: bool,
-    /// The place refused some for speed.
+    /// The location refused some operations as too fast.
     pub throttled: bool,
 }
 
 /// Latencies of single operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
-    /// From a request to its first byte; of a file, the read of its first block.
+    /// Seconds from a request to its first byte; for a file, of reading its first block.
     pub first_byte: Option<Quantiles>,
-    /// Opening and closing a file.
+    /// Seconds to open and close a file.
     pub open: Option<Quantiles>,
 }
 
@@ -83,11 +83,11 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
     Ok(Latencies { first_byte: Quantiles::of(timed.concat()), open: None })
 }
 
-/// Seconds of requests one after another, on one connection.
+/// Times requests one after another on one connection. Returns the seconds of each.
 fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     let mut connected = false;
-    // One is timed however slow the place is.
+    // At least one request is timed, even at a very slow location.
     while times.len() < TIMED_MOST && (times.is_empty() || Instant::now() < until) {
         let Some(_reserved) = ledger.reserve(ledger.read(TIMED as f64)) else { break };
         let seconds = timed(store, one)?;
@@ -99,7 +99,7 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
     Ok(times)
 }
 
-/// Seconds from a request to its first byte.
+/// Times a request to its first byte, in seconds.
 fn timed(store: &Store, sample: &Sample) -> Result<f64> {
     let began = Instant::now();
     let mut body = sample.open(store, ByteRange::new(0, TIMED.min(sample.size)))?;
@@ -108,7 +108,7 @@ fn timed(store: &Store, sample: &Sample) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// The number of small requests a second: of bytes, or of opening local files.
+/// Measures small requests per second; for local files, opens per second.
 pub(crate) fn ceiling(
     store: &Store,
     samples: &Samples,
@@ -127,7 +127,7 @@ pub(crate) fn ceiling(
     climb(ledger, (wait, AFTER_CEILING), usd, &operation)
 }
 
-/// The number of small files read whole a second.
+/// Measures small files read whole per second.
 pub(crate) fn small_files(
     store: &Store,
     samples: &Samples,
@@ -150,8 +150,8 @@ pub(crate) fn small_files(
     climb(ledger, (wait, AFTER_FILES), usd, &operation)
 }
 
-/// Doubles the number of operations at once until it brings no more, until one is refused, or until
-/// the part of the time begins that is for what follows.
+/// Doubles the concurrency until the rate stops rising, an operation is refused, or only the time
+/// for later steps remains.
 fn climb(
     ledger: &Ledger<'_>,
     (wait, after): (f64, f64),

@@ -1,40 +1,40 @@
-//! Bytes received over time, in bins, and the levels in them: a rate that falls once is a bucket
-//! of burst bytes that is empty.
+//! Bytes received over time, in bins, and the rate levels in them. A rate that falls once shows
+//! that a bucket of burst bytes ran empty.
 //!
-//! Written by the workers of a [`crate::load::Load`]; the coordinator reads bins that have passed.
-//! The analysis is pure.
+//! The workers of [`crate::load::Streams`] record bytes; the coordinator reads past bins. The
+//! analysis is pure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Length of a bin: several pieces of the slowest link, and a tenth of the shortest burst that is
-/// looked for.
+/// Length of a bin: several pieces of the slowest link, and a tenth of the shortest burst to
+/// detect.
 pub(crate) const BIN: Duration = Duration::from_millis(20);
 
 /// Bins of the shortest level.
 const SHORTEST: usize = 5;
 
-/// A fall by less than this is noise.
+/// A fall by a smaller factor is noise.
 const FALL: f64 = 1.25;
 
-/// The part of the variation that two levels have to explain.
+/// Least part of the variation that two levels must explain.
 const EXPLAINED: f64 = 0.7;
 
-/// Bytes by bin since the probe began.
+/// Bytes received in each bin since the probe began.
 pub(crate) struct Timeline {
     began: Instant,
     bins: Vec<AtomicU64>,
 }
 
 impl Timeline {
-    /// A timeline of this length. Later bytes are not recorded.
+    /// Makes a timeline of this length. Later bytes are not recorded.
     pub(crate) fn new(length: Duration) -> Self {
         let count = length.as_millis() / BIN.as_millis() + 1;
         let bins = (0..count).map(|_| AtomicU64::new(0)).collect();
         Self { began: Instant::now(), bins }
     }
 
-    /// The current bin.
+    /// Returns the number of the current bin.
     pub(crate) fn now(&self) -> usize {
         usize::try_from(self.began.elapsed().as_millis() / BIN.as_millis()).unwrap_or(usize::MAX)
     }
@@ -46,19 +46,19 @@ impl Timeline {
         }
     }
 
-    /// Bytes per second in each bin from `from` up to and without `to`.
+    /// Returns the bytes per second in each bin from `from` to before `to`.
     pub(crate) fn rates(&self, from: usize, to: usize) -> Vec<f64> {
         let to = to.min(self.bins.len());
         let bins = self.bins.get(from.min(to)..to).unwrap_or_default();
         bins.iter().map(|bin| bin.load(Ordering::Relaxed) as f64 / BIN.as_secs_f64()).collect()
     }
 
-    /// All recorded bytes.
+    /// Returns the total of recorded bytes.
     pub(crate) fn total(&self) -> u64 {
         self.bins.iter().map(|bin| bin.load(Ordering::Relaxed)).sum()
     }
 
-    /// Mean rate in these bins.
+    /// Returns the mean rate in these bins.
     pub(crate) fn mean(&self, from: usize, to: usize) -> f64 {
         mean(&self.rates(from, to))
     }
@@ -71,15 +71,15 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
 /// A rate that fell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fall {
-    /// Before.
+    /// Bytes per second before the fall.
     pub(crate) before: f64,
-    /// After.
+    /// Bytes per second after the fall.
     pub(crate) after: f64,
-    /// The first bin after it.
+    /// The first bin after the fall.
     pub(crate) at: usize,
 }
 
-/// The fall in `rates`: the two levels that fit best, if they explain most of the variation.
+/// Finds the fall in `rates`: the two levels that fit best, if they explain most of the variation.
 pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
     let square = |values: &[f64]| {
         let mean = mean(values);
@@ -94,16 +94,16 @@ pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
     (found.before > FALL * found.after && left < (1.0 - EXPLAINED) * whole).then_some(found)
 }
 
-/// The bin in which a rate reaches its highest level: the first of the means over [`SHORTEST`] bins
-/// that comes close to the highest.
+/// Finds the bin in which a rate reaches its highest level: the first mean over [`SHORTEST`] bins
+/// that comes close to the highest mean.
 pub(crate) fn peak(rates: &[f64]) -> usize {
     let means: Vec<f64> = rates.windows(SHORTEST).map(mean).collect();
     let highest = means.iter().copied().fold(0.0, f64::max);
     means.iter().position(|mean| *mean >= 0.9 * highest).unwrap_or(0)
 }
 
-/// Bytes above `base` that a bucket has given by the end of `rates`, if it was full before. It
-/// fills at `base` meanwhile, and never above full.
+/// Returns the bytes above `base` that a bucket has lost by the end of `rates`, if it was full
+/// before. It fills at `base` meanwhile, up to full.
 pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
     let drain = |level: f64, rate: &f64| (level + (rate - base) * BIN.as_secs_f64()).max(0.0);
     rates.iter().fold(0.0, drain)
@@ -113,7 +113,7 @@ pub(crate) fn drained(rates: &[f64], base: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// 100 MB/s in `bins` bins, with a jitter that a seed decides.
+    /// Returns `bins` bins of `rate` with a fixed jitter.
     fn level(rate: f64, bins: usize) -> impl Iterator<Item = f64> {
         (0..bins).map(move |bin| rate * (1.0 + 0.1 * ((bin * 7 % 10) as f64 - 4.5) / 4.5))
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_bucket_fills_while_less_is_sent_and_no_further_than_full() {
         let rates: Vec<f64> = [200e6; 50].into_iter().chain([0.0; 25]).collect();
-        // 100 MB above 100 MB/s in a second, half of which has come back.
+        // A second at 200 MB/s takes 100 MB above 100 MB/s. Half of them return in 0.5 s.
         assert!((drained(&rates, 100e6) - 50e6).abs() < 1.0);
         assert_eq!(drained(&[0.0; 100], 100e6), 0.0);
     }

@@ -14,11 +14,11 @@ pub(super) struct MountCounters {
 /// The counters of one mount at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountSnapshot {
-    /// The directory, by its real path.
+    /// The real path of the mount point.
     pub directory: PathBuf,
     /// Requests that a client waits for: names, attributes, opening, reading.
     pub requests: u64,
-    /// Those that read data of files.
+    /// Requests that read data of files.
     pub reads: u64,
     /// Bytes of files that were sent.
     pub bytes_to_client: u64,

@@ -21,13 +21,13 @@ use super::counters::MountCounters;
 use super::mirror::{Cached, Mirror};
 use super::wire::Wire;
 
-/// Threads of a mount that take requests. None of them waits for the wire.
+/// Threads of a mount that handle requests. They do not wait for the wire.
 const THREADS: usize = 4;
 
-/// Reads the kernel may have under way by itself, reading ahead for all readers.
+/// Most reads that the kernel keeps in flight to read ahead, for all readers together.
 const BACKGROUND: u16 = 128;
 
-/// Validity of names and attributes in the kernel's cache: none, so that a client sends as many
+/// How long the kernel caches names and attributes: not at all, so that a client sends as many
 /// requests as without a cache.
 const KEPT: Duration = Duration::ZERO;
 
@@ -36,7 +36,7 @@ pub(super) struct Client {
     pub(super) mirror: Arc<Mirror>,
     pub(super) wire: Arc<Wire>,
     pub(super) counters: Arc<MountCounters>,
-    /// Its number on the wire.
+    /// The client's index on the wire.
     pub(super) number: usize,
 }
 
@@ -45,17 +45,17 @@ pub(super) struct Client {
 pub(super) struct Serving(BackgroundSession);
 
 impl Serving {
-    /// Returns when it is unmounted and nothing below it is open any more.
+    /// Waits until the mount is unmounted and all its files are closed.
     pub(super) fn join(self) -> io::Result<()> {
         self.0.join()
     }
 }
 
 impl Client {
-    /// Mounts it at `directory` and serves it. `source` is its name in the mount table.
+    /// Mounts the mirror at `directory` and serves it. `source` is its name in the mount table.
     pub(super) fn mount(self, directory: &Path, source: &str, subtype: &str) -> io::Result<Serving> {
         let mut config = Config::default();
-        // A comma would end the name in an option of the helper program.
+        // The helper program would take a comma for the end of the name.
         let name = MountOption::FSName(source.replace(',', "_"));
         config.mount_options = vec![MountOption::RO, name, MountOption::CUSTOM(format!("subtype={subtype}"))];
         config.n_threads = Some(THREADS);
@@ -63,7 +63,7 @@ impl Client {
         Ok(Serving(Session::new(self, directory, &config)?.spawn()?))
     }
 
-    /// Counts a request that is done, and answers it after the round trip.
+    /// Counts a completed request, and answers it after the round trip.
     fn answer(&self, began: Instant, send: impl FnOnce() + Send + 'static) {
         self.counters.request();
         self.wire.delay(send, began);
@@ -72,11 +72,11 @@ impl Client {
 
 impl Filesystem for Client {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without them, on an older kernel, clients wait for each other.
+        // On older kernels, which lack these capabilities, clients wait for each other.
         for wanted in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO] {
             let _ = config.add_capabilities(wanted);
         }
-        // It is within what the library allows.
+        // The value is within the library's limit.
         let _ = config.set_max_background(BACKGROUND);
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! Divides one total rate among clients. Pure: the caller passes the clock.
 //!
-//! It simulates a wire that all clients share, and one wire of each client. A reply is sent in
-//! pieces, and the next piece is that of the client that was sent the fewest bytes. So clients
-//! share evenly, and a client's unused share goes to the others. All times are computed from the
-//! times at which replies were ready, so a caller that asks late gets the same result. Called by
-//! `wire`.
+//! It simulates a wire that all clients share, and one wire of each client. Replies are sent in
+//! pieces; the client that was sent the fewest bytes gets the next piece. So clients share evenly,
+//! and a client's unused share goes to the others. All times are computed from the times at which
+//! replies were ready, so a caller that asks late gets the same result. Called by `wire`.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,16 +14,16 @@ use crate::rate::{Burst, Rate};
 /// The rates of a meter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rates {
-    /// Of all clients together.
+    /// Rate of all clients together.
     pub(super) total: Option<Rate>,
-    /// Above the total, for a while.
+    /// Temporary higher total rate.
     pub(super) burst: Option<Burst>,
-    /// Of each client.
+    /// Rate of each client.
     pub(super) client: Option<Rate>,
 }
 
 impl Rates {
-    /// Whether any rate is limited.
+    /// Returns whether any rate is limited.
     pub(super) fn limit(&self) -> bool {
         self.total.is_some() || self.client.is_some()
     }
@@ -35,8 +34,8 @@ impl Rates {
 pub(super) struct Meter<T> {
     wire: Pace,
     clients: Vec<Client<T>>,
-    /// The share of the client that was served last: a client that had nothing to send for a while
-    /// has missed its turns.
+    /// Share of the client that was served last. A client that had nothing to send for a while
+    /// rejoins at this share, so it does not catch up on missed turns.
     share: u64,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Meter<T> {
 struct Client<T> {
     wire: Pace,
     queue: VecDeque<Reply<T>>,
-    /// Bytes sent, and turns missed.
+    /// Bytes sent, plus the turns missed while the queue was empty.
     share: u64,
 }
 
@@ -56,34 +55,35 @@ struct Reply<T> {
 }
 
 impl<T> Client<T> {
-    /// When this client's queue and rate allow its next piece; `None` if its queue is empty.
+    /// Returns when the client's queue and rate allow its next piece, or `None` if its queue is
+    /// empty.
     fn starts_at(&self) -> Option<Instant> {
         self.queue.front().map(|reply| reply.ready_at.max(self.wire.free_at()))
     }
 }
 
 impl<T> Meter<T> {
-    /// Nothing is on its way to any of `clients`.
+    /// Makes a meter for `clients` clients with nothing to send.
     pub(super) fn new(rates: Rates, clients: usize, now: Instant) -> Self {
         let client = || Client { wire: Pace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
         let wire = Pace::new(rates.total, now).with_burst(rates.burst);
         Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), share: 0 }
     }
 
-    /// Adds a reply of `bytes`, which may be sent from `ready_at` on. Replies of a client are sent
-    /// in the order in which they were added.
+    /// Adds a reply of `bytes` bytes that may be sent from `ready_at` on. The replies of a client
+    /// are sent in the order in which they were added.
     pub(super) fn add(&mut self, client: usize, ready_at: Instant, bytes: u64, what: T) {
         self.clients[client].queue.push_back(Reply { ready_at, left: bytes, what });
     }
 
-    /// When the next piece is due. Before that time [`send`](Self::send) sends nothing.
+    /// Returns when the next piece is due. Before that time [`send`](Self::send) sends nothing.
     pub(super) fn next(&self) -> Option<Instant> {
         let first = self.clients.iter().filter_map(Client::starts_at).min()?;
         Some(first.max(self.wire.free_at()))
     }
 
-    /// Sends what can be sent until `now`; calls `done` with each reply whose last piece is among
-    /// it, and with the time at which that has arrived, which may be later than `now`.
+    /// Sends all pieces that are due at `now`. Calls `done` with each reply whose last piece was
+    /// sent, and the time of its arrival, which may be later than `now`.
     pub(super) fn send(&mut self, now: Instant, mut done: impl FnMut(Instant, T)) {
         while let Some(start) = self.next().filter(|start| *start <= now) {
             let waiting = |client: &&mut Client<T>| client.starts_at().is_some_and(|at| at <= start);
@@ -122,9 +122,9 @@ mod tests {
         Some(Rate::bytes_per_second(per_second * MEGABYTE))
     }
 
-    /// Runs clients that keep `depth` replies of `size` bytes under way, each asked for `delay`
-    /// before it is ready, until `end`, on a clock that moves by `step`. Returns the bytes that
-    /// arrived at each.
+    /// Simulates clients that keep `depth` replies of `size` bytes in flight until `end`, on a
+    /// clock that moves by `step`. Each reply is requested `delay` before it is ready. Returns the
+    /// bytes that arrived at each client.
     fn run(
         rates: Rates,
         clients: &[(usize, u64)],
@@ -153,7 +153,6 @@ mod tests {
         arrived
     }
 
-    /// Whether `value` is `expected` within one percent.
     fn is_near(value: u64, expected: u64) -> bool {
         value.abs_diff(expected) * 100 <= expected
     }
@@ -169,7 +168,7 @@ mod tests {
         meter.add(0, start + 3 * MS, 1_000, "second");
         meter.add(0, start + 100 * MS, 1_000, "third");
         let mut done = Vec::new();
-        // Asked late, at once, or often: the same times.
+        // A late question, a prompt one and several give the same times.
         meter.send(start + 99 * MS, |at, what| done.push((at, what)));
         assert_eq!(done, [(start + 7 * MS, "first"), (start + 8 * MS, "second")]);
         assert_eq!(meter.next(), Some(start + 100 * MS));
@@ -183,7 +182,7 @@ mod tests {
         let rates = Rates { total: megabytes(100), ..Rates::default() };
         let alone = run(rates, &[(2, 131_072)], MS, SECOND, TICK);
         assert!(is_near(alone[0], 100 * MEGABYTE), "{alone:?}");
-        // Also where some ask for more at once, or in larger pieces.
+        // Clients also share evenly if some request more at once, or in larger pieces.
         for clients in [[(2, 131_072); 4], [(2, 131_072), (16, 131_072), (32, 16_384), (2, 1_048_576)]] {
             for share in run(rates, &clients, MS, 4 * SECOND, TICK) {
                 assert!(is_near(share, 100 * MEGABYTE), "{clients:?}: {share}");
@@ -194,7 +193,7 @@ mod tests {
     #[test]
     fn what_one_client_leaves_the_others_have() {
         let rates = Rates { total: megabytes(100), ..Rates::default() };
-        // 8 KiB each 8 ms: about 1 MB/s.
+        // 8 KiB every 8 ms are about 1 MB/s.
         let got = run(rates, &[(1, 8_192), (4, 131_072), (4, 131_072)], 8 * MS, 4 * SECOND, TICK);
         let rest = (400 * MEGABYTE - got[0]) / 2;
         assert!(got[0] < 5 * MEGABYTE && is_near(got[1], rest) && is_near(got[2], rest), "{got:?}");
@@ -242,7 +241,8 @@ mod tests {
     #[test]
     fn a_caller_that_wakes_late_changes_no_rate() {
         let rates = Rates { total: megabytes(50), ..Rates::default() };
-        // Two 128 KiB last 5 ms, so 2 ms late is late for each, but never so late that none waits.
+        // Two replies of 128 KiB last 5 ms. So each wake-up, every 2 ms, is late, but a reply
+        // always waits.
         let got = run(rates, &[(2, 131_072)], Duration::ZERO, 4 * SECOND, 2 * MS);
         assert!(is_near(got[0], 200 * MEGABYTE), "{got:?}");
     }

@@ -1,5 +1,5 @@
-//! The directory that is shown: its inodes, open files and open directories. It is independent of
-//! FUSE and of time. Called by `fuse`, from several threads.
+//! The mirrored directory: its inodes, open files and open directories. It is independent of FUSE
+//! and of time. Called by `fuse`, from several threads.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -18,12 +18,12 @@ pub(super) const ROOT: u64 = 1;
 /// A directory entry.
 pub(super) struct Named {
     pub(super) ino: u64,
-    /// `None` for `.` and `..`.
+    /// Type of the entry; `None` for `.` and `..`.
     pub(super) kind: Option<FileType>,
     pub(super) name: OsString,
 }
 
-/// Whether the kernel's cache of a file still matches the content of the file.
+/// Whether the pages of a file in the kernel's cache still match its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cached {
     Valid,
@@ -33,16 +33,16 @@ pub(super) enum Cached {
 /// An inode that the kernel knows.
 struct Node {
     path: PathBuf,
-    /// How often the kernel has looked it up, less what it has forgotten.
+    /// Look-ups by the kernel, minus those that it has forgotten.
     lookups: u64,
-    /// Length and times when it was last opened.
+    /// Length and times of the file when it was last opened.
     opened: Option<Stamp>,
 }
 
 /// The values that change with the content of a file: length, mtime, ctime.
 type Stamp = (u64, i64, i64, i64, i64);
 
-/// A directory as it is shown.
+/// A mirrored directory.
 pub(super) struct Mirror {
     device: u64,
     root: u64,
@@ -53,7 +53,7 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// Shows the directory `path`.
+    /// Makes a mirror of the directory `path`.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         let root = Node { path: path.to_owned(), lookups: 1, opened: None };
@@ -67,12 +67,13 @@ impl Mirror {
         })
     }
 
-    /// The inode number to show: that of the file, as far as it is unique.
+    /// Returns the inode number to show: the file's own, unless it could be ambiguous.
     fn number(&self, device: u64, ino: u64) -> u64 {
         if (device, ino) == (self.device, self.root) {
             return ROOT;
         }
-        // Of another file system below the directory: the same file has the same number.
+        // A file of another file system below the directory. Its number is the same in every
+        // look-up.
         match ino ^ (device ^ self.device).rotate_left(40) {
             ROOT => u64::MAX,
             number => number,
@@ -83,7 +84,7 @@ impl Mirror {
         lock(&self.nodes).get(&ino).map(|node| node.path.clone()).ok_or_else(|| Errno::STALE.into())
     }
 
-    /// Looks up a name; the kernel knows the inode from then on.
+    /// Looks up a name. The kernel knows the inode from then on.
     pub(super) fn find(&self, parent: u64, name: &OsStr) -> io::Result<(u64, Metadata)> {
         let path = self.path(parent)?.join(name);
         let metadata = std::fs::symlink_metadata(&path)?;
@@ -95,7 +96,7 @@ impl Mirror {
         Ok((number, metadata))
     }
 
-    /// The kernel has forgotten `lookups` of its lookups.
+    /// Subtracts `lookups` that the kernel has forgotten.
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         let mut nodes = lock(&self.nodes);
         let Some(node) = nodes.get_mut(&ino).filter(|_| ino != ROOT) else { return };
@@ -117,8 +118,8 @@ impl Mirror {
         Ok(rustix::fs::statfs(self.path(ino)?)?)
     }
 
-    /// Opens a file. Returns its handle, and whether the pages that the kernel has of it are valid:
-    /// they are if nothing changed since it was opened last, as NFS has it.
+    /// Opens a file. Returns its handle, and whether the kernel's cached pages of it are valid:
+    /// they are if the file is unchanged since the last open, as with NFS.
     pub(super) fn open(&self, ino: u64) -> io::Result<(u64, Cached)> {
         let file = File::open(self.path(ino)?)?;
         let found = file.metadata()?;
@@ -130,7 +131,7 @@ impl Mirror {
         Ok((handle, cached))
     }
 
-    /// Reads up to `size` bytes at `offset`; fewer at the end of the file only.
+    /// Reads up to `size` bytes at `offset`. Only a read at the end of the file returns fewer.
     pub(super) fn read(&self, handle: u64, offset: u64, size: usize) -> io::Result<Vec<u8>> {
         let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::BADF)?;
         let mut bytes = Vec::with_capacity(size);
@@ -150,7 +151,7 @@ impl Mirror {
         lock(&self.files).remove(&handle);
     }
 
-    /// Reads a directory; its entries are those of this moment.
+    /// Opens a directory and reads its entries, which stay the same until it is closed.
     pub(super) fn open_directory(&self, ino: u64) -> io::Result<u64> {
         let own = |name: &str| Named { ino, kind: None, name: OsString::from(name) };
         let mut found = vec![own("."), own("..")];

@@ -1,9 +1,9 @@
-//! The second form of a link: a slow file system. It shows a directory at other directories, each
-//! of which is one client. It delays and counts requests and limits the rate of reads.
+//! A slow file system, the second form of a link. It mirrors a directory at several mount points,
+//! one for each client. It delays and counts requests and limits the rate of reads.
 //!
-//! It emulates network storage on which names and attributes cost a round trip, without caches of
-//! servers and bundled attributes. Each mount has a page cache of its own, as each machine has.
-//! Imports go downwards: `fuse` -> `mirror`, `wire` -> `meter`.
+//! It emulates network storage on which names and attributes cost a round trip, without server
+//! caches and without bundled attributes. Each mount has a separate page cache, like a separate
+//! machine. Imports go downwards: `fuse` -> `mirror`, `wire` -> `meter`.
 
 mod counters;
 mod fuse;
@@ -30,32 +30,31 @@ use meter::Rates;
 use mirror::Mirror;
 use wire::Wire;
 
-/// The type of these mounts in the mount table, after `fuse.`.
+/// Type of these mounts in the mount table, after `fuse.`.
 const SUBTYPE: &str = "firstbyte-link";
 
-/// The longest time to wait for a mount to end. The kernel needs no longer if nothing below it is
-/// open.
+/// Longest wait for the end of a mount. The kernel needs less if no file below it is open.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// A slow file system. [`SlowFsConfig::new`] has no delay and no limits.
+/// Settings of a slow file system. [`SlowFsConfig::new`] has no delay and no limits.
 #[derive(Clone, Debug)]
 pub struct SlowFsConfig {
-    /// The directory to show.
+    /// The directory to mirror.
     pub to: PathBuf,
-    /// Where to mount it. Each mount is a client.
+    /// Mount points, one for each client.
     pub mounts: Vec<PathBuf>,
     /// Delay of each request.
     pub rtt: Duration,
-    /// Rate of the data that all clients read.
+    /// Rate at which all clients together read data.
     pub rate: Option<Rate>,
-    /// A higher total rate for a while.
+    /// Temporary higher total rate.
     pub burst: Option<Burst>,
-    /// Rate of the data that one client reads.
+    /// Rate at which one client reads data.
     pub per_client: Option<Rate>,
 }
 
 impl SlowFsConfig {
-    /// A mirror of the directory `to` at each of `mounts`.
+    /// Returns settings that mirror the directory `to` at each of `mounts`.
     #[must_use]
     pub fn new(to: impl Into<PathBuf>, mounts: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let mounts = mounts.into_iter().map(Into::into).collect();
@@ -63,7 +62,6 @@ impl SlowFsConfig {
     }
 }
 
-/// Describes the emulated storage, for people.
 impl fmt::Display for SlowFsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stand-in for network storage: ")?;
@@ -71,13 +69,13 @@ impl fmt::Display for SlowFsConfig {
     }
 }
 
-/// Mounts that are being served. They are unmounted when it is dropped.
+/// Running mounts of a mirrored directory. They are unmounted on drop.
 #[derive(Debug)]
 pub struct SlowFs {
     mounts: Vec<Mounted>,
     wire: Arc<Wire>,
     ended: Receiver<()>,
-    /// Mounts that have not ended.
+    /// Number of mounts that have not ended.
     left: usize,
 }
 
@@ -88,10 +86,10 @@ struct Mounted {
 }
 
 impl SlowFs {
-    /// Mounts; returns when all can be used.
+    /// Mounts everything. Returns when all mounts are usable.
     ///
     /// # Errors
-    /// The burst has no lower total rate, a directory cannot be shown or mounted at, or this
+    /// The burst has no lower total rate, a directory cannot be mirrored or mounted at, or this
     /// process may not mount. Nothing is mounted then.
     pub fn start(config: &SlowFsConfig) -> Result<Self> {
         Burst::check(config.burst, config.rate)?;
@@ -127,19 +125,19 @@ impl SlowFs {
         Ok(fs)
     }
 
-    /// The directories, by their real paths, in the order of the configuration.
+    /// Returns the mount points as real paths, in the order of the configuration.
     pub fn directories(&self) -> impl Iterator<Item = &std::path::Path> {
         self.mounts.iter().map(|mounted| mounted.directory.as_path())
     }
 
-    /// The counters of each mount so far.
+    /// Returns the counters of each mount so far.
     #[must_use]
     pub fn counters(&self) -> Vec<MountSnapshot> {
         self.mounts.iter().map(|mounted| mounted.counters.snapshot(mounted.directory.clone())).collect()
     }
 
     /// Waits until all are unmounted, by any program, but no longer than `patience`. Returns
-    /// whether they are.
+    /// whether all are.
     #[must_use = "they may still be mounted"]
     pub fn wait(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
@@ -151,17 +149,17 @@ impl SlowFs {
         self.left == 0
     }
 
-    /// Unmounts all. Files that are open below them fail once this process ends.
+    /// Unmounts all. Files that are still open fail once this process ends.
     ///
     /// # Errors
-    /// The first error; the others are unmounted nevertheless.
+    /// The first error. The other mounts are unmounted nevertheless.
     pub fn unmount(&mut self) -> Result<()> {
         let mut result = Ok(());
         if self.left > 0 {
             for mounted in &self.mounts {
                 let path = &mounted.directory;
                 match place::detach(path) {
-                    // Another program was faster.
+                    // Another program has unmounted it.
                     Ok(()) => {}
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                     Err(source) if result.is_ok() => {
@@ -188,11 +186,12 @@ impl Drop for SlowFs {
     }
 }
 
-/// Reports the end of a mount. If files below it stay open, that is the end of the process.
+/// Waits for the end of a mount and reports it. Open files keep a mount alive until the process
+/// ends.
 fn wait(serving: Serving, ended: &mpsc::Sender<()>) {
     if let Err(error) = serving.join() {
         tracing::warn!(%error, "a mount was lost");
     }
-    // The receiver is gone where the link is over already.
+    // Fails only if the link is over and the receiver is gone.
     let _ = ended.send(());
 }

@@ -11,23 +11,22 @@ use rustix::mount::UnmountFlags;
 
 use crate::error::{Error, Result};
 
-/// Read-ahead of the kernel, in KiB. Its default of 128 KiB takes 1 ms at 100 MB/s. A single client
-/// would then wait for each of its requests and not reach the rate. NFS clients use larger values
-/// too.
+/// Read-ahead of the kernel, in KiB. Its default of 128 KiB takes 1 ms at 100 MB/s: a single client
+/// would wait for each of its requests and not reach the rate. NFS clients use larger values too.
 const READ_AHEAD: u32 = 1024;
 
-/// The real path of the directory to show.
+/// Returns the real path of the directory to mirror.
 pub(super) fn source(path: &Path) -> Result<PathBuf> {
     let real =
         fs::canonicalize(path).map_err(|error| Error::place(path, format!("cannot be shown: {error}")))?;
-    // Reading it finds what is no directory, and what may not be read.
+    // Fails if it is not a directory or may not be read.
     fs::read_dir(&real)
         .map_err(|error| Error::place(path, format!("cannot be shown: {error}; give a directory")))?;
     Ok(real)
 }
 
-/// The real path of a directory to mount at: an empty one, which the mount would not show itself.
-/// `others` are the directories that were checked before.
+/// Returns the real path of a mount point: an empty directory outside the mirrored one. `others`
+/// are the mount points that were checked before.
 pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<PathBuf> {
     let real = fs::canonicalize(path).map_err(|error| unusable(path, &error))?;
     if real.starts_with(source) {
@@ -45,7 +44,7 @@ pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<P
     }
 }
 
-/// The error for a directory that cannot be used as a mount point.
+/// Makes the error for a directory that cannot be a mount point.
 fn unusable(path: &Path, error: &io::Error) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTCONN | Errno::CONNABORTED) => Error::place(
@@ -63,7 +62,7 @@ pub(super) fn device() -> Result<()> {
     opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
 }
 
-/// Lets the kernel read [`READ_AHEAD`] ahead in the mount at `directory`, where this process may.
+/// Sets the kernel's read-ahead for the mount at `directory` to [`READ_AHEAD`] if permitted.
 pub(super) fn read_ahead(directory: &Path) {
     // The kernel already knows the device of the root, so this sends no request.
     let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
@@ -74,8 +73,8 @@ pub(super) fn read_ahead(directory: &Path) {
     }
 }
 
-/// Unmounts now; what is open can be read on until it is closed. By the system call if that is
-/// allowed, else by the helper program.
+/// Unmounts at once; open files stay readable until they are closed. Uses the system call if that
+/// is permitted, else the helper program.
 pub(super) fn detach(directory: &Path) -> io::Result<()> {
     match rustix::mount::unmount(directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Err(Errno::PERM) => {}

@@ -1,6 +1,5 @@
-//! The thread that sends replies when they are due: delayed replies after their delay, and data at
-//! the rate of the meter. One thread serves all mounts of a slow file system, which share the total
-//! rate.
+//! The thread that sends replies when they are due: metadata after its delay, and data at the rate
+//! of the meter. One thread serves all mounts of a slow file system, which share the total rate.
 //!
 //! A reply is prepared before it is due, so its delay includes the work. Called by `fuse`.
 
@@ -13,7 +12,7 @@ use std::{io, num::NonZeroU64};
 
 use super::meter::{Meter, Rates};
 
-/// The name of the thread: with it, tools show its CPU time separately.
+/// Name of the thread: tools then show the link's CPU time separately.
 const THREAD: &str = "link";
 
 /// Sends a reply to the kernel.
@@ -34,10 +33,10 @@ struct Shared {
 
 struct State {
     meter: Meter<Send>,
-    /// Replies by the time at which they are due, and by their number.
+    /// Replies by due time and sequence number.
     due: BTreeMap<(Instant, u64), Send>,
     numbered: u64,
-    /// When the thread wakes by itself; `None` if it waits for a reply.
+    /// When the thread wakes without a notification; `None` if it waits for a reply.
     wakes_at: Option<Instant>,
     stopping: bool,
 }
@@ -49,7 +48,7 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// Starts the thread, unless there is nothing to delay and to limit.
+    /// Starts the thread unless there is neither a delay nor a limit.
     pub(super) fn start(rtt: Duration, rates: Rates, clients: usize) -> io::Result<Self> {
         let state = State {
             meter: Meter::new(rates, clients, Instant::now()),
@@ -97,7 +96,8 @@ impl Wire {
         self.shared.note(state, at);
     }
 
-    /// Ends the thread. What is due later is never sent: nothing is mounted any more.
+    /// Ends the thread. Replies that are due later are not sent, because nothing is mounted any
+    /// more.
     pub(super) fn stop(&self) {
         self.shared.state().stopping = true;
         self.shared.wake.notify_all();
@@ -119,7 +119,7 @@ impl State {
         self.due.insert((at, self.numbered), send);
     }
 
-    /// Takes what is due; returns it and when more will be.
+    /// Takes the replies that are due. Returns them, and when more will be.
     fn take(&mut self, now: Instant) -> (Vec<Send>, Option<Instant>) {
         let mut sent = Vec::new();
         self.meter.send(now, |at, send| sent.push((at, send)));
@@ -140,7 +140,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread if it would sleep beyond `at`.
+    /// Wakes the thread if it sleeps beyond `at`.
     fn note(&self, state: MutexGuard<'_, State>, at: Instant) {
         let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
         drop(state);
@@ -150,14 +150,15 @@ impl Shared {
     }
 
     fn run(&self) {
-        // Timers are late by up to 50 us otherwise. If it fails, they are.
+        // Without this, timers are late by up to 50 us. A failure is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut state = self.state();
         while !state.stopping {
             let now = Instant::now();
             let (due, next) = state.take(now);
             if !due.is_empty() {
-                // It looks again before it sleeps, so it need not be woken meanwhile.
+                // The thread checks the queue again before it sleeps, so no notification is needed
+                // meanwhile.
                 state.wakes_at = Some(now);
                 drop(state);
                 due.into_iter().for_each(|send| send());
