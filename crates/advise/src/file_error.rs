@@ -1,15 +1,15 @@
-//! Places an error of TOML at its line and its field: `line 3: data.read: ...`. An unknown field is
-//! answered with the nearest known one. Called by the readers of models and workloads.
+//! Locates a TOML error by line and field: `line 3: data.read: ...`. Errors about unknown fields
+//! name the nearest known field. Called by the readers of models and workloads.
 
 use crate::nearest::nearest;
 
-/// A mistake in a file, or on a command line that is read as one.
+/// A mistake in a file, or in options that are read like a file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}{what}", place(*.line, .field))]
 pub struct FileError {
-    /// The line, from 1; 0 where no line has it.
+    /// Line number, from 1; 0 if no line corresponds to the mistake.
     pub line: usize,
-    /// The field with its section: `data.read`; empty where the text is not TOML.
+    /// The field with its section, such as `data.read`; empty if the text is not TOML.
     pub field: String,
     /// The mistake, and what to write instead.
     pub what: String,
@@ -25,13 +25,13 @@ fn place(line: usize, field: &str) -> String {
 }
 
 impl FileError {
-    /// A mistake in `field` of `text`, at the line where that field stands.
+    /// Makes an error in `field` of `text`, with the field's line.
     #[must_use]
     pub fn at(text: &str, field: &str, what: impl Into<String>) -> Self {
         Self { line: line_of(text, field).unwrap_or(0), field: field.to_owned(), what: what.into() }
     }
 
-    /// An error of the TOML reader.
+    /// Converts an error of the TOML reader.
     pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let message = error.message().lines().next().unwrap_or("not TOML");
         let start = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -52,7 +52,7 @@ impl FileError {
     }
 }
 
-/// The field that stands on a line, with its section.
+/// Returns the field on a line, with its section.
 fn field_of(text: &str, line: usize) -> String {
     let mut section = "";
     for (number, content) in text.lines().enumerate() {
@@ -68,7 +68,7 @@ fn field_of(text: &str, line: usize) -> String {
     String::new()
 }
 
-/// The line of a field, from 1.
+/// Finds the line of a field, from 1.
 fn line_of(text: &str, field: &str) -> Option<usize> {
     (1..=text.lines().count()).find(|line| field_of(text, *line) == field)
 }

@@ -1,4 +1,4 @@
-//! The prediction: each phase of a job takes the largest of its limits, and phases follow each
+//! The prediction: each phase of a job takes as long as its slowest limit, and phases follow each
 //! other.
 //!
 //! A [`Page`] holds the numbers of one job, and [`Page::predict`] is a pure function of it. Time
@@ -8,26 +8,26 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds in which a function may spend its processor time at once. Derived from fitted rows: 5 ms
-/// of work take 5 ms at 512 MB of memory and 80 at 128.
+/// Seconds within which a function may spend its whole quota of processor time. Derived from fitted
+/// rows: 5 ms of work take 5 ms at 512 MB of memory and 80 ms at 128 MB.
 const QUOTA_PERIOD: f64 = 0.02;
 
-/// The resource or delay that a phase waits for.
+/// The resource or delay for which a phase waits.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Image, runtime, mount, creation of a file system.
+    /// Start of the job: image, runtime, mount, creation of a file system.
     Start,
     /// Names: listing, lookups, creation.
     Names,
-    /// Round trips, one after the other.
+    /// Round trips one after another.
     Latency,
     /// The rate of one connection.
     Connection,
     /// The network of the machine or function.
     #[serde(rename = "client network")]
     ClientNetwork,
-    /// The rate that the service gives one client.
+    /// The rate that the service allows one client.
     #[serde(rename = "limit per client")]
     ClientLimit,
     /// The network of the file system.
@@ -35,7 +35,7 @@ pub enum Limit {
     StorageNetwork,
     /// The disks of the file system or volume.
     Disk,
-    /// Data brought from the bucket behind a file system, or from a snapshot.
+    /// Bringing data from the bucket behind a file system, or from a snapshot.
     Hydration,
     /// Requests per second.
     #[serde(rename = "request rate")]
@@ -43,7 +43,7 @@ pub enum Limit {
     /// Processors.
     #[serde(rename = "CPU")]
     Cpu,
-    /// The disk of the machine itself.
+    /// The local disk of the machine.
     #[serde(rename = "local disk")]
     LocalDisk,
 }
@@ -58,7 +58,7 @@ impl fmt::Display for Limit {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Until the job can send its first request.
+    /// Start of the job, until it can send its first request.
     Start,
     /// Names: listing, lookups, creation.
     List,
@@ -68,40 +68,40 @@ pub enum Stage {
     Compute,
 }
 
-/// A part of a job.
+/// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Phase {
     /// Its purpose.
     pub stage: Stage,
     /// Seconds.
     pub seconds: f64,
-    /// The largest of its limits.
+    /// The limit that determines its duration.
     pub limit: Limit,
 }
 
-/// An amount that passes a rate with a bucket: bytes, operations, processor seconds.
+/// An amount limited by a rate and a bucket: bytes, operations or processor seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pool {
-    /// The limit that it stands for.
+    /// The limit that this pool represents.
     pub limit: Limit,
     /// Units that all jobs need together.
     pub amount: f64,
-    /// Units per second, always.
+    /// Sustained units per second.
     pub rate: f64,
-    /// Units per second while the bucket has any; at least `rate`.
+    /// Units per second while the bucket is not empty; at least `rate`.
     pub burst: f64,
-    /// Units above `rate` in the bucket when the job starts.
+    /// Units above `rate` that the bucket holds when the job starts.
     pub bucket: f64,
 }
 
 impl Pool {
-    /// Without a bucket.
+    /// Makes a pool without a bucket.
     #[must_use]
     pub fn steady(limit: Limit, amount: f64, rate: f64) -> Self {
         Self { limit, amount, rate, burst: rate, bucket: 0.0 }
     }
 
-    /// Seconds that the amount takes at least.
+    /// Returns the least seconds that the amount takes.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let burst = self.burst.max(self.rate);
@@ -109,35 +109,35 @@ impl Pool {
     }
 }
 
-/// Requests of one job that wait in lanes: each lane sends one after the other.
+/// Requests of one job, sent in parallel lanes. Each lane sends one request after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lanes {
-    /// Files that are opened, and files at once.
+    /// Number of files that are opened.
     pub files: f64,
-    /// Files that are read at the same time, at least 1.
+    /// Files that are read concurrently, at least 1.
     pub files_at_once: f64,
     /// Seconds to open and close a file.
     pub open: f64,
-    /// Requests for data.
+    /// Number of requests for data.
     pub requests: f64,
     /// Requests in flight, at least 1.
     pub at_once: f64,
     /// Seconds from a request to its first byte.
     pub first_byte: f64,
-    /// Bytes.
+    /// Bytes that the requests fetch.
     pub bytes: f64,
-    /// Connections that carry bytes at the same time, at least 1.
+    /// Connections that carry bytes concurrently, at least 1.
     pub streams: f64,
     /// Bytes per second of one connection.
     pub connection: f64,
-    /// Processor seconds of reading.
+    /// Processor seconds that reading takes.
     pub cpu: f64,
-    /// Processors of one lane, at most 1.
+    /// Processors that one lane can use, at most 1.
     pub speed: f64,
 }
 
 impl Lanes {
-    /// Seconds of the longest lane, and its largest part.
+    /// Returns the seconds of the longest lane, and its largest part.
     #[must_use]
     pub fn seconds(&self) -> (f64, Limit) {
         if self.requests <= 0.0 && self.files <= 0.0 {
@@ -151,7 +151,7 @@ impl Lanes {
         let lanes = self.at_once.min(self.requests.max(self.files)).max(1.0);
         let carried = self.bytes / lanes.min(self.streams.max(1.0)) / self.connection;
         let cpu = self.cpu / lanes;
-        // Work that fits into a period of the quota is not throttled.
+        // Work within one period of the quota is not throttled.
         let cpu = if cpu <= self.speed * QUOTA_PERIOD { cpu } else { cpu / self.speed };
         let parts = [(latency, Limit::Latency), (carried, Limit::Connection), (cpu, Limit::Cpu)];
         let largest =
@@ -160,46 +160,46 @@ impl Lanes {
     }
 }
 
-/// The numbers of one job.
+/// The input of a prediction: the numbers of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// Seconds before the first request, and before anything is copied.
+    /// Seconds before the first request.
     pub start: f64,
-    /// Seconds of names, one after the other.
+    /// Seconds of listing, looking up and creating names, one after another.
     pub names: f64,
-    /// Requests in lanes.
+    /// Requests of the job.
     pub lanes: Lanes,
-    /// Shared amounts.
+    /// Limits that requests or jobs share.
     pub pools: Vec<Pool>,
-    /// Seconds in which the first file is brought whole, before any of it is read.
+    /// Seconds to restore the whole first file before it can be read.
     pub restored: f64,
-    /// Seconds of copying from the page cache, one thread after the other.
+    /// Seconds of copying from the page cache.
     pub cached: f64,
-    /// Seconds of reading a copy again from the machine's own disk, after it was made.
+    /// Seconds of reading the local copy again after it was made.
     pub local: f64,
     /// Seconds of computing.
     pub compute: f64,
-    /// Whether reading ends before computing begins.
+    /// Reading ends before computing begins.
     pub before: bool,
 }
 
 /// A predicted job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
-    /// Its phases, in order.
+    /// Phases in their order.
     pub phases: Vec<Phase>,
-    /// Seconds until the first byte can be read.
+    /// Seconds until the program can read its first byte.
     pub first: f64,
 }
 
 impl Predicted {
-    /// Seconds of the whole job.
+    /// Returns the seconds of the whole job.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }
 
-    /// The limit of the longest phase.
+    /// Returns the limit of the longest phase.
     #[must_use]
     pub fn limit(&self) -> Limit {
         let longest = self.phases.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -208,7 +208,7 @@ impl Predicted {
 }
 
 impl Page {
-    /// Seconds and limit of reading.
+    /// Returns the seconds of reading and its limit.
     fn read(&self) -> (f64, Limit) {
         let pools = self.pools.iter().map(|pool| (pool.seconds(), pool.limit));
         let all = pools.chain([self.lanes.seconds()]);
@@ -219,7 +219,7 @@ impl Page {
         (largest.0 + self.restored + self.cached + self.local, longest.1)
     }
 
-    /// The job.
+    /// Predicts the job.
     #[must_use]
     pub fn predict(&self) -> Predicted {
         let mut phases = vec![Phase { stage: Stage::Start, seconds: self.start, limit: Limit::Start }];
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_bucket_lasts_until_its_bytes_are_gone() {
-        // 300 MB above 75 MB/s at 1 GB/s: gone after 0.32 s.
+        // 300 MB above 75 MB/s last 0.32 s at 1 GB/s.
         let pool =
             |amount| Pool { limit: Limit::ClientNetwork, amount, rate: 75e6, burst: 1e9, bucket: 300e6 };
         assert!((pool(200e6).seconds() - 0.2).abs() < 1e-9);

@@ -1,31 +1,31 @@
 //! The billed usage of a job, in quantities with units. The advice fills it in, and
 //! [`crate::prices`] computes its cost.
 //!
-//! Decimal and binary units are different units: AWS writes GB and mostly bills GiB, so
-//! [`Unit::to`] converts explicitly, and only within one dimension. Quantities are used amounts,
-//! before minimums and steps; those belong to the price.
+//! Decimal and binary units differ: AWS writes GB and mostly bills GiB. So [`Unit::to`] converts
+//! explicitly, and only within one dimension. Quantities are used amounts, before minimums and
+//! steps, which belong to the price.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Hours of a month, as AWS counts them: 365 days of 24 hours, by twelve.
+/// Hours per month as AWS counts them: 365 days of 24 hours, divided by twelve.
 pub const HOURS_PER_MONTH: f64 = 730.0;
 
 /// GB in a GiB.
 const GB_PER_GIB: f64 = 1.073_741_824;
 
-/// The billed usage of one option of storage and computer.
+/// The billed usage of one option: storage and computer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Usage {
-    /// Everything that is billed.
+    /// Billed items.
     pub items: Vec<Item>,
     /// People who wait for each job, if their time has a value.
     #[serde(default)]
     pub waiting: Option<Waiting>,
 }
 
-/// One thing that is billed.
+/// A billed item.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Item {
     /// Key of the price, see [`KEYS`]: `s3-standard/get`, `ec2/r6i.24xlarge`.
@@ -34,25 +34,25 @@ pub struct Item {
     pub quantity: f64,
     /// The unit of `quantity`.
     pub unit: Unit,
-    /// Whether each job uses this much, or each month whatever runs.
+    /// The period: each job uses this much, or each month whatever runs.
     pub per: Per,
 }
 
 impl Item {
-    /// `quantity` of `price` that each job uses.
+    /// Makes an item of `quantity` for each job.
     #[must_use]
     pub fn per_job(price: &str, quantity: f64, unit: Unit) -> Self {
         Self { price: price.to_owned(), quantity, unit, per: Per::Job }
     }
 
-    /// `quantity` of `price` that each month uses, with no job as well.
+    /// Makes an item of `quantity` for each month, even without jobs.
     #[must_use]
     pub fn per_month(price: &str, quantity: f64, unit: Unit) -> Self {
         Self { price: price.to_owned(), quantity, unit, per: Per::Month }
     }
 }
 
-/// People who wait for a job. Their time is no bill, so it has a column of its own.
+/// People who wait for a job. Their time is not billed, so it is counted separately.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Waiting {
     /// Hours waited for one job.
@@ -61,13 +61,14 @@ pub struct Waiting {
     pub per_hour: f64,
 }
 
-/// The period that an amount is counted for.
+/// The period for which an amount is counted.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
     /// Each job: reads, requests, hours of an instance that ends with the job.
     Job,
-    /// Each month: what is billed while no job runs, such as stored data and file systems.
+    /// Each month: usage that is billed even while no job runs, such as stored data and file
+    /// systems.
     Month,
 }
 
@@ -95,7 +96,7 @@ pub enum Unit {
     /// Requests of one kind.
     #[serde(rename = "request")]
     Requests,
-    /// Hours of one thing: an instance, a gateway.
+    /// Hours of one instance or gateway.
     #[serde(rename = "hour")]
     Hours,
     /// Hours of one virtual processor.
@@ -112,7 +113,7 @@ pub enum Unit {
     IopsMonth,
 }
 
-/// A dimension: units of one dimension can be converted into each other.
+/// The quantity that a unit measures. Units of one dimension can be converted into each other.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Dimension {
     Bytes,
@@ -141,8 +142,8 @@ impl Unit {
         Self::IopsMonth,
     ];
 
-    /// `quantity` of this unit in `other`; `None` if the two measure different things. A month has
-    /// [`HOURS_PER_MONTH`] hours.
+    /// Converts `quantity` from this unit into `other`; `None` if they measure different things. A
+    /// month has [`HOURS_PER_MONTH`] hours.
     #[must_use]
     pub fn to(self, other: Self, quantity: f64) -> Option<f64> {
         if self == other {
@@ -152,7 +153,7 @@ impl Unit {
         (dimension == wanted).then(|| quantity * factor / by)
     }
 
-    /// The dimension of the unit, and how many of the dimension's smallest unit it contains.
+    /// Returns the dimension of the unit, and its size in the dimension's smallest unit.
     fn scale(self) -> (Dimension, f64) {
         match self {
             Self::GB => (Dimension::Bytes, 1.0),
@@ -190,18 +191,18 @@ impl fmt::Display for Unit {
     }
 }
 
-/// A price that usage may name.
+/// A price that a usage can name.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The key; `*` is a placeholder for the name of an instance type.
     pub name: &'static str,
     /// The unit that AWS bills.
     pub unit: Unit,
-    /// The billed thing, in words.
+    /// Description of the billed thing.
     pub what: &'static str,
 }
 
-/// The prices that usage may name. A catalogue may lack some of them in a region, and then says so.
+/// The prices that a usage can name. A catalogue may lack some of them in a region.
 pub const KEYS: [Key; 39] = [
     key("s3-standard/storage", Unit::GiBMonth, "data in a bucket"),
     key("s3-standard/get", Unit::Requests, "GET, SELECT and other read requests"),
@@ -248,7 +249,7 @@ const fn key(name: &'static str, unit: Unit, what: &'static str) -> Key {
     Key { name, unit, what }
 }
 
-/// The entry of [`KEYS`] that `price` belongs to; `None` if there is no such price.
+/// Finds the entry of [`KEYS`] for `price`; `None` if there is no such price.
 #[must_use]
 pub fn find_key(price: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| match key.name.strip_suffix('*') {

@@ -1,5 +1,5 @@
-//! Time and cost of the options over an input that varies: the curves of the page, with the user's
-//! own point and deadline. Called by `firstbyte advise run --page`.
+//! Charts for the HTML page: time and cost of the options over one varying input, with the user's
+//! workload and deadline. Called by `firstbyte advise run --page`.
 
 use serde::Serialize;
 
@@ -8,10 +8,10 @@ use super::row::Row;
 use super::{Advice, Inputs, choice};
 use crate::workload::Workload;
 
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: i32 = 25;
 
-/// Most options in a chart: as many as it has colours.
+/// Most options in a chart: it has this many colours.
 const OPTIONS: usize = 8;
 
 /// One chart: a measure of several options over one variable.
@@ -21,15 +21,15 @@ pub struct Chart {
     pub variable: Variable,
     /// The quantity of the curves: time or cost.
     pub measure: Measure,
-    /// The values of the variable, ascending.
+    /// Values of the variable, ascending.
     pub at: Vec<f64>,
-    /// The value of the user's workload.
+    /// Value of the variable in the user's workload.
     pub here: f64,
     /// The measure of the recommended option at the user's workload.
     pub here_measure: Option<f64>,
     /// Seconds of the deadline, in a chart of time.
     pub deadline: Option<f64>,
-    /// Each option, the recommended one first.
+    /// A curve for each option, the recommended one first.
     pub curves: Vec<Curve>,
 }
 
@@ -42,8 +42,8 @@ pub struct Curve {
     pub values: Vec<f64>,
 }
 
-/// The charts of an advice: time and cost over bytes read, jobs a day, jobs at once and size.
-/// Refused options are left out. Charts of cost also leave out options without a known price.
+/// Draws the charts of an advice: time and cost over bytes read, jobs per day, concurrent jobs and
+/// size. Leaves out refused options, and in charts of cost also options without a known price.
 #[must_use]
 pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<Chart> {
     let all = choice::choices(workload, inputs.catalogue);
@@ -53,7 +53,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
     let mut charts = Vec::new();
     for of in [Measure::Time, Measure::Cost] {
         for (variable, low, high) in ranges(workload) {
-            // The time of a job does not depend on their number in a day.
+            // The time of a job does not depend on the number of jobs per day.
             if of == Measure::Time && variable == Variable::JobsPerDay {
                 continue;
             }
@@ -80,7 +80,7 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Vec<
     charts
 }
 
-/// Values from `low` to `high`, each the same factor above the one before.
+/// Returns values from `low` to `high` in geometric progression.
 fn points(low: f64, high: f64) -> Vec<f64> {
     let step = (high / low).ln() / f64::from(POINTS - 1);
     let point = |index: i32| if index == POINTS - 1 { high } else { low * (step * f64::from(index)).exp() };

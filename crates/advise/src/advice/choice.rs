@@ -1,45 +1,45 @@
-//! The options of a workload: a service of the catalogue, a [`Method`] to read from it, and the
-//! lifetime of the data there. Called by [`advise`](super::advise).
+//! The options of a workload. An option is a service of the catalogue, a [`Method`] to read from
+//! it, and the place of the data before the job. Called by [`advise`](super::advise).
 
 use crate::model::{Catalogue, Kind, Service};
 use crate::workload::Workload;
 
-/// The way in which a job reads the data.
+/// How a job reads the data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Method {
     /// Whole files are copied to the machine first.
     Download,
-    /// Ranges are requested when they are read; nothing is retained but the page cache.
+    /// Ranges are requested when they are read; only the page cache retains them.
     Lazy,
     /// Ranges are requested through our mount, whose cache on disk retains bytes that were read.
     Mount,
-    /// The kernel mounts the service, or it is a volume.
+    /// The kernel mounts the service, or the data is on a volume or local disk.
     InPlace,
 }
 
-/// The state in which a job finds the data.
+/// Where the data is when a job starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Life {
-    /// On the service, ahead of the job.
+    /// On the service.
     Ready,
-    /// In the bucket or snapshot behind the service: the first touch brings it.
+    /// In the bucket or snapshot behind the service, which fetches it on first access.
     FirstTouch,
-    /// The same, on a service that each job creates for itself.
+    /// Like `FirstTouch`, on a service that each job creates for itself.
     Made,
 }
 
-/// One option.
+/// One option of a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) model: &'a Service,
     pub(super) method: Method,
     pub(super) life: Life,
-    /// Provisioned bytes, for a service that has a capacity.
+    /// Provisioned bytes; 0 for a service without a capacity.
     pub(super) capacity: f64,
 }
 
 impl Choice<'_> {
-    /// A short name, unique among the options of a workload.
+    /// Returns a short name, unique among the options of a workload.
     pub(super) fn name(&self) -> String {
         let way = match (self.method, self.life) {
             (Method::Download, _) => "-download",
@@ -52,7 +52,7 @@ impl Choice<'_> {
         format!("{}{way}", self.model.name)
     }
 
-    /// For people.
+    /// Returns the name for display.
     pub(super) fn title(&self) -> String {
         let title = &self.model.title;
         match (self.method, self.life) {
@@ -68,23 +68,23 @@ impl Choice<'_> {
         }
     }
 
-    /// True if a machine runs all month because the data is on its own disk.
+    /// Returns true if a machine runs all month because the data is on its own disk.
     pub(super) fn keeps_machine(&self) -> bool {
         self.model.kind == Kind::LocalDisk && self.life == Life::Ready
     }
 
-    /// The same option for `bytes` of data.
+    /// Returns the same option for `bytes` bytes of data.
     pub(super) fn sized(&self, bytes: f64) -> Self {
         Self { capacity: capacity(self.model, bytes), ..self.clone() }
     }
 }
 
-/// True if data can be brought to the service ahead of a job, or by its first touch.
+/// Returns true if data reaches the service ahead of a job or on first access.
 fn hydrates(model: &Service) -> bool {
     model.kind == Kind::LocalDisk || model.rates.hydration_file.is_some()
 }
 
-/// All options of a workload, in the order of the catalogue.
+/// Lists all options of a workload, in the order of the catalogue.
 pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<Choice<'a>> {
     let mut all = Vec::new();
     for model in &catalogue.services {
@@ -106,7 +106,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<
     all
 }
 
-/// The smallest capacity that holds the data; 0 where none is provisioned.
+/// Returns the smallest capacity that holds the data; 0 if the service has no provisioned capacity.
 fn capacity(model: &Service, bytes: f64) -> f64 {
     let Some(least) = model.capacity.least.as_ref().map(|least| least.value.0) else { return 0.0 };
     let step = model.capacity.step.as_ref().map_or(least, |step| step.value.0);

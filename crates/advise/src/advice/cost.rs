@@ -1,5 +1,5 @@
-//! The billed [`Usage`] of an option: the compute time of each job, and the items that the service
-//! bills for each job, each month or once. Called by `row`; the prices turn it into dollars.
+//! The billed [`Usage`] of an option: compute time per job, and the service's items per job, per
+//! month or once. Called by `row`; the prices turn it into dollars.
 
 use super::Inputs;
 use super::choice::{Choice, Life};
@@ -13,10 +13,10 @@ use crate::workload::{Place, Workload};
 /// Bytes and operations per second that the price of a gp3 volume includes.
 const INCLUDED: (f64, f64) = (125.0 * 1_048_576.0, 3_000.0);
 
-/// Names of one listing request.
+/// Names that one listing request returns.
 const NAMES: f64 = 1_000.0;
 
-/// Billed usage of a job that takes `seconds`, and of each month, with or without jobs.
+/// Computes the billed usage of a job that takes `seconds`, and of each month with or without jobs.
 pub(super) fn usage(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -26,7 +26,7 @@ pub(super) fn usage(
 ) -> Usage {
     let spot = workload.compute.spot && matches!(workload.compute.place, Place::Machine(_));
     let rate = if spot { spot::interruptions_per_hour(workload.compute.interrupted) } else { 0.0 };
-    // An interrupted job begins again.
+    // An interrupted job starts over.
     let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate);
     let mut items = if choice.keeps_machine() {
         machines_all_month(workload)
@@ -51,7 +51,8 @@ pub(super) fn usage(
     Usage { items, waiting }
 }
 
-/// Dollars of bringing the data set in; `None` if nothing is billed or no price is known.
+/// Computes the dollars of loading the data set once. `None` if this costs nothing or no price is
+/// known.
 pub(super) fn once(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let loaded = choice.model.bills.iter().filter(|bill| bill.of == Billed::Loaded);
     let items: Vec<Item> =
@@ -80,7 +81,7 @@ fn compute(workload: &Workload, catalogue: &Catalogue, seconds: f64) -> Vec<Item
     }
 }
 
-/// Machines that run all month because the data is on their disks.
+/// Returns the machines that run all month because the data is on their disks.
 fn machines_all_month(workload: &Workload) -> Vec<Item> {
     let Place::Machine(name) = &workload.compute.place else { return Vec::new() };
     if name == HERE {
@@ -90,7 +91,7 @@ fn machines_all_month(workload: &Workload) -> Vec<Item> {
     vec![Item::per_month(&format!("ec2/{name}"), hours, Unit::Hours)]
 }
 
-/// An amount, for each job or for each month.
+/// A billed amount, per job or per month.
 enum Amount {
     Job(f64, Unit),
     Month(f64, Unit),
@@ -126,7 +127,7 @@ fn amount(
         | Billed::Loaded => return None,
         Billed::Read => Amount::Job(moved.bytes / GIB, Unit::GiB),
         Billed::Requests => Amount::Job(moved.requests, Unit::Requests),
-        // Jobs at the same time share one.
+        // Concurrent jobs share one service.
         Billed::Capacity if choice.life == Life::Made => {
             Amount::Job(choice.capacity / GIB * seconds / month / jobs, Unit::GiBMonth)
         }

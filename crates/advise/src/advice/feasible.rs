@@ -1,5 +1,5 @@
-//! Checks before ranking: an option that cannot be had, or that cannot sustain the jobs of a day,
-//! is refused with its reason. Called by [`advise`](super::advise) for each option.
+//! Checks before ranking: refuses, with a reason, an option that is impossible or that cannot
+//! sustain the jobs of a day. Called by [`advise`](super::advise) for each option.
 
 use super::choice::{Choice, Life, Method};
 use super::host::host;
@@ -12,13 +12,13 @@ use crate::workload::{Needs, Place, Workload};
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
 
-/// Bytes of a function's disk that cost nothing.
+/// Bytes of a function's disk that are not billed.
 const FREE_LOCAL: f64 = 512.0 * 1_048_576.0;
 
-/// Rounding that is no violation.
+/// Factor for rounding errors, which violate no limit.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
-/// The reason for which an option cannot be had at all; `None` if it can.
+/// Returns the reason why an option is impossible; `None` if it is possible.
 pub(super) fn refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
     let model = choice.model;
     let lambda = matches!(workload.compute.place, Place::Lambda(_));
@@ -46,7 +46,8 @@ fn same_cloud(workload: &Workload, model: &Service, catalogue: &Catalogue) -> bo
     model.cloud == cloud || model.cloud == Cloud::Any || cloud == Cloud::Any
 }
 
-/// Whether the data fits: on the service, and on the disk or in the memory that a copy takes.
+/// Returns the reason why the data does not fit: on the service, or where a copy would go. `None`
+/// if it fits.
 fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Option<String> {
     let (bytes, model) = (workload.data.bytes, choice.model);
     if let Some(most) = model.capacity.most.as_ref().filter(|most| bytes > most.value.0) {
@@ -65,7 +66,7 @@ fn room(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue) -> Opti
     }
 }
 
-/// Whether a copy of the touched files has a place.
+/// Returns the reason why a copy of the touched files fits nowhere; `None` if it fits.
 fn copy_room(workload: &Workload, catalogue: &Catalogue, store: Option<f64>) -> Option<String> {
     let host = host(workload, catalogue);
     let data = &workload.data;
@@ -83,7 +84,7 @@ fn copy_room(workload: &Workload, catalogue: &Catalogue, store: Option<f64>) -> 
     }
 }
 
-/// The reason for which a predicted option cannot serve the jobs of a day; `None` if it can.
+/// Returns the reason why an option cannot serve the jobs of a day; `None` if it can.
 pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outcome) -> Option<String> {
     let (jobs, seconds) = (&workload.jobs, outcome.seconds);
     if !seconds.is_finite() {
@@ -99,14 +100,14 @@ pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outco
             significant(needed)
         ));
     }
-    // Every job has a fresh network, and a service its own bucket, but a day has no more than a
-    // day's rate.
+    // Each job has a fresh network, and the service's bucket is full, but over a day only the rate
+    // counts.
     let shared = [Limit::StorageNetwork, Limit::Disk, Limit::Requests, Limit::Hydration, Limit::ClientLimit];
     for pool in outcome.jobs.iter().flat_map(|job| &job.page.pools) {
         if !shared.contains(&pool.limit) || pool.rate.is_infinite() {
             continue;
         }
-        // A pool holds all jobs at once; limits of one client hold one job.
+        // A pool counts all concurrent jobs, or one job if it is a limit of one client.
         let rounds = jobs.per_day / jobs.at_once;
         let (day, most) = (pool.amount * rounds, pool.rate * DAY);
         if day > most * ROUNDING {

@@ -1,7 +1,7 @@
 //! Points at which the answer changes: all crossings of cost between the recommended option and its
-//! rivals as one input varies, and the most that a job may read to meet the deadline.
+//! rivals as one input varies. Also the most bytes that a job can read within the deadline.
 //!
-//! A crossing counts if the two differ by more than the error on both sides of it. Called by
+//! A crossing counts if the costs on both sides of it differ by more than the error. Called by
 //! [`advise`](super::advise) and by the charts.
 
 use serde::Serialize;
@@ -19,52 +19,52 @@ use crate::workload::Workload;
 pub enum Variable {
     /// Bytes that a job reads.
     Read,
-    /// Jobs in a day.
+    /// Jobs per day.
     JobsPerDay,
-    /// Jobs at once.
+    /// Concurrent jobs.
     AtOnce,
-    /// Bytes of the data set, of which the same part is read.
+    /// Bytes of the data set. The part of it that is read stays the same.
     Size,
 }
 
-/// The figure that options are compared by.
+/// The figure by which options are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Seconds of a job.
     Time,
-    /// Dollars of a month, with waiting.
+    /// Dollars per month, including waiting time.
     Cost,
 }
 
-/// A point where one option stops being better than another.
+/// A point at which the better of two options changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flip {
     /// The input that varies.
     pub variable: Variable,
     /// The figure that is compared.
     pub measure: Measure,
-    /// The value of the variable.
+    /// Value of the variable at this point.
     pub value: f64,
-    /// Name of the better option below.
+    /// Name of the better option below this value.
     pub below: String,
-    /// Name of the better option above.
+    /// Name of the better option above this value.
     pub above: String,
 }
 
-/// The most that a job may read to end in time.
+/// The most bytes that a job can read within the deadline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reach {
     /// Name of the option.
     pub option: String,
     /// Bytes read by one job.
     pub bytes: f64,
-    /// Part of the data set.
+    /// The same as a part of the data set.
     pub part: f64,
 }
 
 impl Flip {
-    /// A clause for people: `above 12 jobs a day efs-elastic is cheaper`.
+    /// Returns a clause for display: `above 12 jobs a day efs-elastic is cheaper`.
     #[must_use]
     pub fn line(&self) -> String {
         let value = match self.variable {
@@ -81,7 +81,7 @@ impl Flip {
     }
 }
 
-/// A number in at most two digits.
+/// Formats a number in at most two digits.
 #[must_use]
 pub fn two_digits(value: f64) -> String {
     if value <= 0.0 || !value.is_finite() {
@@ -94,7 +94,7 @@ pub fn two_digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Bytes in at most two digits.
+/// Formats bytes in at most two digits.
 fn rounded_bytes(bytes: f64) -> String {
     let shown = shown_bytes(bytes);
     match shown.split_once(' ') {
@@ -106,16 +106,16 @@ fn rounded_bytes(bytes: f64) -> String {
     }
 }
 
-/// Points of the sweep in which crossings are looked for.
+/// Number of points that are searched for crossings.
 const POINTS: i32 = 49;
 
-/// Costs that differ by less than this part are within the error.
+/// Relative difference of costs that is within the error.
 const COST_ERROR: f64 = 0.1;
 
-/// Distance from a crossing at which the two must differ by more than the error, as a factor.
+/// Factor from a crossing to the values at which the costs must differ by more than the error.
 const ASIDE: f64 = 3.0;
 
-/// The value of a workload.
+/// Returns the value of `variable` in a workload.
 pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
     match variable {
         Variable::Read => workload.data.read,
@@ -125,7 +125,7 @@ pub(super) fn here(workload: &Workload, variable: Variable) -> f64 {
     }
 }
 
-/// The workload with one value changed.
+/// Returns the workload with one value changed.
 pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Workload {
     let mut workload = workload.clone();
     let data = &mut workload.data;
@@ -145,7 +145,7 @@ pub(super) fn varied(workload: &Workload, variable: Variable, value: f64) -> Wor
     workload
 }
 
-/// The least and the greatest value that each variable is swept over.
+/// Returns the least and the greatest value of each variable.
 pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     let all = workload.data.bytes;
     [
@@ -156,7 +156,8 @@ pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
     ]
 }
 
-/// The greatest value at which a crossing is of use: no more jobs at once than in a day.
+/// Returns the greatest useful value of a variable: concurrent jobs do not exceed the jobs of a
+/// day.
 pub(super) fn most(workload: &Workload, variable: Variable, high: f64) -> f64 {
     match variable {
         Variable::AtOnce => workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, high),
@@ -164,7 +165,7 @@ pub(super) fn most(workload: &Workload, variable: Variable, high: f64) -> f64 {
     }
 }
 
-/// The measure of an option.
+/// Returns the measure `of` of an option; `None` if it is not known.
 pub(super) fn measure(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -179,7 +180,7 @@ pub(super) fn measure(
     }
 }
 
-/// Dollars of a month of an option that can be had.
+/// Returns the dollars per month of an option; `None` if it is not feasible or a price is missing.
 fn had(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let choice = choice.sized(workload.data.bytes);
     if refusal(workload, &choice, inputs.catalogue).is_some() {
@@ -190,7 +191,7 @@ fn had(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<
     month(workload, &choice, inputs, &outcome).filter(|_| !overloaded)
 }
 
-/// All points where the cost of `best` and of one of `others` change places.
+/// Finds all points at which the cheaper of `best` and one of `others` changes.
 pub(super) fn flips(
     workload: &Workload,
     best: &Choice<'_>,
@@ -215,8 +216,8 @@ pub(super) fn flips(
     found
 }
 
-/// All crossings of two figures between `low` and `high`, and whether the first one grows past the
-/// second there. Those within the error on either side are left out.
+/// Finds the crossings of two figures between `low` and `high`, with true if the first figure
+/// overtakes the second there. Leaves out crossings within the error on either side.
 fn crossings(both: impl Fn(f64) -> Option<(f64, f64)>, low: f64, high: f64) -> Vec<(f64, bool)> {
     let difference = |value: f64| both(value).map(|(a, b)| a - b);
     let apart =
@@ -251,7 +252,7 @@ fn bisect(f: &impl Fn(f64) -> Option<f64>, mut low: f64, mut high: f64, rising: 
     Some((low * high).sqrt())
 }
 
-/// The most bytes that a job may read within the deadline, for each option that can be had.
+/// Computes the most bytes that a job can read within the deadline, for each feasible option.
 pub(super) fn reaches(
     workload: &Workload,
     choices: &[Choice<'_>],

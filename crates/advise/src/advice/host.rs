@@ -1,10 +1,10 @@
-//! The machine or function of a workload: its memory, processors, network and own disk. Called by
+//! The machine or function of a workload: memory, processors, network and local disk. Called by
 //! `job`, `moved` and `feasible`.
 
 use crate::model::{Catalogue, Flow};
 use crate::workload::{BucketState, Place, Workload};
 
-/// Bytes per second of a Gbit/s.
+/// Bytes per second in a Gbit/s.
 const GBIT: f64 = 1.25e8;
 
 /// The machine or function of a job.
@@ -15,14 +15,15 @@ pub(super) struct Host {
     pub(super) network: (f64, f64, f64),
     pub(super) flow: f64,
     pub(super) copy: f64,
-    /// Bytes per second of its own disk, and of its way to volumes.
+    /// Bytes per second that the local disk reads; `None` without such a disk.
     pub(super) store: Option<f64>,
     pub(super) volumes: f64,
-    /// Bytes that its kernel reads ahead of mounted files; the service's without it.
+    /// Bytes that its kernel reads ahead of mounted files; `None` leaves this to the service.
     pub(super) read_ahead: Option<f64>,
 }
 
-/// The host of a workload. An unknown machine counts as the smallest: the advice refuses it before.
+/// Returns the host of a workload. An unknown machine, which the advice has refused, counts as
+/// small.
 pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
     let (rules, state) = (&catalogue.rules, workload.compute.network);
     let (flow, copy) = (rules.flow.value.0, rules.copy.value.0);
@@ -54,7 +55,7 @@ pub(super) fn host(workload: &Workload, catalogue: &Catalogue) -> Host {
     }
 }
 
-/// Rate, burst and bucket of a flow, `times` as large.
+/// Returns rate, burst and bucket of a flow, multiplied by `times`.
 pub(super) fn flow_of(flow: &Flow, times: f64, state: BucketState) -> (f64, f64, f64) {
     let rate = flow.rate.0 * times;
     let least = flow.least_burst.map_or(0.0, |least| least.0);

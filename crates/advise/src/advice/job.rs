@@ -1,5 +1,5 @@
 //! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`]
-//! to predict. Called by `row`, and by whatever compares options at other values.
+//! to predict. Called by `row`.
 
 use super::choice::{Choice, Life, Method};
 use super::host::{Host, flow_of, host};
@@ -14,19 +14,19 @@ const TIB: f64 = 1_099_511_627_776.0;
 /// Round trips that our mount adds to the first read of a file.
 const MOUNT_OPEN: f64 = 0.2;
 
-/// A job: its page, and what it moves.
+/// One job: the input of its prediction, and the amounts that it moves.
 pub(super) struct Job {
     pub(super) page: Page,
     pub(super) moved: Moved,
 }
 
-/// The job of a workload by one option. `beside`: it computes while it reads.
+/// Makes the job of a workload on one option. With `beside` it computes while it reads.
 pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogue, beside: bool) -> Job {
     let host = host(workload, catalogue);
     let service = choice.model.reading.read_ahead.as_ref().map_or(131_072.0, |ahead| ahead.value.0);
     let kernel = if choice.model.kind == Kind::FileSystem { host.read_ahead } else { None };
     let moved = |ahead| moved(workload, choice, &host, ahead);
-    // The client of the service, and not the kernel, reads from the bucket behind it.
+    // The service's client, not the kernel, reads from the bucket behind it.
     let ahead = kernel.filter(|_| !moved(service).direct).unwrap_or(service);
     let moved = moved(ahead);
     let client =
@@ -56,7 +56,7 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
     Job { page, moved }
 }
 
-/// Whether a job computes beside its reading; both where that is not known.
+/// Returns whether a job computes while it reads; both possibilities if that is not known.
 pub(super) fn loadings(workload: &Workload) -> &'static [bool] {
     match workload.compute.loading {
         Loading::Before => &[false],
@@ -75,7 +75,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Seconds of a latency: the median of one request, the mean of many.
+    /// Returns the seconds of a latency: the median for one request, the mean for several.
     fn seconds(&self, latency: Option<&Latency>) -> f64 {
         latency.map_or(0.0, |latency| if self.moved.requests > 1.0 { latency.mean() } else { latency.p50.0 })
     }
@@ -87,7 +87,7 @@ impl Maker<'_> {
             + creation.map_or(0.0, |creation| creation.value.0)
     }
 
-    /// Seconds of listing, looking up and creating names, by all threads.
+    /// Returns the seconds of listing, looking up and creating names, by all threads.
     fn names(&self) -> f64 {
         let (names, latency) = (&self.workload.names, &self.choice.model.latency);
         let mean = |latency: &Option<Latency>| latency.as_ref().map_or(0.0, Latency::mean);
@@ -95,7 +95,7 @@ impl Maker<'_> {
         names.list * mean(&latency.list) + each / self.workload.compute.threads
     }
 
-    /// Processor seconds that the reading program spends.
+    /// Returns the processor seconds of the program that reads.
     fn client_cpu(&self) -> f64 {
         self.client.map_or(0.0, |client| {
             client.cpu_per_gb.0 * self.moved.bytes / 1e9 + client.cpu_per_request.0 * self.moved.requests
@@ -157,11 +157,11 @@ impl Maker<'_> {
         Some(Pool { limit, amount, rate, burst, bucket })
     }
 
-    /// Limits that all bytes and requests pass.
+    /// Returns the limits that all bytes and requests share.
     fn pools(&self) -> Vec<Pool> {
         let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
         let own = model.kind.is_of_one_machine();
-        // Each machine has a volume of its own; anything else is shared.
+        // Each machine has a separate volume; all jobs share any other service.
         let all = if own { 1.0 } else { jobs };
         let copied = model.kind == Kind::LocalDisk && self.choice.life == Life::FirstTouch;
         let network = if !own {
@@ -198,7 +198,7 @@ impl Maker<'_> {
         pools
     }
 
-    /// Seconds of bringing the first file whole: nothing of a file is read before.
+    /// Returns the seconds until the whole first file is restored. Reading it begins only then.
     fn restored(&self) -> f64 {
         let file = self.choice.model.rates.hydration_file.as_ref();
         let first_touch = self.choice.life != Life::Ready && self.moved.first > 0.0;
@@ -206,7 +206,7 @@ impl Maker<'_> {
         file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
     }
 
-    /// Disks behind servers with a cache, and data brought to them. Jobs bring a file once.
+    /// Returns the limits of the disks behind caching servers, and of data fetched to them once.
     fn hydration(&self, jobs: f64) -> Vec<Pool> {
         let (model, moved) = (self.choice.model, self.moved);
         let first_touch = self.choice.life != Life::Ready && moved.first > 0.0;

@@ -1,8 +1,8 @@
-//! Recommends storage for a workload, with the time and cost of the work and the reasons.
+//! Recommends storage for a workload, with its time, cost and reasons.
 //!
-//! [`advise`] predicts every option, checks which of them can be had, ranks those, and finds the
-//! points at which the answer changes. Pure: the same inputs give the same advice. Called by
-//! `firstbyte advise run`, by the demo, and by `bench` for modelled contenders.
+//! [`advise`] predicts every option, checks which are feasible, ranks those, and finds the points
+//! at which the answer changes. Pure: the same inputs give the same advice. Called by `firstbyte
+//! advise run`, by the demo, and by `bench` for modelled contenders.
 
 mod charts;
 mod choice;
@@ -32,10 +32,10 @@ use crate::prices::{self, Day};
 use crate::workload::{Place, Workload};
 use choice::{Choice, choices};
 
-/// Options that the recommended one is compared with.
+/// Number of options with which the recommended one is compared.
 const RIVALS: usize = 4;
 
-/// Kinds of unknown names that a workload has.
+/// Kinds of names in a workload that may be unknown.
 const INSTANCE: &str = "instance";
 const CLIENT: &str = "client";
 
@@ -46,7 +46,7 @@ pub struct Inputs<'a> {
     pub catalogue: &'a Catalogue,
     /// Prices.
     pub prices: &'a prices::Catalogue,
-    /// The day whose prices are meant.
+    /// The day of the prices.
     pub day: Day,
 }
 
@@ -57,51 +57,51 @@ pub struct Advice {
     pub workload: String,
     /// The recommendation.
     pub verdict: Verdict,
-    /// Each option: the recommended first, those that cannot be had last.
+    /// Each option: the recommended one first, the refused ones last.
     pub rows: Vec<Row>,
-    /// The most that a job may read to meet the deadline.
+    /// The most bytes that a job can read within the deadline, by option.
     pub reaches: Vec<Reach>,
-    /// Points where another option becomes cheaper.
+    /// Points at which another option becomes cheaper.
     pub flips: Vec<Flip>,
     /// Changes that save time or money, the best first.
     pub suggestions: Vec<Suggestion>,
-    /// Defaults of the workload that decide time or cost.
+    /// Assumed values of the workload that decide time or cost.
     pub assumed: Vec<String>,
 }
 
-/// The reason for which no advice can be given.
+/// The reason why no advice can be given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A name of the workload, or of an option, is not known.
+    /// The workload or the caller names something unknown.
     #[error("unknown {what} `{name}`{hint}")]
     Unknown {
-        /// Instance, client or option.
+        /// Kind of the name: instance, client or option.
         what: &'static str,
         /// The name.
         name: String,
-        /// The closest known ones.
+        /// Closest known names, as the end of the message.
         hint: String,
     },
-    /// The program needs more memory than there is.
+    /// The program needs more memory than the machine or function has.
     #[error("the program needs more memory than {place} has")]
     Memory {
         /// The machine or function.
         place: String,
     },
-    /// A job needs a file system where the place has none.
+    /// The program needs a file system and the machine or function mounts none.
     #[error("{place} mounts no file system that is modelled, and the program needs files")]
     Files {
         /// The machine or function.
         place: String,
     },
-    /// The region is not known.
+    /// The region is unknown.
     #[error(transparent)]
     Region(#[from] prices::UnknownRegion),
 }
 
 impl Error {
-    /// The field of a workload file that is wrong, and the option that stands for it; `None` for an
-    /// unknown option of the advice, which no workload names.
+    /// Returns the wrong field of a workload file and the corresponding option. `None` if the
+    /// caller named an unknown option of the advice.
     #[must_use]
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -115,10 +115,10 @@ impl Error {
     }
 }
 
-/// Advice for `workload`.
+/// Recommends storage for `workload`.
 ///
 /// # Errors
-/// Machine, client or region are not known.
+/// The machine, the client or the region is unknown.
 pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
@@ -144,14 +144,15 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
     Ok(Advice { workload, verdict, rows, reaches, flips: found_flips, suggestions, assumed })
 }
 
-/// All rows, the recommended first; whether one of them will do.
+/// Predicts and ranks all options, the recommended first. Returns the rows and true if one is
+/// recommended.
 fn ranked(workload: &Workload, choices: &[Choice<'_>], inputs: &Inputs<'_>) -> (Vec<Row>, bool) {
     let mut rows: Vec<Row> = choices.iter().map(|choice| checked(workload, choice, inputs)).collect();
     let found = verdict::rank(workload, &mut rows);
     (rows, found)
 }
 
-/// The row of an option, with the checks that decide whether it can be had.
+/// Predicts an option and checks whether it is feasible.
 fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Row {
     let (mut row, outcome) = row::row(workload, choice, inputs);
     row.refused = feasible::refusal(workload, choice, inputs.catalogue)
@@ -160,10 +161,10 @@ fn checked(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Row
     row
 }
 
-/// One option of a workload, predicted, whether or not it can be had there.
+/// Predicts one option of a workload, even if it is not feasible.
 ///
 /// # Errors
-/// Machine, client, region or option are not known.
+/// The machine, the client, the region or the option is unknown.
 pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Row, Error> {
     check(workload, inputs)?;
     let choices = choices(workload, inputs.catalogue);
@@ -175,7 +176,7 @@ pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Ro
     Ok(checked(workload, choice, inputs))
 }
 
-/// Seconds of a job by each option: a scenario each.
+/// Predicts the seconds of a job on each option, without cost and checks.
 #[must_use]
 pub fn predict(workload: &Workload, inputs: &Inputs<'_>) -> Vec<(String, f64)> {
     let choices = choices(workload, inputs.catalogue);

@@ -1,4 +1,4 @@
-//! Bytes, requests and files that one job moves, from the way it reads and from what is cached. The
+//! Bytes, requests and files that one job moves, given how it reads and what is cached. The
 //! prediction and the bill use the same numbers. Called by `job`.
 
 use super::choice::{Choice, Method};
@@ -6,34 +6,34 @@ use super::host::Host;
 use crate::model::Kind;
 use crate::workload::{Access, Workload};
 
-/// Bytes of one request of a parallel download: the size of our chunks.
+/// Bytes per request of a parallel download: the size of our chunks.
 pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
 
-/// Bytes of one request of a kernel's client that reads ahead.
+/// Bytes per request of a kernel client that reads ahead.
 const PIECE: f64 = 1_048_576.0;
 
-/// Bytes, requests and files of one job.
+/// Amounts that one job moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
-    /// Bytes that come from the service in all passes.
+    /// Bytes from the service in all passes.
     pub(super) bytes: f64,
-    /// Bytes of them that come for the first time.
+    /// Bytes from the service in the first pass.
     pub(super) first: f64,
-    /// Bytes that come from memory.
+    /// Bytes from memory.
     pub(super) cached: f64,
-    /// Bytes that are read again from a copy on the machine's own disk.
+    /// Bytes that are read again from a copy on the local disk.
     pub(super) local: f64,
     /// Requests to the service.
     pub(super) requests: f64,
-    /// Files that are touched.
+    /// Files that the job touches.
     pub(super) files: f64,
     /// Bytes of the touched files.
     pub(super) whole: f64,
-    /// Reads of a file system that go to the bucket behind it.
+    /// Large reads of a file system go directly to the bucket behind it.
     pub(super) direct: bool,
 }
 
-/// Numbers of one job on `host`, whose kernel reads `ahead` bytes ahead.
+/// Computes the amounts of one job on `host`, whose kernel reads `ahead` bytes ahead.
 pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != Access::Sequential;
@@ -46,7 +46,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead
 
     let cache = (host.memory - workload.compute.program_memory).max(0.0);
     let disk = host.store.is_some();
-    // A scan of more than the cache holds evicts each page before it is read again.
+    // A sequential scan larger than the cache evicts each page before it is read again.
     let missed = match data.read <= cache {
         true => 0.0,
         false if random => data.read - cache,
@@ -60,7 +60,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead
         Method::Lazy | Method::Mount => {
             let block = reading.block.as_ref().map_or(1.0, |block| block.value.0).max(data.request);
             let fetched = if random { distinct(data.bytes, reads, block).max(data.read) } else { data.read };
-            // The cache of a mount lies on the machine's own disk; a root volume keeps little.
+            // A mount caches on the local disk; a root volume holds little.
             let cached = choice.method == Method::Mount && disk;
             let again = if cached { 0.0 } else { again * fetched / data.read };
             (fetched, again, if random { block } else { CHUNK.max(data.request) })
@@ -68,7 +68,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead
         Method::InPlace if random => (data.read, again, data.request),
         Method::InPlace => (data.read, again, data.request.max(ahead.min(PIECE))),
     };
-    // What memory does not hold of a copy is read from that disk.
+    // Parts of a copy that do not fit into memory are read from the local disk.
     let local = match choice.method {
         Method::Download if disk => missed * data.passes,
         Method::Mount if disk => missed * (data.passes - 1.0),
@@ -94,7 +94,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &Host, ahead
     }
 }
 
-/// Bytes that `reads` random reads of `block` bytes touch.
+/// Returns the distinct bytes that `reads` random reads of `block` bytes touch.
 fn distinct(bytes: f64, reads: f64, block: f64) -> f64 {
     -bytes * (-reads * block / bytes).exp_m1()
 }

@@ -1,5 +1,6 @@
-//! One option of a workload: its time with a range, its limit, its cost, and whether it can be had.
-//! Called by [`advise`](super::advise) for the table, and by flips, suggestions and charts.
+//! One option of a workload: its time with a range, its limit, its cost, and whether it is
+//! feasible. Called by [`advise`](super::advise) for the table, and by flips, suggestions and
+//! charts.
 
 use serde::Serialize;
 
@@ -13,65 +14,67 @@ use crate::prices::Cost;
 use crate::ranges;
 use crate::workload::Workload;
 
-/// Days of a month, in which jobs of a day are counted.
+/// Days that jobs run in a month.
 pub(super) const DAYS: f64 = 30.0;
 
-/// An option of a workload.
+/// A predicted option of a workload, as a row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Unique in the table.
+    /// Name, unique in the table.
     pub name: String,
-    /// For people.
+    /// Name for display.
     pub title: String,
     /// Seconds until the program can read its first byte.
     pub ready: f64,
     /// Seconds of a job, from its start.
     pub seconds: f64,
-    /// The range of `seconds`: it holds 8 of 10 graded measurements of this kind.
+    /// Lower end of the range of `seconds`, which holds 8 of 10 graded measurements of this kind.
     pub low: f64,
-    /// The upper end of the range.
+    /// Upper end of the range.
     pub high: f64,
     /// The limit of the longest phase.
     pub limit: Limit,
     /// Each phase, with its own limit.
     pub phases: Vec<Phase>,
-    /// Bytes that a job brings from the service.
+    /// Bytes that a job fetches from the service.
     pub bytes: f64,
     /// Requests that a job sends to the service.
     pub requests: f64,
-    /// Provisioned bytes; 0 where none are.
+    /// Provisioned bytes; 0 if the service has no provisioned capacity.
     pub capacity: f64,
-    /// Cost of a job and of a month; lists the items without a price.
+    /// Cost per job and per month, with the items that have no price.
     pub cost: Cost,
-    /// Dollars of a month with all its jobs; `None` if a price is missing.
+    /// Dollars per month with all jobs; `None` if a price is missing.
     pub month: Option<f64>,
-    /// Dollars that bringing the data in costs, once.
+    /// Dollars of loading the data once; `None` if this costs nothing or no price is known.
     pub once: Option<f64>,
-    /// Dollars of the time that people wait in a month.
+    /// Dollars per month of people's waiting time; `None` if their time has no stated value.
     pub waiting: Option<f64>,
-    /// Ends within the deadline over its whole range; `None` without a deadline.
+    /// Whether the whole range is within the deadline; `None` without a deadline.
     pub meets: Option<bool>,
-    /// The reason for which the option cannot be had; it is predicted all the same.
+    /// The reason why the option is not feasible. It is predicted nevertheless.
     pub refused: Option<String>,
-    /// Conditions of the option: a limit of the account that has to be raised.
+    /// Conditions of the option, such as a raised account limit.
     pub conditions: Vec<String>,
     /// The measurement that overrides the model's figures; `None` without one.
     pub measured: Option<String>,
     /// Effects that the model does not cover.
     pub leaves_out: String,
-    /// Costs that no price here covers.
+    /// Costs that the catalogue's prices do not cover.
     pub unbilled: String,
 }
 
 impl Row {
-    /// Dollars of a month, with waiting people where their time has a value.
+    /// Returns dollars per month, with waiting time if that has a value; `None` if a price is
+    /// missing.
     #[must_use]
     pub fn total(&self) -> Option<f64> {
         Some(self.month? + self.waiting.unwrap_or(0.0))
     }
 }
 
-/// A predicted option: one way of computing beside reading, or the middle of both.
+/// A predicted option. If the order of reading and computing is unknown, its time is the mean of
+/// both.
 pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) low: f64,
@@ -82,7 +85,7 @@ pub(super) struct Outcome {
     pub(super) jobs: Vec<Job>,
 }
 
-/// Predicts one option.
+/// Predicts the time of one option.
 pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Outcome {
     let jobs: Vec<Job> =
         loadings(workload).iter().map(|beside| job(workload, choice, inputs.catalogue, *beside)).collect();
@@ -115,7 +118,7 @@ pub(super) fn outcome(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<
     }
 }
 
-/// Predicts one option and makes its row; `refused` and `conditions` are filled in by the checks.
+/// Predicts one option and makes its row. The checks fill in `refused` and `conditions`.
 pub(super) fn row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> (Row, Outcome) {
     let outcome = outcome(workload, choice, inputs);
     let usage = usage(workload, choice, inputs.catalogue, &outcome.moved, outcome.seconds);
@@ -148,7 +151,7 @@ pub(super) fn row(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>)
     (row, outcome)
 }
 
-/// Dollars of a month with waiting; `None` if a price is missing.
+/// Returns dollars per month with waiting time; `None` if a price is missing.
 pub(super) fn month(
     workload: &Workload,
     choice: &Choice<'_>,

@@ -1,4 +1,4 @@
-//! Changes that an expert would propose for the recommended option or the workload. Each is
+//! Changes to the recommended option or the workload that an expert would propose. Each is
 //! predicted, and offered if it saves at least a tenth of the time or of the cost. Called by
 //! [`advise`](super::advise).
 
@@ -13,33 +13,33 @@ use crate::model::Kind;
 use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{Needs, Place, Workload};
 
-/// The least saving that is worth a line.
+/// The least relative saving that is offered.
 const WORTH: f64 = 0.1;
 
-/// Files from which on packing them is worth a thought, and the largest mean size of such files.
+/// The least number of files for which packing is considered, and their largest mean size in bytes.
 const MANY: (f64, f64) = (100_000.0, 1e6);
 
-/// Bytes of a shard.
+/// Bytes of a shard into which files are packed.
 const SHARD: f64 = 1e9;
 
-/// Most parts that a job is split into.
+/// Most parts into which a job is split.
 const MOST_PARTS: f64 = 1_000.0;
 
-/// A change to the workload or the option, and its effect.
+/// A change to the workload or the option, with its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// The change, in words.
     pub what: String,
-    /// Name of the option that it is for.
+    /// Name of the changed option.
     pub option: String,
     /// Seconds of a job before and after.
     pub seconds: (f64, f64),
-    /// Dollars of a month before and after, where prices are known.
+    /// Dollars per month before and after; `None` if a price is missing.
     pub month: Option<(f64, f64)>,
 }
 
 impl Suggestion {
-    /// A clause for people.
+    /// Returns a clause for display.
     #[must_use]
     pub fn line(&self) -> String {
         let (before, after) = self.seconds;
@@ -51,7 +51,7 @@ impl Suggestion {
     }
 }
 
-/// The changes to the recommended option that save time or money, the best first.
+/// Finds the changes to the recommended option that save time or money, the best first.
 pub(super) fn suggestions(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -95,7 +95,7 @@ pub(super) fn suggestions(
         offers.offer("hydrate ahead".to_owned(), workload, &ahead);
     }
     hydrate_to_disk(workload, choice, &mut offers);
-    // Passes of a training follow each other.
+    // Not for several passes, as in training, which depend on each other.
     if compute.cpu_seconds > 0.0 && before.limit == Limit::Cpu && data.passes < 2.0 {
         let split = split(workload, 4.0);
         offers.offer("split each job into four".to_owned(), &split, choice);
@@ -115,7 +115,7 @@ pub(super) fn suggestions(
     all
 }
 
-/// Jobs that are small enough to meet the deadline, where none does.
+/// Suggests to split jobs until they meet the deadline, if no option meets it.
 pub(super) fn parts(
     workload: &Workload,
     choices: &[Choice<'_>],
@@ -136,7 +136,7 @@ pub(super) fn parts(
     offers.all.pop()
 }
 
-/// Each job as so many smaller ones at once.
+/// Replaces each job by `parts` smaller ones that run concurrently.
 fn split(workload: &Workload, parts: f64) -> Workload {
     let mut workload = workload.clone();
     workload.compute.cpu_seconds /= parts;
@@ -146,7 +146,7 @@ fn split(workload: &Workload, parts: f64) -> Workload {
     workload
 }
 
-/// A copy on the instance's own disk, where passes read the data again and memory does not hold it.
+/// Offers a copy on the local disk if passes read the data again and it does not fit into memory.
 fn hydrate_to_disk(workload: &Workload, choice: &Choice<'_>, offers: &mut Offers<'_>) {
     let Place::Machine(name) = &workload.compute.place else { return };
     let (data, inputs) = (&workload.data, offers.inputs);

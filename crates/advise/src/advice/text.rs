@@ -1,5 +1,5 @@
-//! Renders [`Advice`] for a terminal: at most twelve lines, or everything. Called by
-//! `firstbyte advise run`.
+//! Renders [`Advice`] for a terminal: at most twelve lines, or in full. Called by `firstbyte advise
+//! run`.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use super::row::Row;
 use crate::prices::{Missing, Reason};
 use crate::units::significant;
 
-/// Rows of the short answer.
+/// Rows that the short answer shows.
 const SHOWN: usize = 5;
 
-/// Characters of a line with several clauses of the short answer.
+/// Most characters of a line with several clauses in the short answer.
 const WIDTH: usize = 120;
 
-/// The answer in at most twelve lines.
+/// Renders the answer in at most twelve lines.
 #[must_use]
 pub fn text(advice: &Advice) -> String {
     let mut lines = vec![advice.verdict.sentence.clone()];
@@ -38,7 +38,7 @@ pub fn text(advice: &Advice) -> String {
     format!("{}\n{}", lines.join("\n"), table(&rows))
 }
 
-/// The first of some clauses, and as many more as a line holds.
+/// Joins the first clause with as many others as fit into a line.
 fn clauses(all: Vec<String>) -> String {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();
@@ -48,7 +48,7 @@ fn clauses(all: Vec<String>) -> String {
     )
 }
 
-/// Everything: all options, all points and changes, and the options that cannot be used.
+/// Renders the full answer: all options, all points and changes, and the refused options.
 #[must_use]
 pub fn full_text(advice: &Advice) -> String {
     let mut text = format!("{}\n", advice.verdict.sentence);
@@ -89,7 +89,8 @@ fn unbilled(rows: &[&Row]) -> Vec<String> {
     some.map(|row| format!("{}: {}", row.name, row.unbilled)).collect()
 }
 
-/// Points at which the answer changes, the nearest first, and the reach of the deadline.
+/// Renders the points at which the answer changes, the nearest first, after the limit of the
+/// deadline.
 #[must_use]
 pub fn flips(advice: &Advice) -> Vec<String> {
     let reach = advice.verdict.option.as_ref().and_then(|name| {
@@ -100,7 +101,7 @@ pub fn flips(advice: &Advice) -> Vec<String> {
     reach.into_iter().chain(advice.flips.iter().map(super::flips::Flip::line)).collect()
 }
 
-/// Gaps in the model and the bill of the first option, and prices that are missing.
+/// Renders the gaps in the model and the bill of the first option, and missing prices.
 fn left_out(advice: &Advice) -> String {
     let Some(row) = advice.rows.first().filter(|row| row.refused.is_none()) else { return String::new() };
     let mut parts = Vec::new();
@@ -119,7 +120,7 @@ fn left_out(advice: &Advice) -> String {
     parts.join("; ")
 }
 
-/// Keys without a price, and the first day of a price where the day that is asked for is before it.
+/// Renders keys without a price, and the first day with a price if the requested day is earlier.
 fn missing(rows: &[Row]) -> String {
     let all: Vec<&Missing> = rows.iter().flat_map(|row| &row.cost.missing).collect();
     let mut keys: Vec<&str> = all.iter().map(|missing| missing.price.as_str()).collect();
@@ -135,7 +136,7 @@ fn missing(rows: &[Row]) -> String {
     }
 }
 
-/// Options by the reason for which they cannot be had: `ebs-gp3: functions have no volumes`.
+/// Renders refused options by reason: `ebs-gp3: functions have no volumes`.
 #[must_use]
 pub fn refused(advice: &Advice) -> Vec<String> {
     let refused: Vec<(&str, &str)> =
@@ -150,7 +151,7 @@ pub fn refused(advice: &Advice) -> Vec<String> {
     reasons.iter().map(group).collect()
 }
 
-/// A unit of time for a column: its name, and seconds of one.
+/// Chooses a column's unit of time. Returns its name and its length in seconds.
 fn unit(rows: &[&Row]) -> (&'static str, f64) {
     match rows.iter().map(|row| row.seconds).fold(0.0, f64::max) {
         most if most < 1.0 => ("ms", 1e-3),
@@ -165,7 +166,7 @@ fn table(rows: &[&Row]) -> String {
         return String::new();
     }
     let (name, one) = unit(rows);
-    // A thousandth of the unit is nothing beside the other times of the column.
+    // Less than a thousandth of the unit is negligible beside the other times of the column.
     let time = |seconds: f64| if seconds / one < 1e-3 { "0".to_owned() } else { significant(seconds / one) };
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let waiting = rows.iter().any(|row| row.waiting.is_some());

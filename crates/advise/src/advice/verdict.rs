@@ -1,7 +1,7 @@
-//! Ranks the options that can be had, and words the recommendation and the reason against the next.
+//! Ranks the feasible options, and words the recommendation and the reason against the next one.
 //!
-//! Time decides only beyond the error of the model: among options within the range of the fastest,
-//! or within the deadline, money decides. Called by [`advise`](super::advise).
+//! Time decides only beyond the error of the model. Among options within the range of the fastest,
+//! or within the deadline, cost decides. Called by [`advise`](super::advise).
 
 use std::cmp::Ordering;
 
@@ -12,23 +12,24 @@ use super::row::Row;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
-/// Costs, and reaches, that differ by less than this part are equal.
+/// Relative difference below which costs count as equal, and also reaches.
 const SAME_COST: f64 = 0.05;
 
-/// The recommendation.
+/// The recommendation in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The recommendation, or the reason why there is none, with time, range, limit and cost.
+    /// The recommendation with time, range, limit and cost; or the reason why there is none.
     pub sentence: String,
     /// The next option, and the reason against it; empty if there is none.
     pub against: String,
-    /// Name of the recommended option; `None` if nothing will do.
+    /// Name of the recommended option; `None` if no option is suitable.
     pub option: Option<String>,
-    /// Name of the next option.
+    /// Name of the next option; `None` if there is no other.
     pub next: Option<String>,
 }
 
-/// Sorts rows: the recommended first, then the others that can be had, then the refused.
+/// Sorts rows: the recommended first, then other feasible ones, then the refused. Returns true if
+/// one is recommended.
 pub(super) fn rank(workload: &Workload, rows: &mut [Row]) -> bool {
     rows.sort_by(|a, b| a.refused.is_some().cmp(&b.refused.is_some()).then(order(workload, a, b)));
     let had = rows.iter().take_while(|row| row.refused.is_none()).count();
@@ -37,7 +38,7 @@ pub(super) fn rank(workload: &Workload, rows: &mut [Row]) -> bool {
     true
 }
 
-/// Order of the table: by cost where a deadline or waiting decides, else by time.
+/// Compares rows of the table: by cost if a deadline or waiting time decides, else by time.
 fn order(workload: &Workload, a: &Row, b: &Row) -> Ordering {
     let late = (a.meets == Some(false)).cmp(&(b.meets == Some(false)));
     let money = |row: &Row| row.total().unwrap_or(f64::INFINITY);
@@ -46,7 +47,7 @@ fn order(workload: &Workload, a: &Row, b: &Row) -> Ordering {
     late.then(cost).then(a.seconds.total_cmp(&b.seconds)).then(money(a).total_cmp(&money(b)))
 }
 
-/// The index of the recommended row among those that can be had.
+/// Returns the index of the recommended row among the feasible ones; `None` if none is suitable.
 fn best(workload: &Workload, rows: &[Row]) -> Option<usize> {
     let meeting: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].meets != Some(false)).collect();
     let fastest = meeting.iter().map(|index| &rows[*index]).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
@@ -83,13 +84,13 @@ pub(super) fn verdict(workload: &Workload, rows: &[Row], found: bool, reach: &[R
     }
 }
 
-/// The most frequent of some reasons.
+/// Returns the most frequent reason.
 fn common<'a>(reasons: &[&'a str]) -> &'a str {
     let count = |why: &str| reasons.iter().filter(|other| **other == why).count();
     reasons.iter().copied().max_by_key(|why| count(why)).unwrap_or("no service is known")
 }
 
-/// Money of a row, or that no price is known.
+/// Words the monthly cost of a row, or that no price is known.
 fn money(row: &Row) -> String {
     let waiting = if row.waiting.is_some() { " with waiting" } else { "" };
     match row.total() {
@@ -127,7 +128,7 @@ fn sentence(workload: &Workload, row: &Row) -> String {
     text
 }
 
-/// The reason against the next option.
+/// Words the reason against the next option.
 fn against(workload: &Workload, first: &Row, next: &Row) -> String {
     let time = next.seconds / first.seconds.max(1e-12);
     let cost = next.total().zip(first.total()).map(|(next, first)| next / first.max(1e-12));
@@ -146,13 +147,13 @@ fn against(workload: &Workload, first: &Row, next: &Row) -> String {
     format!("{}, {}, {}: {why}", next.title, shown_seconds(next.seconds), money(next))
 }
 
-/// The first of the table among the options that reach about as far as any.
+/// Returns the first option in the table that reaches about as far as the best.
 pub(super) fn furthest(reaches: &[Reach]) -> Option<&Reach> {
     let most = reaches.iter().map(|reach| reach.bytes).fold(0.0, f64::max);
     reaches.iter().find(|reach| reach.bytes >= most * (1.0 - SAME_COST)).filter(|_| most >= 1.0)
 }
 
-/// The sentence if no option meets the deadline.
+/// Words the sentence if no option meets the deadline.
 fn late(workload: &Workload, had: &[&Row], reach: &[Reach]) -> String {
     let Some(fastest) = had.iter().min_by(|a, b| a.high.total_cmp(&b.high)) else {
         return "no option can be had".to_owned();

@@ -1,5 +1,5 @@
-//! All models: the embedded ones, and those of a user's files. Called by the advice, by `bench` for
-//! modelled contenders and by the command line, which reads the files.
+//! All models: the embedded ones, and those from users' files. Called by the advice, by `bench` for
+//! modelled contenders, and by the command line, which reads the files.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -43,7 +43,7 @@ const PARTS: [&str; 3] = [
     include_str!("../../models/clients.toml"),
 ];
 
-/// Machines, functions, programs and rules of one file.
+/// Machines, functions, programs and rules from one file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parts {
@@ -62,31 +62,31 @@ struct Parts {
 /// All models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Catalogue {
-    /// Services in the order of the report.
+    /// Services, in the order of the report.
     pub services: Vec<Service>,
-    /// Types of machines by name.
+    /// Machine types by name.
     pub machines: BTreeMap<String, Machine>,
-    /// Functions by name, and by name and size.
+    /// Functions by name, and sizes of a function by name and size.
     pub functions: BTreeMap<String, Function>,
     /// Programs by name.
     pub clients: BTreeMap<String, Client>,
-    /// Figures that all machines have in common.
+    /// Figures common to all machines.
     pub rules: Rules,
-    /// Sources of everything but the services.
+    /// Sources of machines, functions, programs and rules, by name.
     pub sources: BTreeMap<String, Source>,
-    /// Names that users' files have defined, with the file.
+    /// Names that users' files have defined, with the name of the file.
     #[serde(skip)]
     added: BTreeMap<String, String>,
 }
 
 impl Catalogue {
-    /// The embedded models.
+    /// Returns the embedded models.
     ///
     /// # Panics
-    /// Never: a test reads them all.
+    /// Never: a test reads all models.
     #[must_use]
     pub fn current() -> Self {
-        /// Parsed once a process: that takes milliseconds.
+        /// Parsed once per process, because this takes milliseconds.
         static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
         EMBEDDED.clone()
     }
@@ -108,11 +108,11 @@ impl Catalogue {
         all
     }
 
-    /// Adds the models of a user's file, in place of those of the same name. `file` is its name in
+    /// Adds the models of a user's file and replaces those of the same name. `file` is its name in
     /// errors.
     ///
     /// # Errors
-    /// The first wrong field; a name that another of the user's files has defined.
+    /// The first wrong field, or a name that another file of the user has defined.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), FileError> {
         let is_service = toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("kind"));
         let names = if is_service {
@@ -133,8 +133,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Adds a service, or replaces the one of the same name, with the machine that it was measured
-    /// from. Of several, the one with the fastest network counts: it has carried that much.
+    /// Adds or replaces a service, and adds the machine from which it was measured. Of several such
+    /// machines the one with the fastest network stays, since it has carried that much.
     pub fn put(&mut self, model: Service) {
         if let Some(here) = &model.here {
             let known = self.machines.get(HERE).is_some_and(|known| known.network >= here.network);
@@ -148,7 +148,7 @@ impl Catalogue {
         }
     }
 
-    /// Notes that `file` defines `name`.
+    /// Records that `file` defines `name`.
     fn claim(&mut self, file: &str, text: &str, field: &str, name: &str) -> Result<(), FileError> {
         match self.added.insert(name.to_owned(), file.to_owned()) {
             Some(other) => {
@@ -169,13 +169,13 @@ impl Catalogue {
         }
     }
 
-    /// The service of this name.
+    /// Returns the service of this name.
     #[must_use]
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|model| model.name == name)
     }
 
-    /// The function of so many bytes of memory: that of the size, or else that of any size.
+    /// Returns the function with `memory` bytes: the entry of that size, else the general one.
     #[must_use]
     pub fn function(&self, memory: f64) -> Option<&Function> {
         let sized = format!("lambda:{}MB", (memory / 1_048_576.0).round());
@@ -183,7 +183,7 @@ impl Catalogue {
     }
 }
 
-/// A service from the text of its file.
+/// Parses and checks the text of a service's file.
 fn service(text: &str) -> Result<Service, FileError> {
     let model: Service = check::parse(text)?;
     check::service(text, &model)?;
@@ -191,7 +191,7 @@ fn service(text: &str) -> Result<Service, FileError> {
 }
 
 impl Service {
-    /// A service from the text of its file.
+    /// Parses a service from the text of its file.
     ///
     /// # Errors
     /// The first wrong field, with its line.
@@ -199,7 +199,7 @@ impl Service {
         service(text)
     }
 
-    /// The text of its file.
+    /// Writes the service as the text of a file.
     ///
     /// # Panics
     /// Never: a test writes and reads all models.

@@ -1,5 +1,5 @@
-//! Reads a model and refuses one of a newer format or one that contradicts itself: a burst below
-//! its rate, quantiles out of order, a figure without a source. Called by the catalogue.
+//! Reads a model. Refuses a newer format and contradictions: a burst below its rate, quantiles out
+//! of order, a figure without a source. Called by the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{FORMAT, Figure, Flow, Latency, Machine, Service, Source};
 use crate::file_error::FileError;
 use crate::usage::find_key;
 
-/// Reads a file of this format.
+/// Parses a file of this format.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
     let format = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("format")?.as_integer());
     if let Some(newer) = format.filter(|format| *format > i64::from(FORMAT)) {
@@ -84,7 +84,7 @@ impl Check<'_> {
         FileError::at(self.text, field, what)
     }
 
-    /// Refuses the name of a source that the file does not describe.
+    /// Refuses a source that the file does not describe.
     pub(super) fn source(&self, field: &str, name: &str) -> Result<(), FileError> {
         if self.sources.contains_key(name) {
             return Ok(());

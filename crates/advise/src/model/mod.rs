@@ -1,10 +1,11 @@
 //! The model: capabilities and bills of a service, a machine, a function or a program, as a TOML
 //! file of format 1.
 //!
-//! Quantities carry their unit in the value. Each figure names its source, and each source its
-//! place and day. `probe` writes this format, `link` replays it, the advice predicts with it, and
-//! receipts are graded against it. Rates are in bytes per second, times in seconds. Embedded models
-//! are in `crates/advise/models`; a model of the same name in a user's file replaces one.
+//! Quantities have their unit in the value. Each figure names its source, and each source its place
+//! and day. `probe` writes this format, `link` replays it, the advice predicts with it, and
+//! receipts are graded against it. Rates are in bytes per second, times in seconds. The embedded
+//! models are in `crates/advise/models`; a model in a user's file replaces the one of the same
+//! name.
 
 mod catalogue;
 mod check;
@@ -21,22 +22,22 @@ use crate::units::{Bytes, Rate, Seconds};
 /// The version of the format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
-/// Name of the machine that a model was measured from. It is the user's own, and bills nothing.
+/// Name of the machine from which a model was measured. It is the user's own and is not billed.
 pub const HERE: &str = "here";
 
 /// The 95th percentile of a normal distribution, in standard deviations.
 const P95: f64 = 1.645;
 
-/// The origin of figures.
+/// The origin of one or more figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// The page, table or measurement.
     pub what: String,
-    /// Region, zone or machine; empty where the source holds everywhere.
+    /// Region, zone or machine; empty if the source holds everywhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// The day of the measurement, or of reading an undated page.
+    /// Day of the measurement, or the day on which an undated page was read.
     pub day: Day,
 }
 
@@ -67,7 +68,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Mean of many requests: that of a log-normal distribution with these quantiles.
+    /// Returns the mean latency: that of a log-normal distribution with these quantiles.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let spread = self.p95.map_or(0.0, |p95| (p95.0 / self.p50.0).ln() / P95);
@@ -75,36 +76,36 @@ impl Latency {
     }
 }
 
-/// A unit whose number multiplies a flow.
+/// The unit by which a flow is multiplied.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Each {
     /// The whole service.
     #[default]
     Service,
-    /// Each TiB of capacity, or of stored data where no capacity is provisioned.
+    /// Each TiB of capacity, or of stored data if the service has no provisioned capacity.
     Tib,
 }
 
-/// A rate, with the bucket of what may pass above it.
+/// A rate limit with a bucket for bursts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// Bytes per second, always.
+    /// Sustained bytes per second.
     pub rate: Rate,
-    /// Bytes per second while the bucket has bytes.
+    /// Bytes per second while the bucket is not empty.
     #[serde(default)]
     pub burst: Option<Rate>,
-    /// Bytes above `rate` of a full bucket; without it a burst never ends.
+    /// Bytes above `rate` in a full bucket; `None` if a burst never ends.
     #[serde(default)]
     pub bucket: Option<Bytes>,
-    /// The same some seconds after the bucket was emptied.
+    /// Bytes above `rate` some seconds after the bucket was emptied.
     #[serde(default)]
     pub reused: Option<Bytes>,
-    /// The least burst, where it grows with the capacity.
+    /// Lower bound of a burst that grows with the capacity.
     #[serde(default)]
     pub least_burst: Option<Rate>,
-    /// The unit that rate, burst and bucket are stated for.
+    /// The unit for which rate, burst and bucket are stated.
     #[serde(default)]
     pub each: Each,
     /// Name of the source.
@@ -121,19 +122,19 @@ pub enum Kind {
     FileSystem,
     /// A volume that is attached to one machine.
     Volume,
-    /// A disk of the machine itself, whose size and rate are the machine's.
+    /// A local disk of the machine, which also determines its size and rate.
     LocalDisk,
 }
 
 impl Kind {
-    /// True if only one machine reads it, and not over its network.
+    /// Returns true if only one machine can read it, without its network.
     #[must_use]
     pub fn is_of_one_machine(self) -> bool {
         matches!(self, Self::Volume | Self::LocalDisk)
     }
 }
 
-/// The provider, whose machines can use the service.
+/// The provider whose machines can use the service.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloud {
@@ -144,7 +145,7 @@ pub enum Cloud {
     Google,
     /// Microsoft Azure.
     Azure,
-    /// Reachable from anywhere: a stand-in, or storage of one's own.
+    /// Any provider: a stand-in, or the user's own storage.
     Any,
 }
 
@@ -152,19 +153,19 @@ pub enum Cloud {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Latencies {
-    /// Until a mount or a client is usable.
+    /// Time until a mount or a client is usable.
     pub ready: Option<Latency>,
-    /// From a request to its first byte.
+    /// Time from a request to its first byte.
     pub first_byte: Option<Latency>,
-    /// The same for large reads that a file system sends to the bucket behind it.
+    /// Time to the first byte of large reads, which a file system sends to the bucket behind it.
     pub direct: Option<Latency>,
-    /// Opening and closing a file, beyond its first byte.
+    /// Time to open and close a file, without its first byte.
     pub open: Option<Latency>,
-    /// A name of a listing, one lister.
+    /// Time per name of a listing, for one lister.
     pub list: Option<Latency>,
-    /// Metadata of a file, one caller.
+    /// Time to read the metadata of a file, for one caller.
     pub stat: Option<Latency>,
-    /// Creating an empty file, one caller.
+    /// Time to create an empty file, for one caller.
     pub create: Option<Latency>,
 }
 
@@ -172,17 +173,17 @@ pub struct Latencies {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rates {
-    /// One connection, or one thread's stream.
+    /// Rate of one connection, or of one thread's stream.
     pub connection: Option<Flow>,
-    /// One client.
+    /// Rate of one client.
     pub client: Option<Flow>,
-    /// The whole service, shared by all clients.
+    /// Rate of the whole service, shared by all clients.
     pub total: Option<Flow>,
-    /// The disks behind its servers, shared by all clients.
+    /// Rate of the disks behind its servers, shared by all clients.
     pub disk: Option<Flow>,
-    /// Bringing data from the bucket or snapshot behind it, in total.
+    /// Total rate of bringing data from the bucket or snapshot behind it.
     pub hydration: Option<Flow>,
-    /// The same for one file.
+    /// Rate of bringing one file from there.
     pub hydration_file: Option<Flow>,
 }
 
@@ -190,45 +191,45 @@ pub struct Rates {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Operations {
-    /// One client.
+    /// Operations per second of one client.
     pub client: Option<Figure<f64>>,
-    /// The whole service, shared by all clients.
+    /// Operations per second of the whole service, shared by all clients.
     pub total: Option<Figure<f64>>,
-    /// Bytes of the largest read that counts as one.
+    /// Bytes of the largest read that counts as one operation.
     pub largest: Option<Figure<Bytes>>,
 }
 
-/// Properties of reading.
+/// Properties of reading from a service.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reading {
-    /// Requests of our client at once, where the workload states none.
+    /// Concurrent requests of our client, if the workload does not state them.
     pub parallel: Option<Figure<f64>>,
-    /// The least bytes that a lazy open fetches.
+    /// Least bytes that a lazy open fetches.
     pub block: Option<Figure<Bytes>>,
     /// Bytes that the kernel reads ahead of a sequential reader.
     pub read_ahead: Option<Figure<Bytes>>,
-    /// Round trips to open and close a file, of `first_byte` each.
+    /// Round trips of `first_byte` each that opening and closing a file takes.
     pub trips_per_file: Option<Figure<f64>>,
-    /// Files of this size and larger are read from the bucket behind the service.
+    /// Least size of files that are read from the bucket behind the service.
     pub direct_from: Option<Figure<Bytes>>,
-    /// Metered bytes of each byte read.
+    /// Metered bytes per byte read.
     pub metered: Option<Figure<f64>>,
 }
 
-/// Sizes that a service is sold in.
+/// Sizes in which a service is sold.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
-    /// The least that can be provisioned; without it storage grows by itself.
+    /// Least provisioned size; `None` if storage grows by itself.
     pub least: Option<Figure<Bytes>>,
-    /// Sizes above the least are multiples of it.
+    /// Step between larger sizes.
     pub step: Option<Figure<Bytes>>,
     /// The largest size.
     pub most: Option<Figure<Bytes>>,
-    /// Memory of the servers for each TiB.
+    /// Memory of the servers per TiB of capacity.
     pub cache_per_tib: Option<Figure<Bytes>>,
-    /// Time to create it; with it a job can have one of its own.
+    /// Time to create the service. With it, each job can have a separate one.
     pub creation: Option<Figure<Seconds>>,
 }
 
@@ -242,22 +243,22 @@ pub enum Billed {
     StoredPerClient,
     /// Bytes of the data set on a volume of each machine while a job runs.
     StoredDuringJob,
-    /// Bytes of the data set where reads come from the file system's own storage.
+    /// Bytes of the data set, if reads come from the file system's own storage.
     StoredSmall,
-    /// Bytes that come from the service, each job.
+    /// Bytes that each job reads from the service.
     Read,
-    /// Bytes of each job that come from the file system's own storage.
+    /// Bytes that each job reads from the file system's own storage.
     ReadSmall,
-    /// Requests to the service, each job.
+    /// Requests to the service in each job.
     Requests,
-    /// Requests that a file system makes to the bucket for large reads.
+    /// Requests that a file system sends to the bucket for large reads.
     DirectRequests,
-    /// Requests to the bucket behind a service for data that was not brought ahead, each job.
+    /// Requests in each job to the bucket behind a service, for data that was not brought ahead.
     HydrationRequests,
-    /// Provisioned bytes, each month; while it exists, if each job makes its own.
+    /// Provisioned bytes each month, or while the service exists if each job makes its own.
     Capacity,
-    /// Hours of a machine that serves all jobs, each month; while it exists, if each job makes its
-    /// own.
+    /// Hours of a machine that serves all jobs each month, or while the service exists if each job
+    /// makes its own.
     Hours,
     /// Provisioned bytes per second, each month.
     ProvisionedRate,
@@ -265,7 +266,7 @@ pub enum Billed {
     VolumeRate,
     /// Operations per second of a volume above the included 3,000, for each machine.
     VolumeOperations,
-    /// Bytes of the data set, once, when they are brought in.
+    /// Bytes of the data set, once, when it is loaded.
     Loaded,
 }
 
@@ -285,25 +286,25 @@ pub struct Bill {
 pub struct Service {
     /// Version of the file format.
     pub format: u32,
-    /// Unique: letters, digits, dashes.
+    /// Unique name: letters, digits, dashes.
     pub name: String,
-    /// For people.
+    /// Name for display.
     pub title: String,
     /// Access protocol.
     pub kind: Kind,
     /// The provider.
     #[serde(default)]
     pub cloud: Cloud,
-    /// Several machines see the same data.
+    /// Whether several machines see the same data.
     pub shared: bool,
-    /// Data survives the loss of a machine, a server or a zone.
+    /// Whether data survives the loss of a machine, a server or a zone.
     pub durable: bool,
-    /// Functions can mount it or send requests to it.
+    /// Whether functions can mount it or send requests to it.
     #[serde(default)]
     pub functions: bool,
     /// Effects that the model does not cover.
     pub leaves_out: String,
-    /// Costs that no price here covers: loading, initialisation, other zones.
+    /// Costs that the catalogue's prices do not cover: loading, initialisation, other zones.
     #[serde(default)]
     pub unbilled: String,
     /// Sources by name.
@@ -320,7 +321,7 @@ pub struct Service {
     /// Properties of reading.
     #[serde(default)]
     pub reading: Reading,
-    /// Sizes.
+    /// Sizes in which it is sold.
     #[serde(default)]
     pub capacity: Capacity,
     /// Billed items.
@@ -329,11 +330,11 @@ pub struct Service {
     /// The measurement that overrides figures; `None` without one.
     #[serde(default)]
     pub measured: Option<String>,
-    /// Spread of that measurement, as a factor: the range of predictions in place of
-    /// [`crate::ranges`].
+    /// Spread of that measurement, as a factor. It replaces [`crate::ranges`] as the range of
+    /// predictions.
     #[serde(default)]
     pub spread: Option<f64>,
-    /// The machine that it was measured from: the machine [`HERE`] of the catalogue.
+    /// The machine from which it was measured: the machine [`HERE`] of the catalogue.
     #[serde(default)]
     pub here: Option<Machine>,
 }
@@ -342,13 +343,13 @@ pub struct Service {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// Processor time for 10^9 bytes.
+    /// Processor time per 10^9 bytes.
     pub cpu_per_gb: Seconds,
-    /// Processor time for a request.
+    /// Processor time per request.
     pub cpu_per_request: Seconds,
-    /// Processors that it can use at once.
+    /// Most processors that it can use.
     pub processors: f64,
-    /// Largest number of requests at once; the service's number without it.
+    /// Most concurrent requests; `None` leaves this to the service.
     #[serde(default)]
     pub parallel: Option<f64>,
     /// Rate of one reader through its mount.
@@ -358,19 +359,19 @@ pub struct Client {
     pub source: String,
 }
 
-/// A disk of a machine.
+/// A local disk of a machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// Bytes.
+    /// Size of the disk.
     pub size: Bytes,
-    /// Bytes per second that it reads.
+    /// Rate of reading.
     pub read: Rate,
     /// Name of the source.
     pub source: String,
 }
 
-/// A type of machine.
+/// A machine type.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -378,21 +379,21 @@ pub struct Machine {
     pub vcpus: f64,
     /// Memory.
     pub memory: Bytes,
-    /// Rate of its network, always.
+    /// Sustained rate of its network.
     pub network: Rate,
-    /// Rate of its network while its bucket has bytes.
+    /// Rate of its network while the bucket is not empty.
     #[serde(default)]
     pub burst: Option<Rate>,
-    /// Bytes above `network` of a full bucket; by the rule for all machines without it.
+    /// Bytes above `network` in a full bucket; `None` for the rule of all machines.
     #[serde(default)]
     pub bucket: Option<Bytes>,
-    /// Rate to its volumes.
+    /// Rate of access to its volumes.
     #[serde(default)]
     pub volumes: Option<Rate>,
     /// Graphics processors.
     #[serde(default)]
     pub gpus: f64,
-    /// Instance store.
+    /// Its instance store, a local disk.
     #[serde(default)]
     pub store: Option<Store>,
     /// The provider.
@@ -413,30 +414,30 @@ fn guide() -> String {
 pub struct Function {
     /// Its network.
     pub network: Flow,
-    /// Memory that brings one processor.
+    /// Memory for which a function gets one processor.
     pub memory_per_processor: Bytes,
-    /// Bytes of its own disk.
+    /// Size of its local disk.
     pub local: Bytes,
     /// Bytes that its kernel reads ahead of a mounted file.
     pub read_ahead: Bytes,
-    /// Functions at once that an account has before it asks for more.
+    /// Concurrent functions that an account is allowed by default.
     pub at_once: f64,
-    /// Longest run.
+    /// Longest duration of a run.
     pub longest: Seconds,
     /// Name of the source.
     pub source: String,
 }
 
-/// Figures that all machines have in common.
+/// Figures common to all machines.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Seconds that a fresh machine's burst lasts for each Gbit/s of its own rate.
+    /// Seconds that a full burst lasts on a fresh machine, per Gbit/s of its sustained rate.
     pub burst_per_gbit: Figure<Seconds>,
     /// Part of a network's rate that carries data.
     pub payload: Figure<f64>,
-    /// One connection over the network.
+    /// Rate of one connection over the network.
     pub flow: Figure<Rate>,
-    /// One thread reading from the page cache.
+    /// Rate of one thread that reads from the page cache.
     pub copy: Figure<Rate>,
 }

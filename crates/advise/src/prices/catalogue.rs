@@ -1,4 +1,4 @@
-//! Price catalogues: reads them from TOML, and finds the price of a key in a region on a day.
+//! Price catalogues: parses them from TOML, and finds the price of a key in a region on a day.
 //!
 //! Invariant: every price and minimum has a source and a day, is not negative, and is in a unit of
 //! the dimension that its key bills. A file that breaks this is refused, with the line.
@@ -13,7 +13,7 @@ use super::day::Day;
 use super::region::{self, UnknownRegion};
 use crate::usage::{Per, Unit, find_key};
 
-/// Current prices.
+/// Embedded catalogues of current prices.
 const CURRENT: [(&str, &str); 4] = [
     ("us-east-1.toml", include_str!("../../prices/us-east-1.toml")),
     ("ec2-us-east-1.toml", include_str!("../../prices/ec2-us-east-1.toml")),
@@ -24,27 +24,27 @@ const CURRENT: [(&str, &str); 4] = [
 /// The price of one unit in one region.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Price {
-    /// The key, see [`crate::usage::KEYS`].
+    /// Key of the price, see [`crate::usage::KEYS`].
     pub key: String,
     /// The region's code.
     pub region: String,
-    /// US dollars for one `unit`, without tax and discount.
+    /// US dollars per `unit`, without tax and discounts.
     pub usd: f64,
-    /// The unit that is billed.
+    /// The billed unit.
     pub unit: Unit,
-    /// The day the source states it for.
+    /// The day for which the source states the price.
     pub day: Day,
     /// The page or file that states the price.
     pub source: String,
 }
 
-/// The least quantity that is billed.
+/// The least billed quantity.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, try_from = "MinimumEntry")]
 pub(super) struct Minimum {
     key: String,
     pub(super) quantity: f64,
-    /// Above `quantity`, only multiples of this are offered.
+    /// Size of the steps in which more than `quantity` is sold.
     pub(super) step: Option<f64>,
     pub(super) unit: Unit,
     pub(super) per: Per,
@@ -53,12 +53,12 @@ pub(super) struct Minimum {
 /// Prices by key and region.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
-    /// By key; in one region the oldest first.
+    /// Prices by key; those of one region are in order of their days.
     prices: BTreeMap<String, Vec<Price>>,
     minimums: Vec<Minimum>,
 }
 
-/// A catalogue that cannot be read: one line with its name and the line number.
+/// A catalogue that cannot be read. The message has its name and the line number.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}:{line}: {why}")]
 pub struct CatalogueError {
@@ -66,18 +66,18 @@ pub struct CatalogueError {
     pub name: String,
     /// The line, from 1.
     pub line: usize,
-    /// The mistake.
+    /// Description of the mistake.
     pub why: String,
 }
 
 impl Catalogue {
-    /// The prices that come with firstbyte.
+    /// Returns the prices that are embedded in firstbyte.
     ///
     /// # Panics
     /// Never: a test reads each embedded file.
     #[must_use]
     pub fn current() -> Self {
-        /// Parsed once a process: that takes milliseconds.
+        /// Parsed once per process, because this takes milliseconds.
         static EMBEDDED: LazyLock<Catalogue> = LazyLock::new(Catalogue::embedded);
         EMBEDDED.clone()
     }
@@ -90,10 +90,10 @@ impl Catalogue {
         all
     }
 
-    /// Reads a catalogue; `name` is what errors call it.
+    /// Parses a catalogue; `name` is its name in errors.
     ///
     /// # Errors
-    /// [`CatalogueError`] with the line of the first entry that is not valid.
+    /// [`CatalogueError`] with the line of the first invalid entry.
     pub fn parse(name: &str, text: &str) -> Result<Self, CatalogueError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -112,7 +112,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Adds a price beside those of other days.
+    /// Adds a price; keeps those of other days.
     pub fn insert(&mut self, price: Price) {
         let prices = self.prices.entry(price.key.clone()).or_default();
         let place = prices.partition_point(|other| other.day <= price.day);
@@ -125,7 +125,7 @@ impl Catalogue {
         other.prices.into_values().flatten().for_each(|price| self.insert(price));
     }
 
-    /// Replaces the prices of each key and region that `other` has prices for, whatever their days.
+    /// Replaces all prices of each key and region for which `other` has any, whatever their days.
     pub fn override_with(&mut self, other: Self) {
         for (key, prices) in &other.prices {
             if let Some(own) = self.prices.get_mut(key) {
@@ -135,34 +135,34 @@ impl Catalogue {
         self.extend(other);
     }
 
-    /// The newest price of `key` in `region` that is not younger than `day`.
+    /// Returns the newest price of `key` in `region` on or before `day`.
     #[must_use]
     pub fn price(&self, key: &str, region: &str, day: Day) -> Option<&Price> {
         self.of(key, region).take_while(|price| price.day <= day).last()
     }
 
-    /// All prices, by key and then by day.
+    /// Iterates over all prices, by key and then by day.
     pub fn prices(&self) -> impl Iterator<Item = &Price> {
         self.prices.values().flatten()
     }
 
-    /// The prices of `key` in `region`, the oldest first.
+    /// Iterates over the prices of `key` in `region`, the oldest first.
     pub(super) fn of(&self, key: &str, region: &str) -> impl Iterator<Item = &Price> {
         self.prices.get(key).into_iter().flatten().filter(move |price| price.region == region)
     }
 
-    /// The regions that have a price for `key`.
+    /// Returns the regions that have a price for `key`.
     pub(super) fn regions_of(&self, key: &str) -> BTreeSet<&str> {
         self.prices.get(key).into_iter().flatten().map(|price| price.region.as_str()).collect()
     }
 
-    /// The least quantity that is billed for `key`, for each of `per`.
+    /// Returns the least quantity that is billed for `key`, per job or per month.
     pub(super) fn minimum(&self, key: &str, per: Per) -> Option<&Minimum> {
         self.minimums.iter().rev().find(|minimum| minimum.per == per && covers(&minimum.key, key))
     }
 
-    /// The prices as a file that [`Self::parse`] reads. Minimums are not written: they belong to
-    /// the services and come with firstbyte.
+    /// Writes the prices as a file that [`Self::parse`] reads. Minimums are not written: they
+    /// belong to the services and are embedded in firstbyte.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut lists = BTreeMap::<_, Vec<&Price>>::new();
@@ -194,12 +194,12 @@ impl Catalogue {
     }
 }
 
-/// Whether `pattern`, which may end in `*`, covers `key`.
+/// Returns whether `pattern`, which may end in `*`, matches `key`.
 fn covers(pattern: &str, key: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == key, |start| key.starts_with(start))
 }
 
-/// The text of a file, before it is checked.
+/// A parsed file before its values are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -209,7 +209,7 @@ struct File {
     minimum: Vec<Minimum>,
 }
 
-/// The prices that one source states for one day and region.
+/// Prices from one source, for one day and region.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {

@@ -1,7 +1,7 @@
-//! Computes the cost of a usage, item by item, for each job and for each month.
+//! Computes the cost of a usage, item by item, per job and per month.
 //!
-//! Invariant: the lines of one period add up to its sum. An item without a price is listed in
-//! `missing` and is not counted as free. The value of waiting time is never part of a sum.
+//! Invariant: the lines of a period add up to its sum. An item without a price is listed in
+//! `missing`, not counted as free. The value of waiting time is not part of any sum.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use super::day::Day;
 use crate::nearest::{nearest, offered};
 use crate::usage::{Item, Per, Unit, Usage, find_key};
 
-/// The cost of a usage in one region by the prices of one day, in US dollars.
+/// The cost of a usage in one region, in US dollars at the prices of one day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Dollars that each job adds.
     pub per_job: f64,
-    /// Dollars of each month in which no job runs.
+    /// Dollars per month, even without jobs.
     pub per_month: f64,
-    /// Value of the time that people wait for one job; not part of `per_job`.
+    /// Dollars of people's waiting time per job; not part of `per_job`.
     pub waiting: Option<f64>,
-    /// Each item that has a price.
+    /// Items that have a price.
     pub lines: Vec<Line>,
-    /// Each item that has no price. If there is one, the sums are lower bounds.
+    /// Items that have no price. If there are any, the sums are lower bounds.
     pub missing: Vec<Missing>,
-    /// Age of the oldest price, in days; `None` without lines.
+    /// Age of the oldest price in days; `None` without lines.
     pub oldest_days: Option<i64>,
 }
 
@@ -34,13 +34,13 @@ pub struct Cost {
 pub struct Line {
     /// Key of the price.
     pub price: String,
-    /// The billed quantity, in `unit`: the used quantity, and at least the minimum.
+    /// The billed quantity in `unit`: the used quantity, raised to the minimum.
     pub billed: f64,
-    /// The unit that is billed.
+    /// The billed unit.
     pub unit: Unit,
-    /// The period that it is counted for: a job or a month.
+    /// The period of the bill: a job or a month.
     pub per: Per,
-    /// Dollars for one unit.
+    /// Dollars per unit.
     pub usd_per_unit: f64,
     /// Dollars.
     pub usd: f64,
@@ -53,31 +53,31 @@ pub struct Line {
 pub struct Missing {
     /// Key of the price.
     pub price: String,
-    /// The reason for which no price was found.
+    /// The reason why there is no price.
     pub reason: Reason,
 }
 
-/// The reason for which an item has no price.
+/// The reason why an item has no price.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// There is no such key.
+    /// The key does not exist.
     Key {
         /// The closest keys.
         nearest: Vec<String>,
     },
     /// The catalogue has no price in this region.
     Region {
-        /// Regions that have one.
+        /// Regions that have such a price.
         elsewhere: Vec<String>,
-        /// The closest keys that have a price in this region.
+        /// Closest keys that have a price in this region.
         nearest: Vec<String>,
     },
-    /// All prices are younger than the day that was asked for.
+    /// All prices are newer than the requested day.
     Day {
-        /// The oldest of them.
+        /// Day of the oldest price.
         first: Day,
     },
-    /// The usage is in a unit that cannot be converted into the billed one.
+    /// The unit of the usage cannot be converted into the billed unit.
     Unit {
         /// The unit of the usage.
         used: Unit,
@@ -89,27 +89,27 @@ pub enum Reason {
 }
 
 impl Cost {
-    /// Whether every item has a price.
+    /// Returns whether every item has a price.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// Dollars of a month with `jobs` jobs, without waiting.
+    /// Returns the dollars of a month with `jobs` jobs, without waiting time.
     #[must_use]
     pub fn month(&self, jobs: f64) -> f64 {
         self.per_month + jobs * self.per_job
     }
 
-    /// Dollars of one job with its part of the month, with `jobs` of them in a month, without
-    /// waiting; infinite without jobs, if the month costs anything.
+    /// Returns the dollars of one job and its share of a month with `jobs` jobs, without waiting
+    /// time. Infinite if there are no jobs and the month costs anything.
     #[must_use]
     pub fn job(&self, jobs: f64) -> f64 {
         if self.per_month == 0.0 { self.per_job } else { self.per_job + self.per_month / jobs }
     }
 
-    /// Jobs a month from which on this costs the same as `other`; `None` if one is never cheaper
-    /// than the other for any number of jobs above 0.
+    /// Returns the jobs per month at which this costs the same as `other`; `None` if the same
+    /// option is cheaper for any number of jobs above 0.
     #[must_use]
     pub fn break_even(&self, other: &Self) -> Option<f64> {
         let jobs = (other.per_month - self.per_month) / (self.per_job - other.per_job);
@@ -128,7 +128,7 @@ impl Cost {
 }
 
 impl Catalogue {
-    /// Computes the cost of `usage` in `region` by the prices of `day`.
+    /// Computes the cost of `usage` in `region` at the prices of `day`.
     #[must_use]
     pub fn cost(&self, usage: &Usage, region: &str, day: Day) -> Cost {
         let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
@@ -180,8 +180,8 @@ impl Catalogue {
 }
 
 impl Minimum {
-    /// The billed quantity for `used`, both in `unit`. An item that is not used at all costs
-    /// nothing.
+    /// Returns the billed quantity for `used`, both in `unit`. Nothing is billed for an unused
+    /// item.
     fn apply(&self, used: f64, unit: Unit) -> f64 {
         let Some(least) = self.unit.to(unit, self.quantity) else { return used };
         match self.step.and_then(|step| self.unit.to(unit, step)) {

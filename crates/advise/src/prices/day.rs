@@ -1,5 +1,5 @@
-//! A day, without time of day or zone: the day on which a price was read or stated, or the day for
-//! which a price is requested.
+//! A day without time and zone: the day on which a price was read or stated, or for which a price
+//! is requested.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,21 +16,20 @@ const FORMAT: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[d
 pub struct Day(Date);
 
 impl Day {
-    /// The day of a moment in seconds since 1970, in UTC; `None` outside the years that a price can
-    /// have.
+    /// Returns the day of a Unix time in seconds, in UTC; `None` outside the supported years.
     #[must_use]
     pub fn from_unix(seconds: i64) -> Option<Self> {
         time::OffsetDateTime::from_unix_timestamp(seconds).ok().map(|moment| Self(moment.date()))
     }
 
-    /// Days from this one until `on`; negative if `on` comes first.
+    /// Returns the days from this day to `on`; negative if `on` is earlier.
     #[must_use]
     pub fn age(self, on: Self) -> i64 {
         (on.0 - self.0).whole_days()
     }
 }
 
-/// The text is not a day.
+/// The text is not a valid day.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a day; write for example 2026-11-23")]
 pub struct DayError(String);

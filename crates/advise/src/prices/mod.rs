@@ -1,8 +1,8 @@
 //! Price catalogues by region and day, and the cost of a usage.
 //!
-//! Pure: text in, values out; the command line opens files, and imports those of AWS. Called by the
+//! Pure: text in, values out. The command line opens files and imports those of AWS. Called by the
 //! advice, by `bench` for modelled contenders, and by `advise prices`. An unknown price is reported
-//! as missing and never guessed. Each price has its source and day.
+//! as missing, never guessed. Each price has its source and day.
 
 mod catalogue;
 mod cost;

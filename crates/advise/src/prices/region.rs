@@ -1,9 +1,9 @@
-//! Codes of AWS's regions, and the check that refuses an unknown region.
+//! Codes of AWS regions, and the check that refuses an unknown region.
 
 use crate::nearest::nearest;
 
-/// Regions of the commercial partition, China and GovCloud, to notice a misspelt one. A region that
-/// is not here, such as a data centre of one's own, is known once a catalogue has a price for it.
+/// Regions of the commercial partition, China and GovCloud, to detect misspelt names. Any other
+/// region, such as a private data centre, is known if a catalogue has a price for it.
 pub const REGIONS: &str = "us-east-1 us-east-2 us-west-1 us-west-2 af-south-1 ap-east-1 ap-east-2 ap-northeast-1 \
     ap-northeast-2 ap-northeast-3 ap-south-1 ap-south-2 ap-southeast-1 ap-southeast-2 \
     ap-southeast-3 ap-southeast-4 ap-southeast-5 ap-southeast-6 ap-southeast-7 ca-central-1 \
@@ -11,17 +11,17 @@ pub const REGIONS: &str = "us-east-1 us-east-2 us-west-1 us-west-2 af-south-1 ap
     eu-south-2 eu-west-1 eu-west-2 eu-west-3 il-central-1 me-central-1 me-south-1 mx-central-1 \
     sa-east-1 us-gov-east-1 us-gov-west-1";
 
-/// A region that is neither AWS's nor in the catalogue.
+/// A region that neither AWS nor the catalogue has.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("there is no region `{name}`{}", crate::nearest::offered(.nearest))]
 pub struct UnknownRegion {
-    /// The name that was given.
+    /// The unknown name.
     pub name: String,
     /// The closest names.
     pub nearest: Vec<String>,
 }
 
-/// Refuses `name` unless it is a region of AWS or one of `own`.
+/// Refuses `name` unless AWS or `own` has this region.
 pub(super) fn check<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Result<(), UnknownRegion> {
     let known: Vec<&str> = REGIONS.split_whitespace().chain(own).collect();
     if known.contains(&name) {

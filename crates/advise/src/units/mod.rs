@@ -1,6 +1,6 @@
-//! Quantities with units, as types: a size is never taken for a time.
+//! Quantities with units, as types: a size cannot be confused with a time.
 //!
-//! In text a unit is required: see `parse`. Called by models, workloads and advice.
+//! Text must contain the unit, see `parse`. Called by models, workloads and advice.
 
 mod parse;
 mod serial;
@@ -9,10 +9,10 @@ mod shown;
 pub use parse::{UnitError, bytes, money, money_per_hour, rate, seconds};
 pub use shown::{count, shown_bytes, shown_seconds, significant};
 
-/// Bytes of a GiB.
+/// Bytes in a GiB.
 pub const GIB: f64 = 1_073_741_824.0;
 
-/// Bytes. A fraction is allowed: shares and averages have one.
+/// Bytes. Shares and averages may be fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Bytes(pub f64);
 

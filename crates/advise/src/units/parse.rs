@@ -6,19 +6,19 @@
 
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 
-/// Text that is no quantity of the wanted kind: the mistake, and a value that would do.
+/// Text that is not a quantity of the expected kind: the mistake, and a valid example.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnitError(String);
 
-/// A kind of quantity: its name, an example, and what one of a unit is worth.
+/// A kind of quantity: its name, an example, and the factor of each unit.
 struct Kind {
     name: &'static str,
     example: &'static str,
     factor: fn(&str) -> Option<f64>,
 }
 
-/// A size: `B`; `kB MB GB TB PB` are powers of 1000, `KiB MiB GiB TiB PiB` of 1024.
+/// Parses a size: `B`; `kB MB GB TB PB` are powers of 1000, `KiB MiB GiB TiB PiB` of 1024.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -26,7 +26,7 @@ pub fn bytes(text: &str) -> Result<Bytes, UnitError> {
     read(text, &Kind { name: "size", example: "254 GiB", factor: size_factor }).map(Bytes)
 }
 
-/// A rate: a size per second, or `Gbit/s`, `Mbit/s`, `kbit/s`.
+/// Parses a rate: a size per second, or `Gbit/s`, `Mbit/s`, `kbit/s`.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -34,7 +34,7 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
     read(text, &Kind { name: "rate", example: "0.6 Gbit/s", factor: rate_factor }).map(Rate)
 }
 
-/// A duration: `us ms s min h d`.
+/// Parses a duration: `us ms s min h d`.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -42,7 +42,7 @@ pub fn seconds(text: &str) -> Result<Seconds, UnitError> {
     read(text, &Kind { name: "duration", example: "30 min", factor: time_factor }).map(Seconds)
 }
 
-/// An amount of money: `5 USD`.
+/// Parses an amount of money: `5 USD`.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -51,7 +51,7 @@ pub fn money(text: &str) -> Result<Dollars, UnitError> {
     read(text, &Kind { name: "sum of money", example: "5 USD", factor }).map(Dollars)
 }
 
-/// Money for an hour: `50 USD/h`.
+/// Parses money per hour: `50 USD/h`.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -84,7 +84,7 @@ fn read(text: &str, kind: &Kind) -> Result<f64, UnitError> {
     Some(number * factor).filter(|value| value.is_finite()).ok_or_else(unknown)
 }
 
-/// Digits without their grouping; `None` where a group after the first has not three digits.
+/// Removes the grouping of digits; `None` if a group after the first does not have three digits.
 fn plain(number: &str) -> Option<String> {
     let (whole, rest) = number.split_once('.').unwrap_or((number, ""));
     let mut groups = whole.split([',', '_']);

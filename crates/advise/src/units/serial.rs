@@ -1,5 +1,5 @@
-//! Reads and writes quantities of TOML and JSON as text with a unit: `"26 ms"`. A number alone is
-//! an error. Called by the readers of models and workloads, through serde.
+//! Reads and writes quantities in TOML and JSON as text with a unit: `"26 ms"`. A bare number is an
+//! error. Called by the readers of models and workloads, through serde.
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -33,7 +33,7 @@ impl<T> Visitor<'_> for Text<T> {
     }
 }
 
-/// A quantity as text: serde reads it by `parse`, and writes it in `unit`.
+/// Quantities as text: serde reads each with its parser and writes it in its unit.
 macro_rules! quantities {
     ($($unit:ident, $parse:path, $suffix:literal;)*) => {$(
         impl<'de> Deserialize<'de> for $unit {

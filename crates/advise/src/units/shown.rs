@@ -1,6 +1,6 @@
-//! Formats quantities for readers: three significant digits, and a unit that fits the size.
+//! Formats quantities for display: three significant digits and a suitable unit.
 
-/// A size, in decimal units: `2.20 GB`.
+/// Formats a size in decimal units: `2.20 GB`.
 #[must_use]
 pub fn shown_bytes(bytes: f64) -> String {
     const UNITS: [(f64, &str); 5] = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
@@ -11,7 +11,7 @@ pub fn shown_bytes(bytes: f64) -> String {
     )
 }
 
-/// A duration: `48 ms`, `69.2 s`, `19.0 min`, `10.5 h`.
+/// Formats a duration: `48 ms`, `69.2 s`, `19.0 min`, `10.5 h`.
 #[must_use]
 pub fn shown_seconds(seconds: f64) -> String {
     match seconds {
@@ -23,16 +23,16 @@ pub fn shown_seconds(seconds: f64) -> String {
     }
 }
 
-/// Three significant digits, without an exponent.
+/// Formats a number with three significant digits, without an exponent.
 #[must_use]
 pub fn significant(value: f64) -> String {
     let size = value.abs();
-    // What rounds up to a power of ten has its digits.
+    // A number that rounds up to a power of ten gets the decimals of that power.
     let decimals = if size == 0.0 { 0.0 } else { (2.0 - (size * 1.000_51).log10().floor()).clamp(0.0, 12.0) };
     format!("{value:.0$}", decimals as usize)
 }
 
-/// A count: whole where it is whole.
+/// Formats a count, without decimals if it is a whole number.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value}") } else { significant(value) }

@@ -1,4 +1,4 @@
-//! The workload of a user: bytes that a job reads, how often, where, and by when it must end.
+//! The workload of a user: bytes that a job reads, number of jobs, machine, and deadline.
 //!
 //! A [`Workload`] is complete and consistent: `read` fills in defaults, lists them in
 //! [`Workload::assumed`], and refuses contradictory values with the line and the field. Sizes are
@@ -15,13 +15,13 @@ pub use template::{Measured, commented, commented_from};
 /// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// A name for people.
+    /// Name for display.
     pub name: String,
     /// The data that a job reads.
     pub data: Data,
     /// Names that a job lists, looks up or creates.
     pub names: Names,
-    /// The work of a job, and its machine.
+    /// The computation of a job, and its machine.
     pub compute: Compute,
     /// Number of jobs.
     pub jobs: Jobs,
@@ -29,7 +29,7 @@ pub struct Workload {
     pub goal: Goal,
     /// Region, as AWS names it.
     pub region: String,
-    /// Defaults that decide time or cost, in words.
+    /// Assumed values that decide time or cost, in words.
     pub assumed: Vec<String>,
 }
 
@@ -38,19 +38,19 @@ pub struct Workload {
 pub struct Data {
     /// All bytes of the data set.
     pub bytes: f64,
-    /// Files that they are in, at least 1.
+    /// Number of files, at least 1.
     pub files: f64,
     /// Bytes that a job reads in one pass, at most `bytes`.
     pub read: f64,
-    /// Times that a job reads them, at least 1.
+    /// Passes over these bytes, at least 1.
     pub passes: f64,
     /// Bytes of one read call.
     pub request: f64,
     /// Order of the reads.
     pub access: Access,
-    /// Requests that a job keeps in flight; `None`: the number of the program.
+    /// Requests that a job keeps in flight; `None` leaves this to the program.
     pub in_flight: Option<f64>,
-    /// Bytes of `read` that are cached where the job runs before it starts.
+    /// Bytes of `read` that the machine has cached before the job starts.
     pub warm: f64,
     /// Interface that the program reads through.
     pub needs: Needs,
@@ -60,12 +60,12 @@ pub struct Data {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// From the start of a file to its end; the kernel reads ahead.
+    /// From the start of a file to its end. The kernel reads ahead.
     #[default]
     Sequential,
-    /// Anywhere.
+    /// At random positions.
     Random,
-    /// Through a mapping: page faults, which wait one by one in each thread.
+    /// Through a memory mapping: each thread waits for its page faults one by one.
     Mapped,
 }
 
@@ -84,36 +84,36 @@ pub enum Needs {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Names {
-    /// Names that it lists.
+    /// Names that the job lists.
     pub list: f64,
-    /// Names whose metadata it reads.
+    /// Names whose metadata the job reads.
     pub stat: f64,
-    /// Files that it creates.
+    /// Files that the job creates.
     pub create: f64,
 }
 
-/// The work of a job, and its machine.
+/// The computation of a job, and its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
     /// The machine or function.
     pub place: Place,
-    /// Processor seconds if all data were in memory.
+    /// Processor seconds that the job takes if all data is in memory.
     pub cpu_seconds: f64,
     /// Threads that read and compute, at least 1.
     pub threads: f64,
-    /// Bytes of memory that the program itself needs; the rest caches data.
+    /// Bytes of memory that the program itself needs. The rest of the memory caches data.
     pub program_memory: f64,
-    /// Seconds before a job's own work: image, runtime, mount scripts.
+    /// Seconds before the work of a job begins: image, runtime, mount scripts.
     pub startup: f64,
     /// Order of reading and computing.
     pub loading: Loading,
     /// The program that reads from an object store.
     pub client: String,
-    /// State of the network's bucket when a job starts.
+    /// State of the network's burst bucket when a job starts.
     pub network: BucketState,
-    /// Spot instances are acceptable.
+    /// Whether spot instances are acceptable.
     pub spot: bool,
-    /// The part of spot instances of this type that is interrupted in a month, 0 to below 1.
+    /// The part of spot instances of this type that is interrupted in a month: from 0 to below 1.
     pub interrupted: f64,
 }
 
@@ -130,16 +130,16 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Loading {
-    /// All is read, then computing begins.
+    /// Reading ends before computing begins.
     Before,
-    /// Computing continues beside reading.
+    /// Reading and computing overlap.
     Beside,
-    /// Not known: the range spans both.
+    /// Unknown: the predicted range spans both.
     #[default]
     Either,
 }
 
-/// State of a bucket of burst bytes.
+/// Level of a bucket of burst bytes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum BucketState {
@@ -155,21 +155,21 @@ pub enum BucketState {
 /// Number of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jobs {
-    /// Jobs at the same moment, at least 1. Each has a machine of its own.
+    /// Concurrent jobs, at least 1. Each has a separate machine.
     pub at_once: f64,
-    /// Jobs in a day.
+    /// Jobs per day.
     pub per_day: f64,
 }
 
-/// Requirements.
+/// Requirements of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// Seconds within which a job must end.
     pub deadline: Option<f64>,
     /// Value of an hour of waiting, in dollars.
     pub waiting: Option<f64>,
-    /// Several machines must see the same data.
+    /// Whether several machines must see the same data.
     pub shared: bool,
-    /// Data must survive the loss of a machine or of a volume without a copy elsewhere.
+    /// Whether data must survive the loss of a machine or volume.
     pub durable: bool,
 }

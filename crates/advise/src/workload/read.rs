@@ -1,5 +1,5 @@
-//! Reads a workload from TOML, or from options as if they were a file of one line each. A field
-//! that is absent gets a default; one that contradicts others is an error with its line.
+//! Parses a workload from TOML, or from options as if they were lines of a file. An absent field
+//! gets a default; a contradiction is an error with its line.
 
 use serde::Deserialize;
 
@@ -10,16 +10,16 @@ use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_sec
 /// Bytes of one read call by default: the kernel's usual largest read-ahead.
 const REQUEST: f64 = 131_072.0;
 
-/// The default region, the one whose prices are most often quoted.
+/// The default region: the one whose prices are most often quoted.
 const REGION: &str = "us-east-1";
 
-/// The largest data set that is believed: 100 PB.
+/// The largest data set that is accepted: 100 PB.
 const MOST_BYTES: f64 = 1e17;
 
-/// The longest time that is believed: a year.
+/// The longest time that is accepted: a year.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
-/// The largest count that is believed.
+/// The largest count that is accepted.
 const MOST: f64 = 1e12;
 
 /// Seconds of a day.
@@ -89,7 +89,7 @@ struct RawGoal {
     durable: bool,
 }
 
-/// A workload from the text of a file.
+/// Parses a workload from the text of a file.
 ///
 /// # Errors
 /// The first wrong field, with its line.
@@ -98,7 +98,8 @@ pub fn of_text(text: &str) -> Result<Workload, FileError> {
     Reader { text }.workload(file)
 }
 
-/// Options, with the section and the field that each sets. Counts have no unit and no quotes.
+/// Options with the section and the field that each sets, and whether it is a count, without unit
+/// and quotes.
 const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("data", "data", "size", false),
     ("files", "data", "files", true),
@@ -120,7 +121,7 @@ const OPTIONS: [(&str, &str, &str, bool); 18] = [
     ("waiting", "goal", "waiting", false),
 ];
 
-/// A workload from options of the command line: name of the option without its dashes, and text.
+/// Parses a workload from command-line options: each has its name without dashes, and its text.
 ///
 /// # Errors
 /// The first wrong option.
@@ -138,7 +139,7 @@ pub fn of_options(options: &[(&str, String)]) -> Result<Workload, FileError> {
     of_text(&text).map_err(|error| FileError { line: 0, field: option_of(&error.field), what: error.what })
 }
 
-/// The option that sets a field: `--data` for `data.size`.
+/// Returns the option that sets a field: `--data` for `data.size`.
 pub(super) fn option_of(field: &str) -> String {
     let found = OPTIONS.iter().find(|(_, section, name, _)| field == format!("{section}.{name}"));
     found.map_or_else(|| field.to_owned(), |(option, ..)| format!("--{option}"))
@@ -153,7 +154,7 @@ impl Reader<'_> {
         Err(FileError::at(self.text, field, what))
     }
 
-    /// A count from `least` on.
+    /// Checks a count of at least `least`.
     fn count(&self, field: &str, value: Option<f64>, default: f64, least: f64) -> Result<f64, FileError> {
         match value.unwrap_or(default) {
             count if !(least..=MOST).contains(&count) => {
@@ -286,7 +287,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
+    /// Parses `lambda:3008MB`, or the name of a machine. Lambda writes MB and means 2^20 bytes.
     fn place(&self, text: &str) -> Result<Place, FileError> {
         let Some(memory) = text.strip_prefix("lambda:") else {
             return Ok(Place::Machine(text.strip_prefix("ec2:").unwrap_or(text).to_owned()));

@@ -1,9 +1,9 @@
-//! Writes the commented workload file of `advise init`, with example values or with figures that
-//! `bench` measured.
+//! Writes the commented workload file of `advise init`, with example values or with figures
+//! measured by `bench`.
 
 use std::fmt::Write as _;
 
-/// Figures of a workload, taken from results by `bench`.
+/// Figures of a workload from results of `bench`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Bytes of the data set.
@@ -12,23 +12,23 @@ pub struct Measured {
     pub read: Option<f64>,
     /// Passes over the data.
     pub passes: Option<f64>,
-    /// Median of the processor seconds of a job.
+    /// Median processor seconds of a job.
     pub cpu_seconds: Option<f64>,
-    /// Jobs at once.
+    /// Concurrent jobs.
     pub jobs: Option<f64>,
-    /// Instance type or function memory, if the results have it.
+    /// Instance type or function memory; `None` if the results lack it.
     pub place: Option<String>,
-    /// Case and contender that the figures are of.
+    /// Case and contender with which the figures were measured.
     pub from: String,
 }
 
-/// The file with example values.
+/// Writes the file with example values.
 #[must_use]
 pub fn commented() -> String {
     commented_from(&Measured::default())
 }
 
-/// The file with measured figures filled in.
+/// Writes the file with measured figures filled in.
 #[must_use]
 pub fn commented_from(measured: &Measured) -> String {
     let size = |bytes: Option<f64>, example: &str| {

@@ -1,4 +1,4 @@
-//! Tests of the advice: impossible answers of the past, stand-ins, cases of people, random
+//! Tests of the advice: impossible answers of the past, stand-ins, documented cases, random
 //! workloads.
 
 mod past;

@@ -19,7 +19,7 @@ fn a_day_has_no_room_for_a_thousand_jobs_of_an_hour_on_one_machine() {
                 [jobs]\nat_once = 1\nper_day = 1000\n";
     let error = of_text(text).unwrap_err().to_string();
     assert!(error.contains("do not fit into a day, 1 at a time: give at_once = 42"), "{error}");
-    // The same of reading, whose time only the advice knows.
+    // The same when only reading takes long, which the workload does not state.
     let known = Known::new();
     let advice = known.advise(&text.replace("1 GB", "10 TB").replace("cpu = \"1 h\"\n", ""));
     assert!(advice.verdict.option.is_none(), "{}", advice.verdict.sentence);
@@ -32,7 +32,7 @@ fn efs_in_bursting_mode_gives_no_more_a_day_than_its_size_earns() {
     let text =
         "[data]\nsize = \"5 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nat_once = 10\nper_day = 2000\n";
     assert!(refusal(&known.advise(text), "efs-bursting").contains(" at once"));
-    // Its credits serve a few jobs as fast as any, and a day of them no more.
+    // Burst credits serve a few jobs at full speed, but not the jobs of a whole day.
     let text = "[data]\nsize = \"100 GB\"\n[compute]\nat = \"m5.8xlarge\"\n[jobs]\nper_day = 40\n";
     let advice = known.advise(text);
     assert!(
@@ -225,7 +225,7 @@ fn a_copy_that_memory_does_not_hold_is_read_from_the_disk_in_each_pass() {
         let (copied, held) = (at("1200 GB", name), at("12 GB", name));
         assert!(copied.seconds > 0.8 * disk.seconds, "{name}: {} of {}", copied.seconds, disk.seconds);
         assert!(held.seconds < 0.05 * copied.seconds, "{name} in memory: {}", held.seconds);
-        // A copy is ready before it is read again.
+        // The program can read the copy before it reads it again.
         assert!(copied.ready < copied.seconds / 2.0, "{name}: {} of {}", copied.ready, copied.seconds);
     }
 }

@@ -1,9 +1,8 @@
-//! Three people's cases, whose answers docs/reference/advise.md shows, and one price for each
-//! machine.
+//! The three cases that docs/reference/advise.md shows, and a price for each machine.
 
 use super::*;
 
-/// Data of 5 GB in a function whose gateway ends after 29 s.
+/// Data of 5 GB in a function behind a gateway that allows 29 s.
 const FUNCTION: &str = include_str!("../../../examples/function.toml");
 
 /// A BLAST database of 254 GB on AWS Batch, four jobs a day.

@@ -1,9 +1,9 @@
-//! Random workloads: no impossible answer, and no time that falls while the data grows.
+//! Random workloads: no answer is impossible, and no time falls while the data grows.
 
 use super::*;
 use crate::workload::{Access, Loading, Needs};
 
-/// A number between two, evenly in logarithms.
+/// Draws a number between `low` and `high`, evenly distributed in its logarithm.
 fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
     (low.ln() + (high / low).ln() * random.f64()).exp()
 }
@@ -35,7 +35,7 @@ fn workload(random: &mut fastrand::Rng, machines: &[String]) -> Workload {
     workload
 }
 
-/// Capacities that no recommendation breaks.
+/// Checks that a recommendation exceeds no capacity.
 fn check(workload: &Workload, row: &Row, known: &Known) {
     let service = known.catalogue.services.iter().find(|model| row.name.starts_with(&model.name)).unwrap();
     if let Some(most) = &service.capacity.most {
@@ -104,7 +104,7 @@ fn no_time_falls_while_data_grows_unless_the_service_grows_too() {
             let before = row::outcome(&small, choice, &known.inputs()).seconds;
             let sized = choice.sized(large.data.bytes);
             let after = row::outcome(&large, &sized, &known.inputs()).seconds;
-            // A rate for each TiB of capacity, or of stored data, grows with the data.
+            // Rates per TiB of capacity or stored data grow with the data.
             let rates = &choice.model.rates;
             let flows = [&rates.total, &rates.disk, &rates.hydration];
             let grows = flows

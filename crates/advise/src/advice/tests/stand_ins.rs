@@ -1,4 +1,4 @@
-//! The twelve settings of the suite `advise`: predicted again, and shown in
+//! The twelve settings of the suite `advise`, predicted again and listed in
 //! docs/reference/advise.md.
 
 use serde::Deserialize;

@@ -32,7 +32,7 @@ fn minimums_and_steps_are_billed() {
     assert!(close(month(1_201.0), 2_400.0 * 0.14));
     assert!(close(month(2_401.0), 4_800.0 * 0.14));
     assert!(close(month(0.0), 0.0));
-    // A file system that exists for the hours of a job has its size in the usage.
+    // The usage has the size of a file system that exists for the hours of a job.
     let job = cost(vec![Item::per_job("fsx-lustre/scratch-2", 1_200.0, Unit::GiBHours)]);
     assert!(close(job.per_job, 168.0 / 730.0));
 
@@ -109,7 +109,7 @@ proptest! {
             let lines: f64 = whole.lines.iter().filter(|line| line.per == per).map(|line| line.usd).sum();
             prop_assert!(close(lines, sum));
         }
-        // Two parts cost what the whole costs.
+        // Two parts together cost as much as the whole.
         let (first, second) = items.split_at(at.min(items.len()));
         let (first, second) = (cost(first.to_vec()), cost(second.to_vec()));
         prop_assert!(close(first.month(jobs) + second.month(jobs), whole.month(jobs)));
