@@ -1,11 +1,10 @@
-//! Links the program at a fixed address, where the target is glibc: the loader then has no pointers
-//! to adjust at each start (docs/decisions/0040-fixed-address.md). Extracts the verb that
-//! CONTRIBUTING.md
-//! shows, which the tests compile.
+//! Links the program at a fixed address if the target is glibc, so that the loader has no pointers
+//! to adjust at each start (docs/decisions/0040-fixed-address.md). Extracts the verb in
+//! CONTRIBUTING.md, which the tests compile.
 
 use std::path::Path;
 
-/// Beside the workspace; a packaged crate has none.
+/// Path of the page in the workspace. A packaged crate does not contain it.
 const CONTRIBUTING: &str = "../../CONTRIBUTING.md";
 
 fn main() {
@@ -16,7 +15,7 @@ fn main() {
     }
     let skeleton =
         page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
-    // A file that is included has no documentation of its own.
+    // An included file cannot have module documentation.
     let skeleton: Vec<&str> = skeleton.lines().filter(|line| !line.starts_with("//!")).collect();
     let out = std::env::var_os("OUT_DIR").unwrap_or_default();
     if let Err(error) = std::fs::write(Path::new(&out).join("skeleton.rs"), skeleton.join("\n")) {

@@ -24,7 +24,7 @@ use crate::verbs::{
     status::StatusArgs, sync::SyncArgs, tree::TreeArgs, unmount::UnmountArgs,
 };
 
-/// Commands to begin with.
+/// Examples of commands at the end of the help.
 macro_rules! examples {
     () => {
         "\
@@ -113,8 +113,8 @@ pub enum Verb {
 }
 
 impl Cli {
-    /// Parses the process's arguments; ends it with usage on standard error and exit code 2 where
-    /// they are wrong.
+    /// Parses the process's arguments. On an error, prints the usage on standard error and exits
+    /// with code 2.
     pub fn from_process() -> Self {
         let parsed = command().try_get_matches().and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
@@ -144,7 +144,7 @@ impl Cli {
     }
 }
 
-/// The global options of a command line, each as its variable.
+/// Returns the given global options of a command line as environment variables.
 fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     let command = command();
     let given =
@@ -153,7 +153,7 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
         let id = arg.get_id().as_str();
         let value = match arg.get_action() {
             ArgAction::Count => matches.get_count(id).to_string().into(),
-            // Several values are one to a line.
+            // Several values are separated by line feeds.
             _ => matches.get_raw(id)?.collect::<Vec<_>>().join(OsStr::new("\n")),
         };
         Some((arg.get_env()?.to_owned(), value))
@@ -161,12 +161,13 @@ fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     command.get_arguments().filter(given).filter_map(variable).collect()
 }
 
-/// Options that destroy, or let others: a variable that is set for all runs must not arm them.
+/// Options that destroy data or admit others. A variable that is set for all runs must not enable
+/// them.
 const WITHOUT_VARIABLE: [&str; 8] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
-/// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so
-/// that no option can be without.
+/// Returns the whole grammar. Every option except [`WITHOUT_VARIABLE`] gets its variable here, so
+/// none can be forgotten.
 pub fn command() -> Command {
     help::arranged(with_variables(Cli::command()))
 }
@@ -181,15 +182,15 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
         return arg;
     }
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
-    // clap keeps names for as long as the process lives; there are a few dozen of them.
+    // clap keeps names until the process ends; there are a few dozen of them.
     let name: &'static str = name.leak();
-    // An empty variable counts as unset, as curl and the AWS tools have it.
+    // An empty variable counts as unset, as with curl and the AWS tools.
     if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
         return arg;
     }
     let flag = matches!(arg.get_action(), ArgAction::SetTrue);
     let arg = arg.env(Resettable::Value(OsStr::new(name).into())).hide_env(true);
-    // So that FIRSTBYTE_JSON=1 works as well as =true.
+    // Accepts FIRSTBYTE_JSON=1 as well as =true.
     if flag { arg.value_parser(BoolishValueParser::new()) } else { arg }
 }
 

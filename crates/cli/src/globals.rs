@@ -101,7 +101,7 @@ pub enum ProgressMode {
     Never,
 }
 
-/// Sorting needs less than a transfer, which uses more than a small ceiling if it has to.
+/// Least `--memory`, enough for sorting. A transfer uses more than such a small limit if it has to.
 const LEAST_MEMORY: u64 = 64 << 10;
 
 fn parse_memory(text: &str) -> Result<u64, String> {
@@ -112,11 +112,11 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses headers or names of files with headers, one on each line.
+/// Parses headers, and files with one header per line.
 fn read_headers(given: &[String]) -> Result<HttpHeaders, String> {
     let header = |line: &str| match line.split_once(':') {
         Some((name, value)) => (name.trim().to_ascii_lowercase(), value.trim().to_owned()),
-        // The text may be a secret, which is not repeated: the store refuses the empty name.
+        // The text may be a secret and is not repeated. The store refuses the empty name.
         None => (String::new(), String::new()),
     };
     let mut headers = Vec::new();
@@ -140,14 +140,14 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
     }
 }
 
-/// The option, or the variable if that has its value.
+/// Returns the variable's name if it has this value, else the option's name.
 fn setting(option: &'static str, variable: &'static str, value: &str) -> &'static str {
     if environment::variable(variable).as_deref() == Some(value) { variable } else { option }
 }
 
 impl Globals {
-    /// The client options: access to stores, reads and copies. The memory ceiling is not among
-    /// them, because finding it takes system calls.
+    /// Returns the client's options: access to stores, reads and copies. The memory ceiling is not
+    /// included, because finding it takes system calls.
     pub fn options(&self) -> Options {
         let mut options = Options::of_system(&environment::variable);
         let store = &mut options.store;
@@ -174,7 +174,7 @@ impl Globals {
         options
     }
 
-    /// The gateways of `--via`. The list and the key are read when a range is.
+    /// Returns the gateways of `--via`. The list and the key are read before the first ranged read.
     fn gateways(&self) -> Gateways {
         let urls = self.via.clone().map(|text| {
             let setting = setting("--via", "FIRSTBYTE_VIA", &text);
@@ -188,34 +188,34 @@ impl Globals {
         Gateways { urls: urls.unwrap_or_default(), own: None, keys }
     }
 
-    /// The setting that `--endpoint-url` comes from.
+    /// Returns the name of the setting that gave the endpoint URL.
     pub fn endpoint_setting(&self) -> &'static str {
         let url = self.endpoint_url.as_deref().unwrap_or_default();
         setting("--endpoint-url", "FIRSTBYTE_ENDPOINT_URL", url)
     }
 
-    /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its
-    /// engine sees to that.
+    /// Makes a store for verbs that write nothing. It is not scoped; the engine of a verb that must
+    /// end cleanly scopes it.
     pub fn store(&self) -> firstbyte::Result<Store> {
         Ok(self.client()?.store().clone())
     }
 
-    /// A store of a verb with options of its own.
+    /// Makes a store with a verb's own store options.
     pub fn store_of(&self, store: firstbyte_store::Options) -> firstbyte::Result<Store> {
         Ok(Client::waiting(Options { store, ..self.options() })?.store().clone())
     }
 
-    /// A client of a verb that keeps nothing.
+    /// Makes a client for a verb without a cache.
     pub fn client(&self) -> firstbyte::Result<Client> {
         Client::waiting(self.options())
     }
 
-    /// Whether each object is named on standard error when it is complete.
+    /// Returns whether each complete object is named on standard error.
     pub fn names_objects(&self) -> bool {
         self.verbose == 1 && self.log_file.is_none() && self.log_format == LogFormat::Text
     }
 
-    /// Whether progress is drawn on the terminal that standard error is.
+    /// Returns whether progress is drawn, on a terminal at standard error.
     pub fn draws_progress(&self) -> bool {
         self.progress != ProgressMode::Never
             && !self.quiet
@@ -223,12 +223,12 @@ impl Globals {
             && std::io::stderr().is_terminal()
     }
 
-    /// The memory ceiling, in bytes.
+    /// Returns the memory ceiling in bytes.
     pub fn memory_ceiling(&self) -> u64 {
         self.memory.unwrap_or_else(|| environment::default_memory(&environment::variable))
     }
 
-    /// Settings of transfers; `stop` ends them.
+    /// Returns the settings of transfers, which `stop` ends.
     pub fn settings(&self, stop: Stop) -> Settings {
         Settings { memory: self.memory_ceiling(), stop, ..self.options().copies }
     }

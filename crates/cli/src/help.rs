@@ -1,5 +1,5 @@
-//! The help of the program: verbs in groups, and the global options in one place instead of below
-//! each verb. [`args`](crate::args) adds it to the grammar.
+//! The help of the program: verbs in groups, and the global options once instead of below each
+//! verb. [`args`](crate::args) adds it to the grammar.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use clap::{Arg, Args, Command};
 
 use crate::globals::Globals;
 
-/// Headings, and the verbs below each. The short help has the first group alone.
+/// Headings with their verbs. The short help shows only the first group.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Core", &["cp", "sync", "mv", "rm", "ls", "mount", "hydrate"]),
     ("Look", &["cat", "stat", "tree", "du", "check"]),
@@ -18,9 +18,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure and predict", &["bench", "probe", "advise", "link", "demo", "doctor", "completions"]),
 ];
 
-/// Columns of the names of verbs.
+/// Columns for the names of verbs.
 const NAME: usize = 11;
-/// Columns that a terminal of eighty leaves for the rest.
+/// Columns for the descriptions on a terminal of 80 columns.
 const ABOUT: usize = 80 - 2 - NAME - 2;
 
 const PROGRAM: &str = "\
@@ -42,7 +42,7 @@ Global options: firstbyte help options
 const MORE: &str = "\
 All verbs: firstbyte help. One verb: firstbyte help cp. Global options: firstbyte help options.";
 
-/// Puts the help into the grammar.
+/// Adds the help to the grammar.
 pub fn arranged(command: Command) -> Command {
     let text = |help: Option<&StyledStr>| help.map(ToString::to_string).unwrap_or_default();
     let short = format!("{}\n\n{MORE}\n\n{}", group(&command, &GROUPS[0]), text(command.get_after_help()));
@@ -64,12 +64,12 @@ fn arranged_verb(verb: Command) -> Command {
     }
 }
 
-/// An option that help leaves out; completions and manual pages have it.
+/// Hides an option from the help. Completions and man pages keep it.
 fn hidden(arg: Arg) -> Arg {
     arg.hide_short_help(true).hide_long_help(true)
 }
 
-/// The help of the global options.
+/// Returns the help of the global options.
 pub fn global_options() -> String {
     let command = Globals::augment_args(Command::new("firstbyte").disable_help_flag(true));
     let help = command.max_term_width(110).help_template("{options}").render_long_help();
@@ -80,7 +80,7 @@ fn all(command: &Command) -> String {
     GROUPS.iter().map(|named| group(command, named)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A heading, and a line for each verb below it.
+/// Formats a heading, and a line for each of its verbs.
 fn group(command: &Command, (heading, verbs): &(&str, &[&str])) -> String {
     let mut text = format!("{heading}:");
     for name in *verbs {
@@ -92,7 +92,7 @@ fn group(command: &Command, (heading, verbs): &(&str, &[&str])) -> String {
     text
 }
 
-/// The beginning of a sentence that a line has room for.
+/// Returns the beginning of a sentence that fits into a line.
 fn first_clause(text: &str) -> &str {
     let text = [". ", "; ", ": "].iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
     match text.chars().count() > ABOUT {

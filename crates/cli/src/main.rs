@@ -94,8 +94,8 @@ fn run(cli: &Cli) -> Result<Exit> {
     }
 }
 
-/// `-v` names each object, `-vv` shows every request and what other libraries do. Warnings of a
-/// mount and of a server are always logged: no other output shows them.
+/// Begins the log. `-v` names each object; `-vv` logs every request and other libraries' messages.
+/// Warnings of a mount and of a server are always logged, because no other output shows them.
 fn begin_log(cli: &Cli) -> Result<()> {
     let globals = &cli.globals;
     let verbosity = match (globals.verbose, &globals.log_file) {

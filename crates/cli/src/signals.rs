@@ -4,8 +4,8 @@
 //! resumes. Work that has not ended after a grace period is abandoned, because some waits cannot be
 //! interrupted (a file system that does not answer, a pipe that is not read). Every verb tolerates
 //! being killed at any instant. A second signal ends the process at once. Effects that must not
-//! outlive the process (a mount point, directories of measurements) are undone before it ends,
-//! whichever way it ends here.
+//! outlive the process (a mount point, directories of measurements) are undone before this module
+//! ends it.
 
 use std::ffi::OsStr;
 use std::sync::mpsc;
@@ -19,38 +19,38 @@ use signal_hook::iterator::Signals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// The time that work has to end cleanly. The program promises to end within two seconds; the rest
-/// is for the process to exit.
+/// Time for work to end cleanly. The program promises to end within two seconds; the rest is for
+/// the process to exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
-/// The time that a measurement has to remove everything.
+/// Time for a measurement to remove everything.
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
-/// The time to undo what must not outlive the process. A file system may not answer.
+/// Time to undo effects that must not outlive the process. A file system may not answer.
 const UNDOING: Duration = Duration::from_millis(400);
-/// The interval at which signals are checked once the first has arrived.
+/// Interval at which signals are checked after the first.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The end of a process that does not end by itself some time after its first signal.
+/// How a process is ended if it does not end by itself after its first signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
-    /// The time after SIGINT.
+    /// Time after SIGINT.
     pub interrupted: Duration,
-    /// The time after SIGTERM or SIGHUP, the signals that end services.
+    /// Time after SIGTERM or SIGHUP, the signals that end services.
     pub terminated: Duration,
-    /// The exit code then.
+    /// Exit code of the process then.
     pub exit: Exit,
 }
 
 impl Ending {
-    /// The ending of a run with a result, which counts as interrupted.
+    /// Ending of a run with a result: it counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
-    /// The ending of a measurement. It has children to end and files to remove, which takes longer
-    /// the busier the machine is; none of its waits outlasts a stop.
+    /// Ending of a measurement, which has child processes to end and files to remove. This takes
+    /// longer on a busy machine; a stop interrupts all of its waits.
     const MEASUREMENT: Self =
         Self { interrupted: MEASUREMENT_GRACE, terminated: MEASUREMENT_GRACE, exit: Exit::Interrupted };
 }
 
-/// Calls `first` when the first signal comes, from a thread of its own. What is still running some
-/// time later is abandoned.
+/// Calls `first` on the first signal, from a separate thread. Work that still runs after [`GRACE`]
+/// is abandoned.
 ///
 /// # Errors
 /// The operating system refuses the handlers or the thread.
@@ -67,8 +67,8 @@ pub fn on_interrupted_measurement(first: impl FnOnce() + Send + 'static) -> Resu
     on_signals(&[SIGINT, SIGTERM], Ending::MEASUREMENT, first, last)
 }
 
-/// Like [`on_interrupt`], for services that run without a terminal: also handles SIGHUP. Calls
-/// `last` before it ends the process itself, also if `first` has not returned.
+/// Like [`on_interrupt`], for services without a terminal: also handles SIGHUP. Calls `last` before
+/// it ends the process itself, even if `first` has not returned.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -80,7 +80,7 @@ pub fn on_end(
     on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first, (last, UNDOING))
 }
 
-/// Calls `report` each time SIGUSR1 comes, from a thread of its own, as long as the process lives.
+/// Calls `report` on each SIGUSR1, from a separate thread, for the life of the process.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -105,7 +105,7 @@ fn on_signals(
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);
         let Some(signal) = signals.forever().next() else { return };
-        // On a thread of its own: it may wait, and a second signal must not.
+        // `first` may block, and a second signal must not wait for it.
         let asked = thread("stopping", first);
         let grace = if signal == SIGINT { ending.interrupted } else { ending.terminated };
         let until = Instant::now() + grace;
@@ -121,11 +121,11 @@ fn on_signals(
         }
         std::process::exit(ending.exit as i32);
     };
-    // It lives as long as the process: there is nothing to join.
+    // The thread lives as long as the process and is never joined.
     thread("signals", watch)
 }
 
-/// Calls `last` on a thread of its own, and waits for it for a while.
+/// Calls `last` on a separate thread, and waits for it for at most `within`.
 fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
     let (done, ended) = mpsc::channel::<()>();
     let undoing = thread("undoing", move || {
@@ -137,11 +137,11 @@ fn undo(last: impl FnOnce() + Send + 'static, within: Duration) {
     }
 }
 
-/// Blocks signals for this thread and those it starts from here on, or unblocks them.
+/// Blocks or unblocks signals for this thread and the threads that it starts later.
 ///
-/// The kernel hands a signal to one thread that does not block it. A thread that waits for a file
-/// system takes none until it is answered, so all but the one that watches for signals block them.
-/// Programs started by this one block nothing.
+/// The kernel delivers a signal to one thread that does not block it. A thread that waits for a
+/// file system would not handle it, so only the thread that watches for signals leaves them
+/// unblocked. Programs started by this process do not inherit blocked signals.
 fn change_mask(how: i32, signals: &[i32]) {
     // SAFETY: the set is a local that `sigemptyset` initialises before it is used; no pointer
     // outlives the calls.
@@ -151,20 +151,20 @@ fn change_mask(how: i32, signals: &[i32]) {
         for signal in signals {
             libc::sigaddset(&raw mut set, *signal);
         }
-        // It fails for an invalid `how` alone.
+        // It fails only for an invalid `how`.
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }
 
-/// The longest time a run may take, and what it is about.
+/// The time limit of a run, and the location for its message.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline<'a> {
     pub after: Duration,
     pub source: &'a OsStr,
 }
 
-/// A handle that Ctrl-C, SIGTERM and the deadline stop. What has not ended some time after them is
-/// abandoned.
+/// Returns a handle that Ctrl-C, SIGTERM and the deadline stop. Work that still runs some time
+/// later is abandoned.
 pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
@@ -176,7 +176,7 @@ pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
     Ok(stop)
 }
 
-/// Ends the process some time after its deadline, if the run has not ended.
+/// Ends the process some time after its deadline if the run has not ended.
 ///
 /// # Errors
 /// No thread can be started.
@@ -189,13 +189,13 @@ pub fn end_after(deadline: Duration, source: String) -> Result<()> {
     })
 }
 
-/// These threads call a few functions, hence the small stack.
+/// Starts a thread with a small stack, enough for the few functions that it calls.
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).stack_size(128 << 10);
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
-/// Calls `first` with the first SIGINT or SIGTERM. Work that has not ended some time later is
+/// Calls `first` on the first SIGINT or SIGTERM. Work that still runs after the time of `ending` is
 /// abandoned.
 ///
 /// # Errors
@@ -204,14 +204,14 @@ pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Resul
     on_signals(&[SIGINT, SIGTERM], ending, first, (|| {}, UNDOING))
 }
 
-/// Watches for the signals and gives what to wait on: something arrives with the first one.
+/// Watches for the signals. Returns a channel that receives a message on the first one.
 ///
 /// # Errors
 /// As [`on_interrupt`].
 pub fn interruption(ending: Ending) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
     let first = move || {
-        // The receiver is gone where the work is over already.
+        // This fails only if the work is over and the receiver is gone.
         let _ = send.send(());
     };
     on_ending(ending, first).map(|()| receive)

@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use firstbyte_location::redacted_operand;
 
-/// Field numbers of `/proc/self/stat` (proc(5)), counted from behind the name, which is field 2.
+/// Field numbers of `/proc/self/stat` (proc(5)), counted from the field after the name, which is
+/// field 2.
 const ARGUMENTS_START: usize = 48 - 3;
 const ARGUMENTS_END: usize = 49 - 3;
 
-/// The option whose value is a secret.
+/// Option whose value is a secret.
 const HEADER: &str = "--header";
 
 /// Overwrites the secrets in this process's arguments.
@@ -27,16 +28,16 @@ pub fn hide_secrets() {
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let Some(range) = arguments(&stat) else { return };
-    // SAFETY: the kernel says that the arguments lie there, in this process's own, writable stack;
-    // they end with a NUL, and no other thread exists that could read them meanwhile. What std has
-    // copied of them is not touched.
+    // SAFETY: the kernel reports that the arguments are there, in this process's writable stack.
+    // They end with a NUL, and there is no other thread that could read them meanwhile. The
+    // standard library's copies are not touched.
     let memory = unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) };
     overwrite(memory);
 }
 
-/// The addresses of the arguments, from the text of `/proc/self/stat`.
+/// Parses the addresses of the arguments from `/proc/self/stat`.
 fn arguments(stat: &str) -> Option<Range<usize>> {
-    // The name stands in brackets and may hold anything.
+    // The name is in parentheses and may contain anything.
     let (_, fields) = stat.rsplit_once(") ")?;
     let field = |number: usize| fields.split(' ').nth(number)?.trim().parse::<usize>().ok();
     let (start, end) = (field(ARGUMENTS_START)?, field(ARGUMENTS_END)?);
@@ -56,7 +57,7 @@ fn overwrite(memory: &mut [u8]) {
         if shown == text {
             continue;
         }
-        // What stands for a secret may be longer than it: the end is cut then.
+        // The replacement may be longer than the secret, and is then cut.
         let length = shown.len().min(argument.len());
         argument[..length].copy_from_slice(&shown.as_bytes()[..length]);
         argument[length..].fill(0);

@@ -1,10 +1,10 @@
-//! Usage errors in one line: what was typed, to which verb, and what to type instead. clap finds
-//! them and says them in paragraphs. Only `args` calls this.
+//! Usage errors in one line: the typed text, its verb, and what to type instead. clap finds them,
+//! but explains them in paragraphs. Only `args` calls this.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// The line for an error of usage. `grammar` is the whole command line.
+/// Formats the line for a usage error. `grammar` is the whole command line.
 pub fn line(error: &clap::Error, grammar: &Command) -> String {
     let known = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_verb(error),
@@ -15,7 +15,7 @@ pub fn line(error: &clap::Error, grammar: &Command) -> String {
     known.unwrap_or_else(|| sentence(error))
 }
 
-/// The line for a value that its option does not take, or that is missing.
+/// Formats the line for a missing value, or one that its option does not accept.
 fn bad_value(error: &clap::Error) -> Option<String> {
     let option = text(error, ContextKind::InvalidArg)?;
     let name = option.split_whitespace().next()?;
@@ -28,12 +28,12 @@ fn bad_value(error: &clap::Error) -> Option<String> {
         (None, Some(values)) => format!("no such value; write {}", values.join(", ")),
         (None, None) => return None,
     };
-    // Some errors name the value too.
+    // Some errors also repeat the value.
     let why = why.rsplit_once(&format!("{value}: ")).map_or(&*why, |(_, rest)| rest);
     Some(format!("{name} {value}: {why}"))
 }
 
-/// clap's own sentence and its tips, without usage.
+/// Returns clap's own sentence and tips, without the usage.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
@@ -42,7 +42,7 @@ fn sentence(error: &clap::Error) -> String {
     format!("{} (see {} --help)", said.trim_start_matches("error: "), program(error))
 }
 
-/// The command to which the usage belongs: `firstbyte`, `firstbyte cp`.
+/// Returns the command of the usage: `firstbyte` or `firstbyte cp`.
 fn program(error: &clap::Error) -> String {
     let verb = verb_of(error).filter(|verb| !verb.is_empty());
     verb.map_or("firstbyte".to_owned(), |verb| format!("firstbyte {verb}"))
@@ -63,7 +63,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Option<Vec<String>> {
     }
 }
 
-/// Our verbs, and the names that other programs give them.
+/// Our verbs, each with the names that other programs use.
 const OTHER_NAMES: [(&str, &[&str]); 13] = [
     ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
     ("sync", &["mirror", "rsync"]),
@@ -80,7 +80,7 @@ const OTHER_NAMES: [(&str, &[&str]); 13] = [
     ("unmount", &["umount"]),
 ];
 
-/// The line for a verb that does not exist.
+/// Formats the line for an unknown verb.
 fn unknown_verb(error: &clap::Error) -> Option<String> {
     let typed = text(error, ContextKind::InvalidSubcommand)?;
     let other = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()));
@@ -94,7 +94,7 @@ fn unknown_verb(error: &clap::Error) -> Option<String> {
     Some(format!("{typed}: no such verb{meant} (see {} --help)", program(error)))
 }
 
-/// Options of other programs, and ours: shown with its value where it has one.
+/// Our options, shown with a value if they have one, and the names that other programs use.
 const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
     ("--ca-bundle FILE", &["--no-verify-ssl", "--insecure", "--no-check-certificate", "--cacert"]),
     ("--cache DIR", &["--cache-dir", "--file-cache-dir", "--vfs-cache-mode", "--tmp-path"]),
@@ -112,7 +112,7 @@ const OTHER_OPTIONS: [(&str, &[&str]); 14] = [
     ("--recursive", &["-R", "--recurse", "--all-objects"]),
 ];
 
-/// The line for an option that the verb does not have.
+/// Formats the line for an option that the verb does not have.
 fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
     let typed = text(error, ContextKind::InvalidArg)?;
     let typed = typed.split('=').next().unwrap_or(&typed);
@@ -130,7 +130,7 @@ fn unknown_option(error: &clap::Error, grammar: &Command) -> Option<String> {
     Some(format!("{typed}: {name} {what}{} (see {} --help)", meant.unwrap_or_default(), program(error)))
 }
 
-/// Our option for one of another program, if the verb has ours.
+/// Returns our option for another program's, if the verb has it.
 fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
     let (ours, _) = OTHER_OPTIONS.iter().find(|(_, names)| names.contains(&typed))?;
     let long = ours.split(' ').next()?.strip_prefix("--")?;
@@ -141,13 +141,13 @@ fn other_programs_option(typed: &str, options: &[Arg]) -> Option<String> {
     })
 }
 
-/// The letter of an option of the verb that differs in case alone: `-R` for `-r`.
+/// Returns an option of the verb that differs only in case: `-R` for `-r`.
 fn other_case(typed: &str, options: &[Arg]) -> Option<char> {
     let letter = typed.strip_prefix('-')?.parse::<char>().ok()?;
     options.iter().filter_map(Arg::get_short).find(|short| short.eq_ignore_ascii_case(&letter))
 }
 
-/// The options of a verb: `cp`, `layout shard`, `firstbyte` for those of the program.
+/// Returns the options of a verb such as `cp` or `layout shard`, or of `firstbyte` itself.
 fn options_of(verb: &str, grammar: &Command) -> Option<Vec<Arg>> {
     let mut built = grammar.clone();
     built.build();
@@ -156,7 +156,7 @@ fn options_of(verb: &str, grammar: &Command) -> Option<Vec<Arg>> {
     Some(found.get_arguments().cloned().collect())
 }
 
-/// The verb in the usage of an error: `cp`, `layout shard`.
+/// Returns the verb in the usage of an error: `cp`, `layout shard`.
 fn verb_of(error: &clap::Error) -> Option<String> {
     let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else { return None };
     let usage = usage.to_string();
@@ -165,7 +165,7 @@ fn verb_of(error: &clap::Error) -> Option<String> {
     Some(verb.collect::<Vec<_>>().join(" "))
 }
 
-/// The line for operands, options or a verb's own verb that are not given.
+/// Formats the line for missing operands, options or subcommands.
 fn missing(error: &clap::Error) -> Option<String> {
     let (kind, join) = match error.kind() {
         ErrorKind::MissingRequiredArgument => (ContextKind::InvalidArg, " and "),

@@ -23,16 +23,16 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::render::error::{Error, Result};
 use crate::render::log_line;
 
-/// The time that a line waits for a standard error that accepts nothing. Only one line waits: after
-/// that, lines are tried without waiting until one is accepted.
+/// Longest wait of a line for a standard error that accepts nothing. Only one line waits; later
+/// ones are tried without waiting until one is accepted.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Written at once: a pipe that polls as writable takes this much without blocking (POSIX's
+/// Most bytes per write. A pipe that polls as writable takes this many without blocking (POSIX's
 /// `PIPE_BUF` on Linux).
 const STEP: usize = 4096;
-/// A pause where the kernel says that there is room and takes nothing.
+/// Pause after the kernel reports room but accepts nothing.
 const NAP: Duration = Duration::from_millis(5);
 
-/// Counts of lines for standard error that were not written.
+/// State of lines for standard error that were not written.
 struct Lines {
     dropped: u64,
     stuck: bool,
@@ -40,16 +40,16 @@ struct Lines {
 
 static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
 
-/// Whether standard output was closed when the program began. The start-up code of Rust opens
-/// `/dev/null` in its place, so that rows would vanish without an error; a constructor runs before
-/// that code.
+/// Whether standard output was closed when the program began. Rust's start-up code opens
+/// `/dev/null` in its place, so rows would vanish without an error. A constructor, which runs
+/// earlier, sets this.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// The same of standard input, which would be an empty object.
+/// Whether standard input was closed when the program began. It would be read as an empty object.
 static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: this section of the program lists functions without a result which libc calls before
-// `main`, as it does those of C's `__attribute__((constructor))`; this one asks the kernel two
-// questions and stores the answers.
+// SAFETY: libc calls the functions in this section of the program before `main`, as those with C's
+// `__attribute__((constructor))`. This one only asks the kernel about two descriptors and stores
+// the answers.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
@@ -60,12 +60,13 @@ extern "C" fn look() {
     INPUT_CLOSED.store(is_closed(rustix::stdio::stdin()), Ordering::Relaxed);
 }
 
-/// Whether standard output was closed when the program began.
+/// Returns whether standard output was closed when the program began.
 pub fn output_is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
-/// Standard output as a plain file: std's own looks for line ends in every byte.
+/// Returns standard output as a plain file: the standard library's searches every byte for line
+/// ends.
 pub fn standard_output() -> Result<File> {
     if output_is_closed() {
         return Err(Error::failed("standard output: it is closed"));
@@ -74,8 +75,8 @@ pub fn standard_output() -> Result<File> {
     descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
 }
 
-/// Standard input as a plain file, for the same reason and because it can be read from any thread.
-/// Every verb that reads it does so here.
+/// Returns standard input as a plain file, for the same reason and to be read from any thread.
+/// Every verb that reads it calls this.
 ///
 /// # Errors
 /// Standard input was closed when the program began, or cannot be read.
@@ -91,25 +92,25 @@ pub fn standard_input() -> Result<File> {
     descriptor.map(File::from).map_err(|error| Error::io("standard input", &error))
 }
 
-/// Says a line on standard error.
+/// Prints a line on standard error.
 pub fn say(line: impl Display) {
     let line = if log_line::is_json() { log_line::said(&line.to_string()) } else { line.to_string() };
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
-/// Whether standard error is a terminal that shows colours, and the user wants them.
+/// Returns whether standard error is a terminal with colours and the user wants them.
 pub fn has_colours() -> bool {
     io::stderr().is_terminal() && wants_colours()
 }
 
-/// Whether the user wants colours where a terminal shows them: without `NO_COLOR`
-/// (<https://no-color.org>), and not in a terminal that has none.
+/// Returns whether the user wants colours on a terminal: `NO_COLOR` is not set
+/// (<https://no-color.org>), and the terminal is not a dumb one.
 pub fn wants_colours() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Says on standard error that something failed.
+/// Prints an error on standard error.
 pub fn failed(error: &Error) {
     let line = match (log_line::is_json(), has_colours()) {
         (true, _) => log_line::failed(error),
@@ -119,18 +120,18 @@ pub fn failed(error: &Error) {
     StandardError.take(format!("{line}\n").as_bytes());
 }
 
-/// Says on standard error a fact that changes no exit code.
+/// Prints a note on standard error, which does not change the exit code.
 pub fn note(line: impl Display) {
     say(format_args!("note: {line}"));
 }
 
-/// Passes on the lines of a log, one for each event, without control characters: a name may have
-/// any.
+/// A writer that passes on the lines of a log, one per event. It escapes control characters, which
+/// a name may contain.
 pub struct LogLines<W>(pub W);
 
 impl<W: Write> Write for LogLines<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // At once: the writer takes whole lines.
+        // Written at once, because the inner writer takes whole lines.
         self.0.write_all(format!("{}\n", one_line(&String::from_utf8_lossy(bytes))).as_bytes())?;
         Ok(bytes.len())
     }
@@ -140,7 +141,7 @@ impl<W: Write> Write for LogLines<W> {
     }
 }
 
-/// Writes to standard error what ends its own lines.
+/// Writes text that has its own line ends to standard error.
 pub fn log(text: &str) {
     StandardError.take(text.as_bytes());
 }
@@ -148,12 +149,12 @@ pub fn log(text: &str) {
 /// Prints a line of results.
 ///
 /// # Errors
-/// Standard output takes no more, other than because its reader has left.
+/// Standard output accepts no more. A closed pipe is not an error.
 pub fn print(line: impl Display) -> Result<()> {
     print_bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints results as they are.
+/// Prints bytes of results unchanged.
 ///
 /// # Errors
 /// As [`print`].
@@ -164,7 +165,7 @@ pub fn print_bytes(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Writes to standard output, and says also that its reader has left.
+/// Writes to standard output. A closed pipe is an error here.
 pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
     if output_is_closed() {
         return Err(io::Error::other("it is closed"));
@@ -175,7 +176,7 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR) => {}
-            // The descriptor is shared with a program that made it non-blocking.
+            // A program that shares the descriptor has made it non-blocking.
             Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&out, PollFlags::OUT)], None)),
             Err(error) => return Err(error.into()),
         }
@@ -183,7 +184,7 @@ pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Standard error as a writer that always succeeds.
+/// A writer to standard error that always succeeds.
 #[derive(Clone, Copy, Debug)]
 pub struct StandardError;
 
@@ -199,12 +200,12 @@ impl Write for StandardError {
 }
 
 impl StandardError {
-    /// Takes lines, and shows no secret of a URL in them, whichever library names it.
+    /// Writes lines, with the secrets of URLs removed, whichever library names them.
     fn take(self, bytes: &[u8]) {
         let shown = std::str::from_utf8(bytes).ok().map(redacted);
         let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
         let until = Instant::now() + PATIENCE;
-        // A thread that writes to a file system that does not answer holds the lock for as long.
+        // Another thread may hold the lock for as long as its write to a stuck file system takes.
         let Some(mut lines) = lock(until) else { return };
         let until = if lines.stuck { Instant::now() } else { until };
         if lines.dropped > 0 {
@@ -229,8 +230,8 @@ fn lock(until: Instant) -> Option<MutexGuard<'static, Lines>> {
     }
 }
 
-/// False where nothing was taken until then. A standard error that is closed, full or without a
-/// reader takes everything.
+/// Writes to standard error. Returns false if it was not accepted by `until`. If standard error is
+/// closed, full or has no reader, the bytes are dropped and count as written.
 fn write_error(mut bytes: &[u8], until: Instant) -> bool {
     let descriptor = rustix::stdio::stderr();
     while !bytes.is_empty() {
@@ -253,15 +254,15 @@ fn write_error(mut bytes: &[u8], until: Instant) -> bool {
     true
 }
 
-/// Between the poll and the write another process can fill a pipe that both share, so a pipe is
-/// asked not to block at all.
+/// Writes some bytes. Another process may fill a shared pipe between poll and write, so a write to
+/// a pipe is explicitly non-blocking.
 fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     static IS_PIPE: OnceLock<bool> = OnceLock::new();
     let kind = || rustix::fs::fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if *IS_PIPE.get_or_init(|| kind() == Ok(FileType::Fifo)) {
         let now = [io::IoSlice::new(bytes)];
         match rustix::io::pwritev2(descriptor, &now, u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Older kernels know it for files alone.
+            // Older kernels support this only for files.
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => {}
             other => return other,
         }
@@ -269,12 +270,13 @@ fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<us
     rustix::io::write(descriptor, bytes)
 }
 
-/// A target for progress bars on standard error, drawn `hz` times a second, by the same rules.
+/// Returns a target for progress bars on standard error, drawn `hz` times a second by the same
+/// rules.
 pub fn progress_target(hz: u8) -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), hz)
 }
 
-/// A terminal on standard error. What is drawn is gathered and leaves with
+/// A terminal on standard error. It collects what is drawn, and writes it on
 /// [`flush`](TermLike::flush).
 #[derive(Debug, Default)]
 struct Screen(Mutex<String>);
@@ -290,13 +292,13 @@ impl Screen {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Moves the cursor, where there is anything to move.
+    /// Moves the cursor; 0 moves nothing.
     fn escape(&self, count: usize, letter: char) -> io::Result<()> {
         if count == 0 { Ok(()) } else { self.push(&format!("\x1b[{count}{letter}")) }
     }
 }
 
-/// The columns of the terminal that standard error is.
+/// Returns the columns of the terminal at standard error.
 pub fn width() -> u16 {
     size().0
 }

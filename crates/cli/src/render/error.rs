@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 pub enum Exit {
     /// All done.
     Done = 0,
-    /// Nothing, or not what was asked, was done.
+    /// The requested work was not done.
     Failed = 1,
     /// The command line itself is wrong.
     Usage = 2,
     /// Some items failed; the receipt names each.
     Partial = 3,
-    /// Ended by Ctrl-C or SIGTERM: 128 and the number of SIGINT, as shells have it.
+    /// A signal ended the run: 128 plus the number of SIGINT, as in shells.
     Interrupted = 130,
 }
 
@@ -31,10 +31,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The reason for which a verb stopped early.
+/// The error that ended a verb.
 #[derive(Debug)]
 pub struct Error {
-    /// The code to end with.
+    /// Exit code of the process.
     pub exit: Exit,
     /// The failed action, its object and the cause.
     pub message: String,
@@ -44,7 +44,7 @@ pub struct Error {
     pub missing: Option<String>,
     /// The kind of the failure.
     pub kind: FailureKind,
-    /// The request that failed, if one did.
+    /// The failed request, if there was one.
     pub trace: Traced,
 }
 
@@ -52,7 +52,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A failure without special advice.
+    /// Makes a failure without advice.
     pub fn failed(message: impl Into<String>) -> Self {
         Self {
             exit: Exit::Failed,
@@ -64,23 +64,23 @@ impl Error {
         }
     }
 
-    /// A command line that cannot be meant.
+    /// Makes an error of usage: the command line is contradictory.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, kind: FailureKind::BadInput, ..Self::failed(message) }
     }
 
-    /// The end by a signal.
+    /// Makes the error for a run that a signal ended.
     pub fn interrupted() -> Self {
         Self { exit: Exit::Interrupted, kind: FailureKind::Interrupted, ..Self::failed("interrupted") }
     }
 
-    /// Adds what to try.
+    /// Adds a remedy.
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// A failed operation of the operating system at a named place.
+    /// Makes an error for a failed system call on a named object.
     pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         let advice = io_advice(error.kind()).map(str::to_owned);
         Self { advice, kind: FailureKind::of_io(error), ..Self::failed(format!("{place}: {error}")) }
@@ -88,7 +88,8 @@ impl Error {
 }
 
 impl Error {
-    /// A transfer's error, by reference: receipts and progress lines keep the original.
+    /// Converts a transfer's error by reference, because receipts and progress lines keep the
+    /// original.
     pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
         let exit = match error {
@@ -103,7 +104,7 @@ impl Error {
         Self { missing, ..Self::of(exit, error, error.advice(), error.kind(), error.trace()) }
     }
 
-    /// An error of a library.
+    /// Converts an error of a library.
     fn of(
         exit: Exit,
         error: &dyn fmt::Display,
@@ -115,19 +116,19 @@ impl Error {
         Self { exit, message, advice, kind, trace: trace.cloned().map(Box::new), missing: None }
     }
 
-    /// The action, its object, the cause and the remedy. A receipt has the rest in fields.
+    /// Returns action, object, cause and remedy in a sentence. A receipt has the rest as fields.
     pub fn sentence(&self) -> String {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
         without_numbers(&one_line(&line))
     }
 
-    /// The item of a receipt that failed by this.
+    /// Returns the receipt's entry for an item that failed with this error.
     pub fn item(&self, location: String) -> Failed {
         Failed::new(location, self.sentence(), self.kind, self.trace.as_deref())
     }
 
-    /// The fields of the item without its location and its sentence, for the log.
+    /// Returns the log's fields: those of a receipt's entry, without location and sentence.
     pub fn facts(&self) -> Map<String, Value> {
         let item = json!(self.item(String::new()));
         let own = |(name, _): &(String, Value)| !matches!(name.as_str(), "location" | "error");
@@ -137,7 +138,7 @@ impl Error {
         }
     }
 
-    /// Puts the place in front of the message, unless the message names it.
+    /// Puts `location` before the message, unless the message contains it.
     pub fn about(mut self, location: &str) -> Self {
         if !self.message.contains(location) {
             self.message = format!("{location}: {}", self.message);
@@ -154,7 +155,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The location that a store does not have.
+/// Returns the location that does not exist, if that is the cause.
 fn missing(error: &firstbyte_store::Error) -> Option<String> {
     match error {
         firstbyte_store::Error::NotFound { location, .. } => Some(location.clone()),
@@ -162,7 +163,7 @@ fn missing(error: &firstbyte_store::Error) -> Option<String> {
     }
 }
 
-/// The text without the numbers that Rust adds to errors of the system, ` (os error 2)`.
+/// Removes the numbers that Rust adds to system errors, ` (os error 2)`.
 fn without_numbers(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;

@@ -1,5 +1,5 @@
-//! The results of the lines of a list. `run` starts each line with the write end of a pipe as its
-//! standard input, which no verb can read, and a line that ends writes its counts there.
+//! Passes results of the commands that `run` starts back to it. Standard input of such a command is
+//! the write end of a pipe. No verb can read it; at its end the command writes its counts there.
 
 use std::io::{self, PipeReader, Read as _};
 
@@ -7,10 +7,10 @@ use firstbyte::receipt::Receipt;
 use rustix::fs::{FileType, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// The variable that marks the lines of a list.
+/// Variable that marks the commands of a `run`.
 pub const INSIDE: &str = "FIRSTBYTE_INSIDE_RUN";
 
-/// The counts of a line. As JSON they fit the buffer of a pipe.
+/// Counts of one command. As JSON they fit into the buffer of a pipe.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct Counts {
     bytes: u64,
@@ -21,28 +21,28 @@ struct Counts {
     reread_bytes: u64,
 }
 
-/// Hands the counts of this process to the `run` that it is a line of, if it is one.
+/// Passes the counts of this process to the `run` that started it, if one did.
 pub fn hand_over(receipt: &Receipt) {
     if std::env::var_os(INSIDE).is_none() {
         return;
     }
     let Receipt { bytes, requests, retries, hedged, resumed_bytes, reread_bytes, .. } = *receipt;
     let counts = Counts { bytes, requests, retries, hedged, resumed_bytes, reread_bytes };
-    // The process may have been started by the line, with another input.
+    // Another program that the `run` started may have started this process, with another input.
     let input = rustix::stdio::stdin();
     let is_pipe =
         rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
     let is_written =
         rustix::fs::fcntl_getfl(input).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::WRONLY);
     if is_pipe && is_written {
-        // The verb has done its work, whatever becomes of its counts.
+        // A failure is ignored: the verb's work is done.
         let _ = rustix::io::write(input, super::json::line(&counts).as_bytes());
     }
 }
 
-/// Adds what a line that has ended has left in its pipe. A verb without counts leaves nothing.
+/// Adds the counts of an ended command from its pipe. A verb without counts has written none.
 pub fn add(receipt: &mut Receipt, pipe: &PipeReader) -> io::Result<()> {
-    // What the line has started in the background may keep the other end open.
+    // A background process of the command may keep the other end open, so the read must not block.
     rustix::io::ioctl_fionbio(pipe, true)?;
     let (mut reader, mut text) = (pipe, [0; 4096]);
     let read = match reader.read(&mut text) {

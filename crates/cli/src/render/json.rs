@@ -7,17 +7,17 @@ use firstbyte_location::controls;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-/// A value on one line.
+/// Formats a value on one line.
 pub fn line(value: &(impl Serialize + ?Sized)) -> String {
     let mut out = Vec::new();
     push(value, &mut out);
-    // It is JSON, and so UTF-8.
+    // JSON is valid UTF-8.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes a value behind what `out` holds.
+/// Appends a value to `out`.
 pub fn push(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and neither can values whose keys are names of fields.
+    // Writing to memory cannot fail, and the keys are field names, which are valid.
     let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, Harmless));
 }
 
@@ -29,13 +29,13 @@ impl Formatter for Harmless {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Nearly all texts are plain, and this looks at them several bytes at a time.
+        // Nearly all texts are plain; this check takes several bytes at a time.
         if fragment.is_ascii() && !fragment.contains('\x7f') {
             return out.write_all(fragment.as_bytes());
         }
         let mut written = 0;
         for (at, symbol) in fragment.char_indices().filter(|(_, symbol)| controls(*symbol)) {
-            // Whatever controls has four digits.
+            // All control characters have at most four hexadecimal digits.
             write!(out, "{}\\u{:04x}", &fragment[written..at], u32::from(symbol))?;
             written = at + symbol.len_utf8();
         }

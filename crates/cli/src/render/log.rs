@@ -1,8 +1,8 @@
 //! The log: which events are written, where, and as text or JSON.
 //!
-//! With `--log-format json` every line of the log is one JSON object, also those that people would
-//! get on standard error: a program that reads them needs no second parser. Fields are those of
-//! the events; docs/errors.md lists them. `main` begins the log.
+//! With `--log-format json` every line of the log is a JSON object, and so are messages for
+//! standard error, so a program needs no second parser. Fields are those of the events;
+//! docs/errors.md lists them. `main` begins the log.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,30 +21,30 @@ use super::log_line::{self, LogFormat, object};
 use super::{console, json};
 use crate::render::error::{Error, Result};
 
-/// A part of the subscriber of events.
+/// A layer that receives the events of the log.
 pub type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Levels of the log without `RUST_LOG`.
+/// Level of the log without `RUST_LOG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Nothing but what verbs say themselves.
+    /// No events; only the verbs' own messages.
     Quiet,
     /// Warnings.
     Warnings,
-    /// Notes and warnings: the verb names each object itself.
+    /// Warnings and notes; the verb itself names each object.
     Notes,
-    /// Each object, and warnings.
+    /// Warnings, and each object.
     Objects,
-    /// Every request, and what other libraries do.
+    /// Every request, and messages of other libraries.
     Requests,
 }
 
-/// Begins to write the log to a file, or to standard error, and hands the events of requests to
-/// `traces` if there is one. `RUST_LOG` decides about levels where it is set: `debug`,
-/// `firstbyte=debug`, `firstbyte_store::request=debug,warn`.
+/// Begins the log, in a file or on standard error, and passes request events to `traces`, if given.
+/// `RUST_LOG` overrides the levels: `debug`, `firstbyte=debug`,
+/// `firstbyte_store::request=debug,warn`.
 ///
 /// # Errors
-/// The file cannot be opened, or `RUST_LOG` is no list of targets and levels.
+/// The file cannot be opened, or `RUST_LOG` is not a list of targets and levels.
 pub fn begin(
     verbosity: Verbosity,
     format: LogFormat,
@@ -60,14 +60,14 @@ pub fn begin(
     Ok(())
 }
 
-/// The layer that writes lines.
+/// Makes the layer that writes lines.
 fn lines(format: LogFormat, levels: Targets, file: Option<&Path>) -> Result<BoxedLayer> {
     let write: Arc<dyn Fn(&str) + Send + Sync> = match file {
         None => Arc::new(|line| console::log(&format!("{line}\n"))),
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
             let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
-            // One write for each line: programs that rotate the file find no half of one.
+            // A single write per line, so programs that rotate the file find no partial line.
             Arc::new(move |line| drop((&file).write_all(format!("{}\n", redacted(line)).as_bytes())))
         }
     };
@@ -110,11 +110,11 @@ fn levels(verbosity: Verbosity) -> Result<Option<Targets>> {
             }
         }
     };
-    // s3s logs every refused request as an error; the access log has those.
+    // s3s logs every refused request as an error; the access log already has them.
     Ok(levels.map(|levels| levels.with_target("s3s", LevelFilter::OFF)))
 }
 
-/// Passes whole lines on.
+/// A writer that passes whole lines on.
 struct Lines(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Write for Lines {

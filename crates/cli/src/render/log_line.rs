@@ -1,4 +1,4 @@
-//! The form of the log, and its lines in JSON: those of events, of errors, and of what verbs say.
+//! The format of the log, and its JSON lines for events, errors and messages of verbs.
 //! [`console`](super::console) asks whether standard error is JSON; [`log`](super::log) writes the
 //! events.
 
@@ -23,33 +23,33 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether what goes to standard error is JSON.
+/// Whether lines on standard error are JSON.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Sets the form, before anything is written.
+/// Sets the format before the first line is written.
 pub fn begin(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// Whether what goes to standard error is JSON.
+/// Returns whether lines on standard error are JSON.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// A line of the log that no event has: what a verb says to people.
+/// Formats a verb's message as a line of the log.
 pub fn said(line: &str) -> String {
     json::line(&object(Level::INFO, "firstbyte", line, Map::new()))
 }
 
-/// A line of the log for an error.
+/// Formats an error as a line of the log.
 pub fn failed(error: &Error) -> String {
     json::line(&object(Level::ERROR, "firstbyte", &error.sentence(), error.facts()))
 }
 
-/// One line, with the fields of an event.
+/// Makes the object for one line, with the fields of an event.
 pub fn object(level: Level, target: &str, message: &str, fields: Map<String, Value>) -> Map<String, Value> {
     let mut object = Map::new();
-    // The format has the years 0 to 9999.
+    // Formatting fails only outside the years 0 to 9999.
     object.insert("time".to_owned(), json!(OffsetDateTime::now_utc().format(&Rfc3339).ok()));
     object.insert("level".to_owned(), json!(level.as_str()));
     object.insert("target".to_owned(), json!(target));

@@ -1,5 +1,5 @@
-//! Shows what a transfer does: how far it is ([`Bar`]), the rows of a dry run and of a comparison,
-//! and a line for each object that fails.
+//! Shows a transfer: its progress ([`Bar`]), the rows of a dry run or comparison, and a line for
+//! each failed object.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,19 +15,19 @@ use crate::render::console;
 use crate::render::error::Error;
 use crate::render::progress_bar::Bar;
 
-/// Draws the bar, prints what a dry run plans and what fails.
+/// Draws the progress bar, and prints rows of a dry run and failures.
 pub struct Progress {
     bar: Option<Bar>,
     rows: Rows,
-    /// What is done to an object: `copy` or `move`.
+    /// Word for the action on objects: `copy` or `move`.
     deed: &'static str,
     planned: Mutex<Planned>,
-    /// When each object in flight began, if each is named when it is complete.
+    /// Start time of each object in flight, if complete objects are named.
     begun: Option<Mutex<HashMap<String, Instant>>>,
     failures: Failures,
-    /// Ends the run whose rows cannot be printed.
+    /// Stops the run if a row cannot be printed.
     stop: Option<Stop>,
-    /// The reason for which rows cannot be written.
+    /// The error of a row that could not be printed.
     broken: Mutex<Option<io::Error>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Planned {
     pub objects: u64,
     /// Objects among them whose length is not known.
     pub unmeasured: u64,
-    /// The length of the others together.
+    /// Total bytes of the objects whose length is known.
     pub bytes: u64,
     /// Objects that would be deleted.
     pub deletions: u64,
@@ -47,13 +47,13 @@ pub struct Planned {
 /// The place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
-    /// Here, with a line each; the run continues with the others.
+    /// In a line of its own here; the run continues with other objects.
     Printed,
-    /// By the caller, who asked for one object and gets its error back.
+    /// By the caller, to which the error of its single object is returned.
     Returned,
 }
 
-/// The form of the rows of a dry run.
+/// Format of the rows of a dry run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Text,
@@ -61,7 +61,7 @@ enum Rows {
 }
 
 impl Progress {
-    /// A bar as the global options ask for.
+    /// Starts the progress display that the global options request.
     pub fn new(globals: &Globals, failures: Failures) -> Self {
         Self {
             bar: Bar::new(globals),
@@ -75,30 +75,31 @@ impl Progress {
         }
     }
 
-    /// Makes `stop` end the run if rows cannot be printed, for a run whose rows are its results.
+    /// Makes `stop` end the run if rows cannot be printed, because such rows are the result of the
+    /// run.
     pub fn stopping(mut self, stop: &Stop) -> Self {
         self.stop = Some(stop.clone());
         self
     }
 
-    /// Calls what is done to an object a move.
+    /// Changes the word for the action to `move`.
     pub fn moving(mut self) -> Self {
         self.deed = "move";
         self
     }
 
-    /// Sums of the dry run; `None` if nothing was planned.
+    /// Returns the sums of the dry run; `None` if nothing was planned.
     pub fn dry_run(&self) -> Option<Planned> {
         let planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (planned.objects + planned.deletions > 0).then_some(planned)
     }
 
-    /// Ends the bar. Returns the reason for which rows could not be printed, if any.
+    /// Ends the bar. Returns the error of rows that could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The time of an object that has ended; `None` if it is not named or not known.
+    /// Returns the seconds that an object took; `None` if its start was not recorded.
     fn seconds(&self, source: &str) -> Option<f64> {
         let begun = self.begun.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).remove(source)?;
         Some(begun.elapsed().as_secs_f64())
@@ -109,7 +110,7 @@ impl Progress {
         self.bar.iter().for_each(|bar| bar.completed(objects));
     }
 
-    /// Prints a row. Where that fails, the run ends: rows are all that it is for.
+    /// Prints a row. If that fails, the run ends, because its rows are its result.
     fn row(&self, row: &str) {
         let mut printed = Ok(());
         let mut print = || printed = console::write_output(format!("{row}\n").as_bytes());

@@ -1,9 +1,9 @@
-//! The progress of a transfer on standard error: a bar as wide as the terminal with bytes, files,
-//! rates and the time left, which indicatif draws; or a line every ten seconds, if standard error
-//! is no terminal and `--progress always` asks for it.
+//! The progress of a transfer on standard error. It is a bar as wide as the terminal with bytes,
+//! files, rates and remaining time, drawn by indicatif. Without a terminal, `--progress always`
+//! prints a line every ten seconds instead.
 //!
-//! Workers only count: a thread of the bar's own draws, so that none waits for a slow terminal.
-//! [`progress`](super::progress) calls it.
+//! Workers only count. A separate thread draws, so that no worker waits for a slow terminal. Called
+//! by [`progress`](super::progress).
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,27 +17,27 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
 
-/// Between two lines if nothing is drawn.
+/// Interval between two printed lines.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Between two drawings: each costs a system call.
+/// Interval between two drawings, each of which costs a system call.
 const TICK: Duration = Duration::from_millis(200);
-/// Span of the rates.
+/// Time span over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Columns of the shortest bar, with brackets and a blank around it: less shows nothing.
+/// Columns of the shortest useful bar, with brackets and spaces around it.
 const LEAST_BAR: usize = 13;
-/// Names of the largest objects in flight that are shown.
+/// Number of names shown, those of the largest objects in flight.
 const NAMES: usize = 2;
 
-/// A run at one instant.
+/// Counts of a run at one instant.
 #[derive(Clone, Debug, Default)]
 struct Facts {
-    /// More objects may be found.
+    /// The listing may still find objects.
     listing: bool,
     bytes: u64,
     of_bytes: u64,
     objects: u64,
     of_objects: u64,
-    /// Bytes and objects per second, once some time has passed.
+    /// Bytes and objects per second; `None` at the beginning.
     rates: Option<(f64, f64)>,
 }
 
@@ -51,20 +51,20 @@ struct Started {
 #[derive(Default)]
 struct RunState {
     facts: Facts,
-    /// Bytes and objects at earlier instants, for the rates.
+    /// Instants with the bytes and objects done by then, from which rates are computed.
     passed: Vec<(Instant, u64, u64)>,
     started: Vec<Started>,
     ended: bool,
 }
 
-/// Parts that are drawn: the bar needs a total, and the second line a name.
+/// Parts to draw. The bar needs a total, and the second line needs a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Layout {
     bar: bool,
     names: bool,
 }
 
-/// Shows a run on standard error until it is dropped.
+/// The progress display on standard error. It is removed on drop.
 pub struct Bar {
     shared: Arc<Shared>,
     drawn: Option<ProgressBar>,
@@ -74,12 +74,12 @@ pub struct Bar {
 #[derive(Default)]
 struct Shared {
     state: Mutex<RunState>,
-    /// Wakes the thread when the run has ended.
+    /// Wakes the drawing thread when the run has ended.
     over: Condvar,
 }
 
 impl Bar {
-    /// The bar or the lines that the global options ask for.
+    /// Starts the bar or the lines that the global options request.
     pub fn new(globals: &Globals) -> Option<Self> {
         let drawn = globals.draws_progress();
         if !drawn && (globals.progress != ProgressMode::Always || globals.quiet) {
@@ -87,7 +87,7 @@ impl Bar {
         }
         let shared = Arc::<Shared>::default();
         shared.lock().facts.listing = true;
-        // Rows may be printed before the first tick, and each draws the bar again below it.
+        // Rows may be printed before the first tick. Each row redraws the bar below it.
         let first = Layout { bar: false, names: false };
         let drawn = drawn.then(|| {
             let target = console::progress_target(DRAWINGS);
@@ -98,11 +98,11 @@ impl Bar {
             Some(bar) => draw(&seen, &bar),
             None => print(&seen),
         });
-        // Without the thread nothing is shown; the transfer does not depend on it.
+        // Without the thread no progress is shown, but the transfer continues.
         Some(Self { shared, drawn, thread: thread.ok() })
     }
 
-    /// Adds to the totals.
+    /// Adds to the expected totals.
     pub fn expect(&self, objects: u64, bytes: u64) {
         let facts = &mut self.shared.lock().facts;
         facts.listing |= objects > 0;
@@ -110,7 +110,7 @@ impl Bar {
         facts.of_bytes += bytes;
     }
 
-    /// The totals are final.
+    /// Marks the totals as final.
     pub fn listed(&self) {
         self.shared.lock().facts.listing = false;
     }
@@ -120,19 +120,19 @@ impl Bar {
         self.shared.lock().facts.bytes += bytes;
     }
 
-    /// Counts objects that are complete, without their names.
+    /// Counts complete objects without their names.
     pub fn completed(&self, objects: u64) {
         self.shared.lock().facts.objects += objects;
     }
 
-    /// A large object is in flight.
+    /// Records that a large object is in flight.
     pub fn started(&self, source: &Location, bytes: u64) {
         let name = Escaped(&source.last_component().unwrap_or_default()).to_string();
         let started = Started { bytes, location: source.to_string(), name };
         self.shared.lock().started.push(started);
     }
 
-    /// An object is complete.
+    /// Records that an object is complete.
     pub fn finished(&self, source: &Location) {
         let mut state = self.shared.lock();
         state.facts.objects += 1;
@@ -142,12 +142,12 @@ impl Bar {
         }
     }
 
-    /// An object is given up.
+    /// Records that an object has failed.
     pub fn failed(&self, location: &str) {
         self.shared.lock().started.retain(|started| started.location != location);
     }
 
-    /// Prints other lines above the bar.
+    /// Calls `print` with the bar removed, so that other lines stay above it.
     pub fn suspend(&self, print: impl FnOnce()) {
         match &self.drawn {
             Some(bar) => bar.suspend(print),
@@ -161,7 +161,7 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.over.notify_all();
-        // It has nothing to report.
+        // The thread returns no result.
         self.thread.take().map(JoinHandle::join);
         self.drawn.iter().for_each(ProgressBar::finish_and_clear);
     }
@@ -172,7 +172,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state after a pause; `None` once the run has ended.
+    /// Waits for `pause`, then returns the state; `None` once the run has ended.
     fn after(&self, pause: Duration) -> Option<MutexGuard<'_, RunState>> {
         let waited = self.over.wait_timeout_while(self.lock(), pause, |state| !state.ended);
         let state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-/// Drawings a second that indicatif lets pass: more than the thread makes.
+/// Most drawings per second that indicatif allows: more than the thread makes.
 const DRAWINGS: u8 = 20;
 
 /// Draws the bar until the run has ended.
@@ -188,7 +188,7 @@ fn draw(shared: &Arc<Shared>, bar: &ProgressBar) {
     let mut layout = None;
     while let Some(state) = shared.after(TICK) {
         let (now, bytes, of_bytes) = (state.layout(), state.facts.bytes, state.facts.of_bytes);
-        // The style's keys take the lock.
+        // The keys of the style take the lock.
         drop(state);
         if layout != Some(now) {
             layout = Some(now);
@@ -210,15 +210,15 @@ fn print(shared: &Shared) {
     }
 }
 
-/// The template of a layout. Its keys ask for the state and for the terminal's width at each
-/// drawing, since both change.
+/// Makes the style of a layout. At each drawing its keys read the state and the terminal's width,
+/// since both change.
 fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
     let (colour, plain) = if console::has_colours() { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
     let bar = if layout.bar { format!("[{colour}{{wide_bar}}{plain}] ") } else { String::new() };
     let names = if layout.names { "\n{names}" } else { "" };
     let taken = if layout.bar { LEAST_BAR } else { 0 };
     let (facts, named) = (Arc::clone(shared), Arc::clone(shared));
-    // The template is a constant but for colours, and indicatif knows its syntax.
+    // The template is constant except for colours, and indicatif supports its syntax.
     let style = ProgressStyle::with_template(&format!("{bar}{{facts}}{names}"));
     style
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -232,17 +232,17 @@ fn style(layout: Layout, shared: &Arc<Shared>) -> ProgressStyle {
         })
 }
 
-/// Columns of the terminal but `taken`. The last one stays free: terminals differ in what a full
-/// line does.
+/// Returns the terminal's columns minus `taken`. The last column stays free, because terminals
+/// differ in how they treat a full line.
 fn columns_left(taken: usize) -> usize {
     usize::from(console::width()).saturating_sub(taken + 1)
 }
 
 impl RunState {
-    /// The facts with the rates of this instant.
+    /// Returns the counts with the current rates.
     fn observed(&mut self) -> Facts {
         let now = Instant::now();
-        // The oldest is kept until the next is old enough: a rate needs a span.
+        // The oldest sample stays until the next one is old enough, because a rate needs a span.
         let old = self.passed.iter().rposition(|(at, ..)| now.duration_since(*at) >= WINDOW);
         self.passed.drain(..old.unwrap_or(0));
         let rates = self.passed.first().and_then(|(at, bytes, objects)| {
@@ -256,7 +256,7 @@ impl RunState {
         Facts { rates, ..self.facts.clone() }
     }
 
-    /// The names of the largest objects in flight.
+    /// Returns the names of the largest objects in flight.
     fn names(&mut self) -> String {
         self.started.sort_by_key(|started| std::cmp::Reverse(started.bytes));
         let largest = self.started.iter().take(NAMES);
@@ -264,14 +264,14 @@ impl RunState {
     }
 
     fn layout(&self) -> Layout {
-        // A share of what is found so far would stay near its end if the listing keeps pace.
+        // During the listing, a percentage of the objects found so far would always be near 100.
         let bar = self.facts.of_bytes > 0 && !self.facts.listing;
         Layout { bar, names: self.facts.of_objects > 1 && !self.started.is_empty() }
     }
 }
 
 impl Facts {
-    /// The line in at most `width` columns; parts of little weight are left out first.
+    /// Formats the line in at most `width` columns. Parts of the least weight are omitted first.
     fn line(&self, width: usize) -> String {
         let mut parts = self.parts();
         loop {
@@ -286,7 +286,7 @@ impl Facts {
         }
     }
 
-    /// The parts of the line in their order, each with its weight.
+    /// Returns the parts of the line in order, each with its weight.
     fn parts(&self) -> Vec<(u8, String)> {
         let mut parts = Vec::new();
         let has_total = self.of_bytes > 0;
@@ -300,7 +300,7 @@ impl Facts {
             let _ = write!(bytes, " of {}{found}", human(self.of_bytes));
         }
         if self.of_objects > 0 || has_total {
-            // Without a share, bytes are all that moves.
+            // Without a percentage, only the bytes show progress, so they get its weight.
             parts.push((if self.listing { 6 } else { 4 }, bytes));
             parts.extend(self.rates.map(|(bytes, _)| (3, human_rate(bytes))));
         }
@@ -316,13 +316,13 @@ impl Facts {
         parts
     }
 
-    /// Whether the time left can be said.
+    /// Returns whether the remaining time can be estimated.
     fn is_timed(&self) -> bool {
         self.of_bytes > 0 && self.rates.is_some_and(|(bytes, _)| bytes >= 1.0)
     }
 
-    /// The time for the bytes and the files that are known, whichever takes longer. More may be
-    /// found during the listing.
+    /// Returns the time for the known remaining bytes or files, whichever takes longer. The listing
+    /// may find more.
     fn time_left(&self) -> Option<String> {
         let (bytes, files) = self.rates.filter(|_| self.is_timed())?;
         let of_bytes = as_float(self.of_bytes.saturating_sub(self.bytes)) / bytes;
@@ -337,7 +337,7 @@ impl Facts {
     }
 }
 
-/// A time for people.
+/// Formats a duration for display.
 fn duration(seconds: u64) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
@@ -346,7 +346,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// The beginning of a text that is too long, and dots.
+/// Shortens a text that is too long, and appends dots.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().map(columns).sum::<usize>() <= width {
         return text.to_owned();
@@ -360,7 +360,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).collect::<String>() + "..."
 }
 
-/// The columns that a character takes at most.
+/// Returns the most columns that a character takes.
 fn columns(symbol: char) -> usize {
     if symbol.is_ascii() { 1 } else { 2 }
 }
@@ -437,7 +437,7 @@ mod tests {
             |name: &str| Location::parse(format!("http://user:word@host/{name}").as_ref()).unwrap();
         ["done", "given-up", "moving"].iter().for_each(|name| bar.started(&location(name), 9));
         bar.finished(&location("done"));
-        // As a failure names it.
+        // Location as a failure names it.
         bar.failed(&location("given-up").to_string());
         assert_eq!(bar.shared.lock().names(), "moving");
     }
@@ -446,7 +446,7 @@ mod tests {
     fn a_text_is_cut_to_its_columns_and_not_to_its_characters() {
         assert_eq!(cut("abcdefgh", 8), "abcdefgh");
         assert_eq!(cut("abcdefghi", 8), "abcde...");
-        // A character of these may take two columns.
+        // Each of these characters may take two columns.
         assert_eq!(cut("\u{6f22}\u{5b57}", 4), "\u{6f22}\u{5b57}");
         assert_eq!(cut("\u{6f22}\u{5b57}\u{6f22}\u{5b57}\u{6f22}", 8), "\u{6f22}\u{5b57}...");
         assert_eq!(cut("a\u{6f22}\u{5b57}\u{6f22}\u{5b57}", 8), "a\u{6f22}\u{5b57}...");

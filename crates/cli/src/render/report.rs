@@ -1,5 +1,5 @@
-//! Collects the results of the transfers of one verb, prints the receipt and returns the exit code.
-//! Verbs that transfer own one [`Report`] each.
+//! Collects the results of a verb's transfers, prints the receipt and returns the exit code. Each
+//! verb that transfers has one [`Report`].
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::render::{console, inside_run, json, traces};
 /// The destination of the data, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Somewhere else: standard output is free for the receipt.
+    /// Not standard output, which is free for the receipt.
     Free,
-    /// To standard output: the receipt goes to standard error.
+    /// Standard output. The receipt goes to standard error.
     Data,
 }
 
-/// Gathers what a verb did over one or several runs of the engine, and ends it.
+/// Collects the results of one or several runs of the engine, and ends the verb.
 pub struct Report {
     receipt: Receipt,
     started: Instant,
@@ -34,17 +34,17 @@ pub struct Report {
     /// Sums of a dry run.
     planned: Option<Planned>,
     ended: Option<Error>,
-    /// The reader of the results has left: there is nothing to tell, and nothing has failed.
+    /// The reader of the results has closed the pipe: no message, and no failure.
     unread: bool,
-    /// A file that the receipt is written to as well.
+    /// File to which the receipt is also written.
     kept: Option<PathBuf>,
-    /// The store that counts the requests of the verb, also of what failed.
+    /// The store that counts the verb's requests, including those of failed objects.
     store: Option<Store>,
-    /// Fills in its dollars and its prediction.
+    /// Computes dollars and prediction for the receipt.
     settle: Option<Settle>,
 }
 
-/// Completes a receipt by what a store has counted.
+/// Completes a receipt with the counts of a store.
 type Settle = Box<dyn Fn(&mut Receipt, &Store) + Send>;
 
 /// Entries of a tree that were not copied.
@@ -59,7 +59,7 @@ pub struct LeftOut {
 }
 
 impl Report {
-    /// Begins a report, and its clock.
+    /// Begins a report and starts its clock.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         Self {
             receipt: Receipt::new(verb, source, destination),
@@ -75,37 +75,37 @@ impl Report {
         }
     }
 
-    /// The report of a verb that makes all its requests by this store.
+    /// Sets the store that makes all requests of the verb.
     pub fn counting(self, store: &Store) -> Self {
         Self { store: Some(store.clone()), ..self }
     }
 
-    /// From now on the verb makes its requests by this store.
+    /// Changes the store that makes the verb's requests.
     pub fn counted_by(&mut self, store: &Store) {
         self.store = Some(store.clone());
     }
 
-    /// Completes the receipt by `settle` at the end: dollars, a prediction.
+    /// Completes the receipt at the end with `settle`: dollars and prediction.
     pub fn settled_by(&mut self, settle: impl Fn(&mut Receipt, &Store) + Send + 'static) {
         self.settle = Some(Box::new(settle));
     }
 
-    /// Has the receipt written to a file as well, in one step at the end.
+    /// Also writes the receipt to a file, atomically at the end.
     pub fn keep_in(&mut self, path: Option<PathBuf>) {
         self.kept = path;
     }
 
-    /// The receipt so far.
+    /// Returns the receipt so far.
     pub fn receipt(&mut self) -> &mut Receipt {
         &mut self.receipt
     }
 
-    /// Whether the verb has to end now: interrupted, out of time, or failed altogether.
+    /// Returns whether the verb must end now, because of an interrupt, a deadline or an error.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Takes in a run of the engine: what it did, or why it could not.
+    /// Adds the result of a run of the engine.
     pub fn add(&mut self, run: firstbyte_transfer::Result<Summary>) {
         match run {
             Ok(summary) => self.add_summary(summary),
@@ -114,18 +114,18 @@ impl Report {
     }
 
     fn ended_by(&mut self, error: firstbyte_transfer::Error) {
-        // The only error that knows no place of its own.
+        // This is the only error without a location.
         let is_placeless = matches!(error, firstbyte_transfer::Error::Deadline { .. });
         let error = Error::from(error);
         self.fail(if is_placeless { error.about(&self.receipt.source) } else { error });
     }
 
-    /// The verb ends with this error.
+    /// Ends the verb with this error; the first error counts.
     pub fn fail(&mut self, error: Error) {
         self.ended.get_or_insert(error);
     }
 
-    /// What was interrupted is a stream, of which nothing is kept.
+    /// Changes the error of an interrupted stream, which leaves nothing to resume from.
     pub fn cannot_resume(&mut self) {
         if let Some(error) = &mut self.ended
             && let Some((what, _)) = error.message.split_once("; run it again to resume")
@@ -134,12 +134,12 @@ impl Report {
         }
     }
 
-    /// The reader of standard output has left, which ends the verb quietly.
+    /// Records that the reader of standard output has closed the pipe, which ends the verb quietly.
     pub fn unread(&mut self) {
         self.unread = true;
     }
 
-    /// Ends `progress`, and takes over its sums of a dry run and the error of its rows.
+    /// Ends `progress`. Takes over its sums of a dry run and the error of its rows.
     pub fn output(&mut self, progress: Progress) {
         self.planned = progress.dry_run();
         match progress.into_broken() {
@@ -185,10 +185,10 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the receipt and says how the process ends.
+    /// Prints the receipt and returns the exit code.
     ///
     /// # Errors
-    /// What ended the verb before its time, for `main` to print.
+    /// The error that ended the verb early, for `main` to print.
     pub fn end(mut self, globals: &Globals, output: Output) -> Result<Exit> {
         if let Some(error) = &self.ended {
             self.receipt.failed.push(error.item(self.receipt.source.clone()));
@@ -224,7 +224,7 @@ impl Report {
         match self.ended {
             Some(error) => Err(error),
             None if self.failures == 0 => Ok(Exit::Done),
-            // A shard is a part of something: whatever became of it, the rest can be done.
+            // A shard is part of a larger copy: even if it failed, the other shards can succeed.
             None if self.receipt.shard.is_some() => Ok(Exit::Partial),
             None if self.receipt.is_empty() => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
@@ -232,7 +232,7 @@ impl Report {
     }
 }
 
-/// Writes a receipt to a file, which holds the old content or the whole new one.
+/// Writes a receipt to a file atomically: the file has the old content or the whole new one.
 fn keep(path: &Path, line: &str) -> Result<()> {
     let partial = LocalFile::open(path, Privacy::Usual)?;
     partial.empty()?;
@@ -241,7 +241,7 @@ fn keep(path: &Path, line: &str) -> Result<()> {
 }
 
 impl LeftOut {
-    /// The line that names them, if there are any.
+    /// Returns the line that names these entries, if there are any.
     pub fn line(&self) -> Option<String> {
         let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
         let directories = (self.directories > 0)

@@ -1,12 +1,12 @@
-//! The last line of a verb that transfers: a sentence from the receipt that says what the verb did.
-//! [`report`](super::report) prints it unless the receipt itself is asked for.
+//! The last line of a verb that transfers: the receipt as a sentence. [`report`](super::report)
+//! prints it unless the receipt itself is requested.
 
 use firstbyte::receipt::{Receipt, Verified};
 use firstbyte::size::{grouped, human, human_rate};
 
 use crate::render::progress::Planned;
 
-/// The line of a run, or of a dry run.
+/// Formats the line of a run or dry run.
 pub fn result_line(receipt: &Receipt, planned: Option<&Planned>) -> String {
     if let Some(planned) = planned {
         return planned_line(receipt, planned);
@@ -27,12 +27,12 @@ pub fn result_line(receipt: &Receipt, planned: Option<&Planned>) -> String {
     }
 }
 
-/// True for a run that found every byte in the cache.
+/// Returns true if the run found every byte in the cache.
 fn is_cached_already(receipt: &Receipt) -> bool {
     receipt.bytes > 0 && receipt.resumed_bytes == receipt.bytes && receipt.failed.is_empty()
 }
 
-/// `copied 500 MiB in 0.52 s (963 MiB/s), verified`.
+/// Formats `copied 500 MiB in 0.52 s (963 MiB/s), verified`.
 fn transfer_line(receipt: &Receipt) -> String {
     let failed = receipt.failed.len() as u64;
     let mut parts = Vec::new();
@@ -70,7 +70,7 @@ fn transfer_line(receipt: &Receipt) -> String {
     parts.join(", ")
 }
 
-/// `2,001 objects are the same (by size; --content compares bytes)`.
+/// Formats `2,001 objects are the same (by size; --content compares bytes)`.
 fn check_line(receipt: &Receipt) -> String {
     let (same, different) = (receipt.objects, receipt.differences.unwrap_or(0));
     let proof = match receipt.verified {
@@ -89,7 +89,7 @@ fn check_line(receipt: &Receipt) -> String {
     }
 }
 
-/// `to copy: 3 objects, 293 KiB; to delete: 1 object`. Rows begin with `would`, sums do not.
+/// Formats `to copy: 3 objects, 293 KiB; to delete: 1 object`. Only rows begin with `would`.
 fn planned_line(receipt: &Receipt, planned: &Planned) -> String {
     let deed = if receipt.verb == "mv" { "move" } else { "copy" };
     let mut parts = Vec::new();

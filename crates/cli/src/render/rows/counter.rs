@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use crate::globals::Globals;
 use crate::render::console;
 
-/// The line appears after this long: most listings are over by then.
+/// Time after which the line appears. Most listings end earlier.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Counts rows and bytes.
@@ -22,15 +22,15 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// One that is shown on standard error, if that is a terminal and `rows` do not go there as
-    /// well.
+    /// Makes a counter. It is shown if standard error is a terminal and rows are not shown there
+    /// too.
     pub fn new(globals: &Globals, rows_are_shown: bool) -> Self {
         let shown = globals.draws_progress() && !rows_are_shown;
         let began = std::time::Instant::now();
         Self { rows: AtomicU64::new(0), bytes: AtomicU64::new(0), began, bar: shown.then(new_bar) }
     }
 
-    /// Counts what one more page holds.
+    /// Adds the rows and bytes of a page.
     pub fn add(&self, rows: u64, bytes: u64) {
         let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -41,17 +41,17 @@ impl Counter {
         }
     }
 
-    /// Rows and bytes so far.
+    /// Returns the rows and bytes so far.
     pub fn totals(&self) -> (u64, u64) {
         (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Prints a line, past the counter where one is shown.
+    /// Prints a line above the counter.
     pub fn print(&self, line: &str) {
         self.beside(|| console::say(line));
     }
 
-    /// Lets `print` write to standard error, past the counter where one is shown.
+    /// Lets `print` write to standard error, above the counter if it is shown.
     pub fn beside(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
@@ -59,7 +59,7 @@ impl Counter {
         }
     }
 
-    /// Removes the line.
+    /// Removes the counter.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -68,10 +68,10 @@ impl Counter {
 }
 
 fn new_bar() -> ProgressBar {
-    // Ten times a second is fast enough to read; each drawing costs a system call.
+    // Ten drawings per second are enough to read; each costs a system call.
     let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
-    // The template is a constant, and indicatif knows its key; the plain spinner is no worse than
-    // nothing.
+    // The template is constant and indicatif supports its key. If it fails, the plain spinner
+    // appears.
     bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar
 }

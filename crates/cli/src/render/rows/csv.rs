@@ -1,5 +1,5 @@
-//! Renders rows as comma-separated values with a header (RFC 4180, except that lines end in a line
-//! feed alone, as other tools write them).
+//! Renders rows as comma-separated values with a header (RFC 4180, but lines end in a line feed
+//! only, as in other tools).
 
 use firstbyte_location::Escaped;
 
@@ -20,7 +20,7 @@ pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Writes one row. A value that is not there is empty.
+/// Writes one row. An absent value becomes an empty field.
 pub(super) fn row(row: &[Value<'_>], names: Names, out: &mut Vec<u8>) {
     for (at, value) in row.iter().enumerate() {
         separate(at, out);
@@ -53,8 +53,8 @@ fn separate(at: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A text, in quotes where it has to be: also where it is empty or begins with a space, which
-/// readers else drop.
+/// Writes a text, quoted if necessary. Empty texts and texts that begin with a space are also
+/// quoted, because readers would drop them.
 fn field(text: &str, out: &mut Vec<u8>) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !text.is_empty() && !text.starts_with([' ', '#']) && !text.bytes().any(special) {

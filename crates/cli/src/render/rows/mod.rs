@@ -1,10 +1,9 @@
 //! Rows of a listing, written in the requested format.
 //!
 //! A verb declares its columns and pushes rows onto [`Page`]s, one per thread. The [`Printer`]
-//! writes full pages. Text, NDJSON and CSV are rendered on the pushing threads; Parquet and sorted
-//! rows pass through one place. Names are bytes: text prints them raw, and the other formats, which
-//! are UTF-8, add the bytes in hex if a name is not UTF-8. Control characters are escaped on a
-//! terminal.
+//! writes full pages. The pushing threads render text, NDJSON and CSV; one lock guards Parquet and
+//! sorted rows. Names are bytes: text prints them raw, and the other formats, which are UTF-8, add
+//! the bytes in hex if a name is not UTF-8. Control characters are escaped on a terminal.
 
 mod counter;
 mod csv;
@@ -35,7 +34,7 @@ pub use text::{Names, Sizes, push_name};
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A path, in the two parts that it is found in: written one behind the other.
+    /// A path in two parts, directory and name, which are written one after the other.
     Name(&'a [u8], &'a [u8]),
     /// The kind of an entry.
     Kind(Kind),
@@ -47,19 +46,19 @@ pub enum Value<'a> {
     Text(Option<&'a str>),
 }
 
-/// One column.
+/// A column of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, in the formats that have names.
+    /// Name of the column, in formats that have names.
     pub name: &'static str,
     /// The type of its values.
     pub holds: Holds,
-    /// Its width in text, values to the right; `None` if text leaves the column out. A name is the
-    /// last column, as wide as it is.
+    /// Width in text, with values aligned to the right; `None` if text omits the column. A name
+    /// comes last and is not padded.
     pub width: Option<usize>,
 }
 
-/// The kinds of values.
+/// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// [`Value::Name`].
@@ -68,7 +67,7 @@ pub enum Holds {
     Kind,
     /// [`Value::Number`].
     Number,
-    /// [`Value::Number`], in bytes.
+    /// [`Value::Number`], a size in bytes.
     Size,
     /// [`Value::Time`].
     Time,
@@ -76,15 +75,15 @@ pub enum Holds {
     Text,
 }
 
-/// The columns of a verb. The name is the first.
+/// Columns of a verb, the name first.
 pub type Schema = &'static [Column];
 
-/// The reason for which no more rows are written.
+/// The reason why no more rows are written.
 #[derive(Debug)]
 enum Broken {
-    /// Standard output takes no more.
+    /// Standard output accepts no more.
     Output(io::Error),
-    /// The file in which rows wait to be sorted does not do.
+    /// The temporary file for sorting failed.
     Sorting(io::Error),
 }
 
@@ -104,7 +103,7 @@ impl From<Broken> for Error {
     }
 }
 
-/// Converts a time of the standard library. Returns `None` if it is out of range.
+/// Converts a time of the standard library; `None` if it is out of range.
 pub fn time_of(time: SystemTime) -> Option<Time> {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (i64::try_from(since.as_secs()).ok()?, since.subsec_nanos()),
@@ -120,14 +119,14 @@ pub fn time_of(time: SystemTime) -> Option<Time> {
     Some(Time { seconds, nanoseconds })
 }
 
-/// A time in RFC 3339 form, for any year; `None` if it is out of range.
+/// Formats a time as RFC 3339, for any year; `None` if it is out of range.
 pub fn rfc3339(time: SystemTime) -> Option<String> {
     let mut out = Vec::new();
     text::push_time(time_of(time)?, text::Fraction::Kept, &mut out);
     String::from_utf8(out).ok()
 }
 
-/// A name for a format in UTF-8: as text, and its bytes in hex if it is not UTF-8.
+/// Converts a name for a format in UTF-8: the text, and its bytes in hex if it is not UTF-8.
 pub fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
     let bytes =
         if directory.is_empty() { Cow::Borrowed(name) } else { Cow::Owned([directory, name].concat()) };

@@ -4,7 +4,7 @@ use super::text::{Fraction, push_number, push_time};
 use super::{Schema, Value, utf8_name};
 use crate::render::json;
 
-/// Writes one row. A value that is not there is left out.
+/// Writes one row. An absent value is omitted.
 pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
     let mut mark = b'{';
     let mut key = |name: &str, out: &mut Vec<u8>| {

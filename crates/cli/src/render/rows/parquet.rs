@@ -1,8 +1,8 @@
 //! Writes rows as an Apache Parquet file, one group of rows at a time.
 //!
 //! The format stores values by column, so the rows of a group are kept until it is full. The size
-//! of a group is bounded, and so is the memory. The `parquet` crate writes the file, without its
-//! Arrow half.
+//! of a group, and so the memory, is bounded. The `parquet` crate writes the file, without its
+//! Arrow features.
 
 use std::fs::File;
 use std::io;
@@ -19,11 +19,10 @@ use firstbyte_listing::Time;
 use super::record::values;
 use super::{Column, Holds, Schema, Value, utf8_name};
 
-/// Rows of a group: some 4 MiB of them wait for each other. Readers like larger groups, but work
-/// with these.
+/// Rows of a group, some 4 MiB. Readers prefer larger groups, but accept these.
 const GROUP: usize = 32 << 10;
 
-/// A file being written.
+/// A Parquet file that is being written.
 pub(super) struct Table {
     schema: Schema,
     writer: SerializedFileWriter<File>,
@@ -31,15 +30,15 @@ pub(super) struct Table {
     rows: usize,
 }
 
-/// The values of one column of the file that wait for the group to be full. A level says for each
-/// row whether it has one.
+/// Values of one column that wait until the group is full. A level per row says whether the row has
+/// a value.
 enum Cells {
     Text(Vec<ByteArray>, Vec<i16>),
     Number(Vec<i64>, Vec<i16>),
 }
 
 impl Table {
-    /// Begins a file with these columns.
+    /// Begins a file with the columns of `schema`.
     pub(super) fn new(schema: Schema, out: File) -> io::Result<Self> {
         let begun = fields(schema).and_then(|fields| {
             let root = Type::group_type_builder("rows").with_fields(fields).build()?;
@@ -76,7 +75,7 @@ impl Table {
         if self.rows == GROUP { self.write_group() } else { Ok(()) }
     }
 
-    /// Writes what waits, and the file's end.
+    /// Writes the waiting rows and the end of the file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if self.rows > 0 {
             self.write_group()?;
@@ -110,14 +109,14 @@ impl Table {
     }
 }
 
-/// One value on its way into a column.
+/// One value for a column.
 enum Cell<'a> {
     Text(Option<&'a str>),
     Number(Option<i64>),
 }
 
 impl Cells {
-    /// The cells of a column; a name has two.
+    /// Makes the cells of a column. A name has two.
     fn of(column: &Column) -> Vec<Self> {
         let text = || Self::Text(Vec::new(), Vec::new());
         match column.holds {
@@ -142,7 +141,7 @@ impl Cells {
     }
 }
 
-/// The file's columns. Every one may lack a value, so that all are written the same way.
+/// Returns the file's columns. All are optional, so that all are written in the same way.
 fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
     let mut fields = Vec::new();
     let mut field = |name: &str, physical, logical| {
@@ -160,7 +159,7 @@ fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
             Holds::Number | Holds::Size => {
                 field(column.name, Physical::INT64, LogicalType::integer(64, false))?;
             }
-            // Microseconds: nanoseconds are not read everywhere.
+            // Not all readers support nanoseconds, so times are in microseconds.
             Holds::Time => {
                 let logical = LogicalType::timestamp(true, TimeUnit::MICROS);
                 field(column.name, Physical::INT64, logical)?;
@@ -174,7 +173,7 @@ fn microseconds(time: Time) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanoseconds / 1_000))
 }
 
-/// The operating system's error where there is one in it.
+/// Extracts the operating system's error if there is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

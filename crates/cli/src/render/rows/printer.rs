@@ -1,5 +1,5 @@
-//! Writes pages of rows to standard output, rendered or sorted as the options request. Verbs own
-//! one [`Printer`]; their threads fill its [`Page`]s.
+//! Writes pages of rows to standard output, rendered or sorted as requested. A verb has one
+//! [`Printer`]; its threads fill [`Page`]s.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -27,30 +27,30 @@ pub enum Format {
     Parquet,
 }
 
-/// The form of a verb's rows.
+/// How a verb's rows are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The columns.
     pub schema: Schema,
-    /// In which format.
+    /// Format of the rows.
     pub format: Format,
-    /// The byte that ends a line of text.
+    /// Byte that ends a line of text.
     pub end: u8,
-    /// How text shows sizes.
+    /// Format of sizes in text.
     pub sizes: Sizes,
-    /// In which order; none: as they come.
+    /// Order of the rows; `None` leaves them as they come.
     pub sort: Option<(Sort, Direction)>,
-    /// Bytes that sorting may take.
+    /// Bytes of memory that sorting may use.
     pub memory: usize,
 }
 
-/// Written at once where rows come from memory: more gains nothing, and less costs calls.
+/// Bytes per write for rows from memory. More does not help, and fewer cost system calls.
 const FULL: usize = 64 << 10;
-/// The requested capacity of a pipe, if the kernel allows it: a larger one makes writer and reader
-/// alternate more rarely.
+/// Requested capacity of a pipe. With a larger one, writer and reader alternate less often. The
+/// kernel may refuse it.
 const PIPE: usize = 1 << 20;
 
-/// Writes pages to standard output.
+/// Writes pages of rows to standard output.
 pub struct Printer<'a> {
     style: Style,
     names: Names,
@@ -60,7 +60,7 @@ pub struct Printer<'a> {
 
 struct Sink {
     way: Way,
-    /// The reason for which nothing more can be written.
+    /// The error that prevents further writing.
     broken: Option<Broken>,
 }
 
@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-/// Rows of one thread on their way out.
+/// Rows of one thread that are not yet written.
 pub struct Page<'p, 'a> {
     printer: &'p Printer<'a>,
     buffer: Vec<u8>,
@@ -96,9 +96,9 @@ pub struct Page<'p, 'a> {
 }
 
 impl<'a> Printer<'a> {
-    /// One that writes to `out`.
+    /// Makes a printer that writes to `out`.
     pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
-        // A longer pipe is a kindness of the kernel's, and none is needed.
+        // A larger pipe is optional, so a refusal is ignored.
         let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
         let names = Names::on(&out);
         if style.format == Format::Parquet && out.is_terminal() {
@@ -110,27 +110,26 @@ impl<'a> Printer<'a> {
         Ok(Self { style, names, counter, sink: Mutex::new(Sink { way, broken: None }) })
     }
 
-    /// A page to push rows onto.
+    /// Makes a page to push rows onto.
     pub fn page(&self) -> Page<'_, 'a> {
         Page { printer: self, buffer: Vec::new(), rows: 0, bytes: 0 }
     }
 
-    /// Whether rows are plain names that end in one byte: those can be pushed in the quickest way.
+    /// Returns whether rows are raw names that end in one byte, which have a faster path.
     pub fn prints_bare_names(&self) -> bool {
         self.prints_only_names() && self.names == Names::Raw && self.style.sort.is_none()
     }
 
-    /// Whether a row shows nothing of an entry but its name.
+    /// Returns whether a row shows only the name of an entry.
     pub fn prints_only_names(&self) -> bool {
         let bare = self.style.schema.iter().all(|column| column.width.is_none());
         bare && self.style.format == Format::Text
     }
 
-    /// Writes what waits for its place or for its column's end.
+    /// Writes the rows that wait to be sorted or for the end of their group.
     ///
     /// # Errors
-    /// Standard output takes no more, other than because its reader has left, having seen what it
-    /// wanted.
+    /// Standard output accepts no more. A closed pipe is not an error: the reader has seen enough.
     pub fn finish(self) -> Result<()> {
         let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (style, names) = (self.style, self.names);
@@ -197,7 +196,7 @@ impl Page<'_, '_> {
         }
     }
 
-    /// Adds names of one directory; only where [`Printer::prints_bare_names`].
+    /// Adds names of one directory. Requires [`Printer::prints_bare_names`].
     pub fn push_names<'n>(&mut self, directory: &[u8], names: impl ExactSizeIterator<Item = &'n [u8]>) {
         let end = self.printer.style.end;
         self.rows += names.len() as u64;
@@ -207,13 +206,13 @@ impl Page<'_, '_> {
         }
     }
 
-    /// Whether it holds as much as is worth writing at once.
+    /// Returns whether the page is large enough to be written.
     pub fn is_full(&self) -> bool {
         self.buffer.len() >= FULL
     }
 
-    /// Writes the rows. False once nothing more can be written: the reader has closed the pipe, or
-    /// a disk is full.
+    /// Writes the rows. Returns false if no more can be written: the pipe is closed, or the disk is
+    /// full.
     pub fn flush(&mut self) -> bool {
         let rows = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
         let mut sink = self.printer.sink();

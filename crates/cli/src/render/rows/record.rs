@@ -1,5 +1,4 @@
-//! Encodes rows as bytes while they are kept: to be sorted, or for the other rows of a Parquet
-//! group.
+//! Encodes rows as bytes until they are sorted, or until a Parquet group is complete.
 //!
 //! A record is its length, then each value as a tag and its content, in native byte order. Records
 //! never leave the process, except into temporary files that only this process opens.
@@ -9,7 +8,7 @@ use firstbyte_location::Kind;
 
 use super::{Schema, Value};
 
-/// Bytes of a record's length.
+/// Length in bytes of a record's length field.
 pub(super) const HEAD: usize = 4;
 
 /// Writes a row as a record.
@@ -46,7 +45,7 @@ fn push_bytes(parts: &[&[u8]], out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// The records in `bytes`, without their lengths.
+/// Iterates over the records in `bytes`, without their length fields.
 pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
@@ -56,8 +55,8 @@ pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The values of a record, in the order of `schema`. They end early only where bytes are missing,
-/// which no record lacks.
+/// Iterates over the values of a record, in the order of `schema`. They end early only if bytes are
+/// missing, which does not happen.
 pub(super) fn values(schema: Schema, record: &[u8]) -> impl Iterator<Item = Value<'_>> {
     let mut rest = Rest(record);
     schema.iter().map_while(move |column| rest.value(column.holds))

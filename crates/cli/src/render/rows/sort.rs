@@ -30,20 +30,20 @@ pub enum Sort {
     Mtime,
 }
 
-/// The direction of a sort.
+/// Direction of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// As [`Sort`] says.
+    /// The direction that [`Sort`] states.
     Usual,
-    /// The other way.
+    /// The reverse of that direction.
     Reversed,
 }
 
-/// Runs merged at once. Each has a share of the memory as its buffer; from 8 MiB that leaves 128
-/// KiB.
+/// Most runs that are merged together. Each gets a share of the memory as its buffer: 128 KiB of 8
+/// MiB.
 const MOST_RUNS: usize = 64;
 
-/// An order of rows.
+/// Sort order of rows.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     schema: Schema,
@@ -51,15 +51,14 @@ struct Order {
     direction: Direction,
 }
 
-/// A record's place in memory, with the first part of what it is sorted by: most comparisons need
-/// no more.
+/// Position of a record in memory, with the first part of its key, which decides most comparisons.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     rank: u64,
     start: u32,
 }
 
-/// Rows, as records, to be sorted.
+/// Sorts rows that are encoded as records.
 #[derive(Debug)]
 pub(super) struct Sorter {
     order: Order,
@@ -69,11 +68,11 @@ pub(super) struct Sorter {
     spilled: Option<Spilled>,
 }
 
-/// Sorted runs, one behind the other in one file.
+/// Sorted runs, one after another in one file.
 #[derive(Debug)]
 struct Spilled {
     file: File,
-    /// The offset at which each run ends.
+    /// End offset of each run.
     ends: Vec<u64>,
 }
 
@@ -117,7 +116,7 @@ impl Order {
     }
 }
 
-/// The key that a record is sorted by, most significant part first.
+/// Sort key of a record, most significant part first.
 struct Key<'a> {
     rank: u64,
     rest: u32,
@@ -125,14 +124,14 @@ struct Key<'a> {
 }
 
 impl Sorter {
-    /// One that holds about `room` bytes in memory.
+    /// Makes a sorter that holds about `room` bytes in memory.
     pub(super) fn new(schema: Schema, sort: Sort, direction: Direction, room: usize) -> Self {
         let order = Order { schema, sort, direction };
-        // Places in memory have 32 bits.
+        // Positions in memory have 32 bits.
         Self { order, room: room.min(1 << 30), records: Vec::new(), items: Vec::new(), spilled: None }
     }
 
-    /// Takes records in.
+    /// Adds the records of a page.
     pub(super) fn add(&mut self, page: &[u8]) -> Written {
         for record in records(page) {
             self.items.push(Item { rank: self.order.key(record).rank, start: self.records.len() as u32 });
@@ -145,7 +144,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Gives every record, in order.
+    /// Passes every record to `each`, in order.
     pub(super) fn finish(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> Written {
         if self.spilled.is_some() {
             self.spill().map_err(Broken::Sorting)?;
@@ -167,7 +166,7 @@ impl Sorter {
         });
     }
 
-    /// Puts what is in memory into the file, as one more run.
+    /// Writes the records in memory to the file as another run.
     fn spill(&mut self) -> io::Result<()> {
         self.sort();
         let spilled = match &mut self.spilled {
@@ -194,13 +193,13 @@ impl Sorter {
     }
 }
 
-/// The record whose length is at offset `start`.
+/// Returns the record whose length field is at offset `start`.
 fn at(bytes: &[u8], start: u32) -> &[u8] {
     records(&bytes[start as usize..]).next().unwrap_or_default()
 }
 
 impl Spilled {
-    /// All runs as one.
+    /// Merges all runs into one.
     fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
         let file = temporary()?;
         let (mut out, mut end) = (BufWriter::new(&file), 0);
@@ -209,8 +208,8 @@ impl Spilled {
             out.write_all(&(record.len() as u32).to_ne_bytes())?;
             out.write_all(record)
         });
-        // The merged output is a temporary file too, so an error of writing it is an error of
-        // sorting.
+        // The merged output is a temporary file too, so an error in writing it counts as an error
+        // of sorting.
         merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
         out.flush()?;
         drop(out);
@@ -239,18 +238,18 @@ impl Spilled {
     }
 }
 
-/// A run being read. The greatest is the one whose record comes first, for a heap gives the
-/// greatest.
+/// A run that is read during a merge. Its order is reversed, because the heap returns the greatest
+/// first.
 struct Run<'a> {
     order: Order,
     file: &'a File,
-    /// The offset of the next read, and the end of the run.
+    /// Offsets of the next read and of the run's end.
     next: u64,
     end: u64,
-    /// Bytes read at once.
+    /// Bytes per read.
     share: usize,
     buffer: Vec<u8>,
-    /// The record it is at.
+    /// Position of the current record in `buffer`.
     record: Range<usize>,
     rank: u64,
 }
@@ -276,7 +275,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Reads until the buffer holds `bytes` after the record. Returns false if the run has no more.
+    /// Reads until the buffer holds `bytes` after the record. Returns false if the run ends
+    /// earlier.
     fn fill(&mut self, bytes: usize) -> io::Result<bool> {
         let have = self.buffer.len() - self.record.end;
         if have >= bytes {
@@ -286,7 +286,7 @@ impl Run<'_> {
         if have + left < bytes {
             return Ok(false);
         }
-        // Only where more is read, so that what is left is moved once for each share.
+        // Done only before a read, so that the rest of the buffer is moved once per read.
         self.buffer.drain(..self.record.end);
         self.record = 0..0;
         let more = self.share.max(bytes - have).min(left);
@@ -317,7 +317,7 @@ impl PartialEq for Run<'_> {
 
 impl Eq for Run<'_> {}
 
-/// A file that goes with its descriptor.
+/// Opens an unnamed temporary file, which disappears when it is closed.
 fn temporary() -> io::Result<File> {
     tempfile::tempfile_in(environment::temporary_directory(&environment::variable))
 }

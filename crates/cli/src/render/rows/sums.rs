@@ -1,31 +1,31 @@
-//! Sums counts by name in bounded memory. Names that do not fit are written to disk, as sorted rows
-//! are. Called by `du`, which adds to one directory several times, from several threads.
+//! Sums counts by name in bounded memory. Names that do not fit go to disk as sorted rows. Called
+//! by `du`, whose threads add to a directory several times.
 
 use super::sort::{Direction, Sort, Sorter};
 use super::{Broken, Schema, Value, record};
 use crate::render::error::Result;
 
-/// Bytes of records that are passed to the sorter at once.
+/// Bytes of records that are passed to the sorter together.
 const PAGE: usize = 64 << 10;
 
-/// Counts by name. The schema has the name first and then `N` numbers.
+/// Counts by name. The schema has the name first, then `N` numbers.
 #[derive(Debug)]
 pub struct Sums<const N: usize> {
     schema: Schema,
     sorter: Sorter,
     page: Vec<u8>,
-    /// The reason for which nothing more can be added.
+    /// The error that prevents further additions.
     broken: Option<Broken>,
 }
 
 impl<const N: usize> Sums<N> {
-    /// Sums without a row. They use about `memory` bytes, and the disk for what does not fit.
+    /// Makes empty sums that use about `memory` bytes. The rest goes to disk.
     pub fn new(schema: Schema, memory: usize) -> Self {
         let sorter = Sorter::new(schema, Sort::Name, Direction::Usual, memory);
         Self { schema, sorter, page: Vec::new(), broken: None }
     }
 
-    /// Adds to the counts of a name. A disk that is full is reported by [`finish`](Self::finish).
+    /// Adds to the counts of a name. [`finish`](Self::finish) reports a full disk.
     pub fn add(&mut self, name: &[u8], counts: [u64; N]) {
         let numbers = counts.into_iter().map(|count| Value::Number(Some(count)));
         let row: Vec<Value<'_>> = std::iter::once(Value::Name(b"", name)).chain(numbers).collect();
@@ -35,10 +35,10 @@ impl<const N: usize> Sums<N> {
         }
     }
 
-    /// Gives each name once, in ascending order of its bytes, with its counts added up.
+    /// Passes each name once to `each`, in ascending order of its bytes, with its total counts.
     ///
     /// # Errors
-    /// The file in which counts wait cannot be written or read.
+    /// The temporary file of counts cannot be written or read.
     pub fn finish(mut self, mut each: impl FnMut(&[u8], [u64; N])) -> Result<()> {
         self.hand_over();
         if let Some(broken) = self.broken {
@@ -73,7 +73,7 @@ impl<const N: usize> Sums<N> {
     }
 }
 
-/// A record's name and counts.
+/// Decodes a record's name and counts.
 fn parsed<const N: usize>(schema: Schema, record: &[u8]) -> (&[u8], [u64; N]) {
     let (mut name, mut counts): (&[u8], _) = (b"", [0; N]);
     let mut places = counts.iter_mut();

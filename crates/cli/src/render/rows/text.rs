@@ -8,36 +8,36 @@ use firstbyte_location::{Escaped, Kind};
 
 use super::{Holds, Schema, Value};
 
-/// The escaping of names.
+/// How names are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// The bytes of the name, unchanged.
     Raw,
-    /// [`Escaped`], for a terminal, so that a name cannot send control sequences to it.
+    /// [`Escaped`], so that a name cannot send control sequences to a terminal.
     Escaped,
 }
 
 impl Names {
-    /// The escaping of names for `out`: by default only a terminal gets escapes.
+    /// Chooses the escaping for `out`: only a terminal gets escapes.
     pub fn on(out: &impl IsTerminal) -> Self {
         if out.is_terminal() { Self::Escaped } else { Self::Raw }
     }
 }
 
-/// How sizes are shown.
+/// Format of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
     /// In bytes.
     #[default]
     Exact,
-    /// With three digits and a unit.
+    /// With three digits and a unit, for people.
     Human,
 }
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// Writes one row and `end` behind it.
+/// Writes one row, then `end`.
 pub(super) fn row(
     schema: Schema,
     row: &[Value<'_>],
@@ -93,7 +93,7 @@ fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The letter `ls -l` and `find -printf %y` have for it.
+/// Returns the letter of a kind in `ls -l` and `find -printf %y`.
 fn letter(kind: Kind) -> u8 {
     match kind {
         Kind::File => b'f',
@@ -103,7 +103,7 @@ fn letter(kind: Kind) -> u8 {
     }
 }
 
-/// Writes a number in decimal: of a million rows this is most of the work, and `write!` takes four
+/// Writes a number in decimal. This is most of the work for a million rows, and `write!` takes four
 /// times as long.
 pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0_u8; 20];
@@ -118,16 +118,16 @@ pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether parts of a second are written.
+/// Whether fractions of a second are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fraction {
-    /// All nine digits, unless they are zeros.
+    /// All nine digits, unless all are zero.
     Kept,
-    /// None.
+    /// No fraction.
     Left,
 }
 
-/// Writes a time as RFC 3339 has it, in UTC.
+/// Writes a time as RFC 3339, in UTC.
 pub(super) fn push_time(time: Time, fraction: Fraction, out: &mut Vec<u8>) {
     let (days, second) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
     let (year, month, day) = date(days);
@@ -156,10 +156,10 @@ fn push_padded(number: u64, width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar: Howard
-/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>). Years
-/// begin with March there, so that a leap day is a year's last, and 400 years, an era, always have
-/// the same 146,097 days.
+/// Converts days since 1970-01-01 to year, month and day in the Gregorian calendar, with Howard
+/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>). Its years
+/// begin in March, so that a leap day is the last of a year, and 400 years, an era, always have
+/// 146,097 days.
 fn date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

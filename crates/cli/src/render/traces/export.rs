@@ -14,23 +14,23 @@ use super::span::{Ids, Kind, Span, body};
 use crate::render::error::Error;
 use crate::render::{console, json as lines};
 
-/// Spans that wait at most; later ones are dropped and counted. This and the two below are the
-/// defaults of OpenTelemetry's batch processor
+/// Most spans that wait; further ones are dropped and counted. This and the next two constants are
+/// the defaults of OpenTelemetry's batch processor
 /// (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>).
 const MOST_WAITING: usize = 2048;
-/// Spans in one request.
+/// Most spans in one request.
 const BATCH: usize = 512;
-/// The time that a span waits for others.
+/// Longest time that a span waits for a full batch.
 const DELAY: Duration = Duration::from_secs(5);
-/// The time that the end of a run leaves for its last spans.
+/// Time at the end of a run for sending its last spans.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Collects spans and sends them from a thread of its own, which the first span starts.
+/// Collects spans, and sends them from a separate thread that the first span starts.
 pub(super) struct Exporter {
     settings: Settings,
     quiet: bool,
     began: SystemTime,
-    /// Trace and span of this run. Made late: the daemon of a mount has its own.
+    /// Trace and span ids of this run. Made late, because the daemon of a mount has its own.
     ids: OnceLock<(String, String)>,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -43,16 +43,16 @@ struct Queue {
     /// Attributes of the run so far.
     facts: Map<String, Value>,
     is_running: bool,
-    /// The run is over: nothing is added any more.
+    /// The run is over: no more spans are added.
     is_ending: bool,
-    /// All was sent, or cannot be.
+    /// All spans were sent, or sending has failed.
     is_over: bool,
-    /// The last batch was not taken.
+    /// The collector has not accepted the last batch.
     is_down: bool,
     was_reported: bool,
 }
 
-/// Reports, unless the run is quiet, that no traces are sent.
+/// Reports that no traces are sent, unless the run is quiet.
 pub(super) fn warn(quiet: bool, why: &str) {
     if !quiet {
         console::note(format_args!("traces are not sent: {why}"));
@@ -69,12 +69,12 @@ impl Exporter {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds facts to the span of the run.
+    /// Adds attributes to the span of the run.
     pub(super) fn describe(&self, facts: Map<String, Value>) {
         self.queue().facts.extend(facts);
     }
 
-    /// Takes a span, to be sent later.
+    /// Queues a span for sending.
     pub(super) fn push(self: &Arc<Self>, span: Span) {
         let mut queue = self.queue();
         if queue.spans.len() == MOST_WAITING {
@@ -89,7 +89,7 @@ impl Exporter {
             queue.is_running = true;
             let exporter = Arc::clone(self);
             let thread = std::thread::Builder::new().name("traces".into());
-            // Its own requests make no spans.
+            // The exporter's own requests make no spans.
             let run = move || tracing::subscriber::with_default(NoSubscriber::default(), || exporter.run());
             if let Err(error) = thread.spawn(run) {
                 self.report(&mut queue, &error.to_string());
@@ -98,7 +98,7 @@ impl Exporter {
         }
     }
 
-    /// Adds the span of the run and waits a moment until all are sent.
+    /// Adds the span of the run. Waits briefly until all spans are sent.
     pub(super) fn end(self: &Arc<Self>, name: String, attributes: Map<String, Value>, fault: Option<String>) {
         let mut run = Span {
             name,
@@ -114,7 +114,7 @@ impl Exporter {
             if queue.dropped > 0 {
                 run.attributes.insert("firstbyte.dropped_spans".to_owned(), json!(queue.dropped));
             }
-            // There is always room for this one.
+            // The span of the run always gets a place.
             if queue.spans.len() == MOST_WAITING {
                 queue.spans.pop_front();
             }
@@ -123,7 +123,7 @@ impl Exporter {
         let mut queue = self.queue();
         queue.is_ending = true;
         self.changed.notify_all();
-        // A collector that was down before gets no time.
+        // There is no wait if the collector was already down.
         let waits = |queue: &mut Queue| !queue.is_over && !queue.is_down;
         drop(self.changed.wait_timeout_while(queue, FAREWELL, waits));
     }
@@ -154,7 +154,8 @@ impl Exporter {
         }
     }
 
-    /// Waits for spans: for a full batch, for a while, or for the end. True: there are no others.
+    /// Waits for a full batch, for [`DELAY`], or for the end of the run. Returns true with the last
+    /// batch.
     fn next_batch(&self) -> (Vec<Span>, bool) {
         let is_idle = |queue: &mut Queue| queue.spans.is_empty() && !queue.is_ending;
         let queue = self.changed.wait_while(self.queue(), is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +167,7 @@ impl Exporter {
         (batch, queue.is_ending && queue.spans.is_empty())
     }
 
-    /// Sends a batch. The client is made for the first one.
+    /// Sends a batch. The first one makes the client.
     fn send(&self, store: &mut Option<Store>, batch: &[Span]) -> Result<(), String> {
         let store = match store {
             Some(store) => store,
@@ -184,7 +185,8 @@ impl Exporter {
         sent.map_err(|error| Error::from(error).to_string())
     }
 
-    /// A span with its ids: requests are children of the run, and the run of the caller's span.
+    /// Formats a span with its ids. Requests are children of the run, and the run is one of the
+    /// caller's span.
     fn place(&self, span: &Span, (trace, run): &(String, String)) -> Value {
         match span.kind {
             Kind::Client => span.json(Ids { trace, span: &random::<8>(), parent: Some(run) }),
@@ -195,7 +197,8 @@ impl Exporter {
         }
     }
 
-    /// Sends each request once, within the time of the settings, and with no option of the verb.
+    /// Makes a store that sends each request once, within the configured timeout, without the
+    /// verb's options.
     fn store(&self) -> firstbyte::Result<Store> {
         let mut options = Options::of_system(&environment::variable);
         options.set_read_timeout(self.settings.timeout);
@@ -203,10 +206,10 @@ impl Exporter {
     }
 }
 
-/// An id that no other span has.
+/// Makes a random id.
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    // It fails on no kernel that is supported, and an id of zeros is one that collectors refuse.
+    // This fails on no supported kernel. Collectors refuse an id of zeros.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     hex::encode(bytes)
 }

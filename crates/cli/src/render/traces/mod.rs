@@ -1,8 +1,8 @@
 //! Traces: a span for this run and one for each of its requests, sent to an OpenTelemetry collector
 //! by OTLP/HTTP if the standard variables name one. `main` begins and ends them.
 //!
-//! Nothing waits for the collector: requests leave their span in a queue that drops what does not
-//! fit, and only the end of the run gives the last batch a moment.
+//! No request waits for the collector. Requests put their spans into a queue, which drops spans
+//! that do not fit. Only the end of the run waits briefly for the last batch.
 
 mod export;
 mod settings;
@@ -29,8 +29,8 @@ use span::{Kind, Span};
 
 static EXPORTER: OnceLock<Arc<Exporter>> = OnceLock::new();
 
-/// The layer that makes a span of each request. `None` if no variable asks for traces. A variable
-/// that cannot be used is reported once, unless the run is quiet, and ends nothing.
+/// Makes the layer that records a span per request; `None` if no variable requests traces. An
+/// unusable variable is reported once, unless the run is quiet, and is not fatal.
 pub fn begin(quiet: bool) -> Option<BoxedLayer> {
     let settings = match Settings::find(&firstbyte::environment::variable) {
         Ok(settings) => settings?,
@@ -60,7 +60,7 @@ pub fn describe(receipt: &Receipt) {
     }
 }
 
-/// Ends the span of the run, and sends what is left.
+/// Ends the span of the run and sends the remaining spans.
 pub fn end(verb: &str, exit: Exit, error: Option<&Error>) {
     let Some(exporter) = EXPORTER.get() else { return };
     let fault = error.map(|error| redacted(&error.to_string()).into_owned());
@@ -72,8 +72,8 @@ pub fn end(verb: &str, exit: Exit, error: Option<&Error>) {
     exporter.end(format!("firstbyte {verb}"), attributes, fault);
 }
 
-/// The names of fields among the attributes of HTTP clients, and else below `firstbyte.`
-/// (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/>).
+/// Fields with a name in OpenTelemetry's conventions for HTTP clients. The others go below
+/// `firstbyte.` (<https://opentelemetry.io/docs/specs/semconv/http/http-spans/>).
 const NAMES: [(&str, &str); 5] = [
     ("method", "http.request.method"),
     ("status", "http.response.status_code"),
@@ -82,7 +82,7 @@ const NAMES: [(&str, &str); 5] = [
     ("kind", "error.type"),
 ];
 
-/// The span of a request that ended at `now`.
+/// Makes the span of a request that ended at `now`.
 fn request(mut fields: Map<String, Value>, now: SystemTime) -> Span {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     fields.remove("message");

@@ -1,4 +1,4 @@
-//! The standard variables of OpenTelemetry, as far as they are about traces.
+//! The standard variables of OpenTelemetry for traces.
 //! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>,
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>
 
@@ -8,26 +8,26 @@ use std::time::Duration;
 use firstbyte::environment::Lookup;
 use firstbyte_location::{HttpUrl, Location, redacted_operand};
 
-/// The default of the specification.
+/// Default timeout of the specification.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where spans go, and what they belong to.
+/// The collector, and the attributes and parent of the spans.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) url: HttpUrl,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
-    /// Attributes of this program: its name, and those of the variables.
+    /// Attributes of this program: its name, and those from the variables.
     pub(super) resource: Vec<(String, String)>,
-    /// Trace and span that this run is part of, by `TRACEPARENT`.
+    /// Trace and parent span of this run, from `TRACEPARENT`.
     pub(super) parent: Option<(String, String)>,
 }
 
 impl Settings {
-    /// Reads the variables. `None`: none of them names a collector, or one turns traces off.
+    /// Reads the variables. `None` if none names a collector or if one disables traces.
     ///
     /// # Errors
-    /// The variable that cannot be used, and why.
+    /// The unusable variable, and the reason.
     pub(super) fn find(lookup: Lookup<'_>) -> Result<Option<Self>, String> {
         let own = |name: &str| {
             let of_traces = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// `NAME=VALUE,...` with percent-encoded values.
+/// Parses `NAME=VALUE,...` with percent-encoded values.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -88,7 +88,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     text.split(',').filter_map(pair).collect()
 }
 
-/// The text with its `%XX` decoded, where they give UTF-8.
+/// Decodes `%XX` in a text if the result is UTF-8.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -108,7 +108,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// The ids of a W3C trace context, and whether it is sampled
+/// Parses the ids of a W3C trace context, and whether it is sampled
 /// (<https://www.w3.org/TR/trace-context/#traceparent-header>).
 fn traceparent(text: &str) -> Option<(String, String, bool)> {
     let parts: Vec<&str> = text.trim().split('-').collect();

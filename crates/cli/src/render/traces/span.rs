@@ -1,11 +1,10 @@
-//! Spans, and their JSON as OTLP has it
-//! (<https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>).
+//! Spans and their OTLP JSON (<https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-/// The role of a span, by its number in the protocol.
+/// Kind of a span, with its number in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Work within this process.
@@ -14,7 +13,7 @@ pub(super) enum Kind {
     Client = 3,
 }
 
-/// A span that has ended.
+/// A completed span.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) name: String,
@@ -22,11 +21,11 @@ pub(super) struct Span {
     pub(super) began: SystemTime,
     pub(super) ended: SystemTime,
     pub(super) attributes: Map<String, Value>,
-    /// The failure.
+    /// Error message, if it failed.
     pub(super) fault: Option<String>,
 }
 
-/// The place of a span in its trace: hexadecimal ids, as the protocol's JSON has them.
+/// Ids of a span and its parent, hexadecimal as in the protocol's JSON.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ids<'a> {
     pub(super) trace: &'a str,
@@ -56,7 +55,7 @@ impl Span {
     }
 }
 
-/// The body of a request that exports these spans.
+/// Makes the body of a request that exports these spans.
 pub(super) fn body(resource: &[(String, String)], spans: Vec<Value>) -> Value {
     let resource: Vec<(&str, Value)> =
         resource.iter().map(|(name, value)| (name.as_str(), json!(value))).collect();
@@ -73,7 +72,7 @@ fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<Valu
     pairs.map(|(name, value)| json!({ "key": name, "value": typed(value) })).collect()
 }
 
-/// A value with its type. Numbers of 64 bits are decimal text.
+/// Wraps a value with its type. Numbers of 64 bits become decimal text.
 fn typed(value: &Value) -> Value {
     match value {
         Value::Bool(flag) => json!({ "boolValue": flag }),

@@ -1,4 +1,4 @@
-//! Tests of sorting: the output is in order, whatever the memory.
+//! Tests of sorting: the output is in order, with any amount of memory.
 
 use firstbyte_listing::Time;
 use firstbyte_location::Kind;
