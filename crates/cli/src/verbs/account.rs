@@ -1,5 +1,5 @@
-//! Options of money and time of a verb that moves bytes. `cp`, `sync`, `mv`, `hydrate` and `mount`
-//! share them; the library keeps the account.
+//! Options about money and time for the verbs that transfer: `cp`, `sync`, `mv`, `hydrate` and
+//! `mount`. The library keeps the account.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub struct AccountArgs {
 }
 
 impl AccountArgs {
-    /// Refuses a budget where the locations are not known before they are asked.
+    /// Refuses a budget if the locations become known only during the run.
     pub fn refuse_budget(&self, with: &str) -> Result<()> {
         match self.budget {
             Some(_) => {
@@ -41,7 +41,7 @@ impl AccountArgs {
         }
     }
 
-    /// The account of a verb that asks these locations.
+    /// Opens the account of a verb that sends requests to `locations`.
     pub fn open(&self, locations: &[Location], globals: &Globals) -> Result<Account> {
         let model = self.model.as_deref().map(model).transpose()?;
         let terms = Terms { budget: self.budget, bill: self.bill.bill(globals), model };
@@ -49,7 +49,7 @@ impl AccountArgs {
     }
 }
 
-/// The model in a file, or the embedded one of this name.
+/// Reads the model in a file, or returns the embedded model of this name.
 pub fn model(path: &Path) -> Result<Service> {
     account::model(path).map_err(|error| {
         Error::from(error)

@@ -1,13 +1,13 @@
-//! Addresses to listen on, as options give them. Called by the verbs that listen.
+//! Addresses to listen on. Called by the verbs that listen.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::render::error::{Error, Result};
 
-/// The first address of `text`, the value of `option`.
+/// Resolves `text`, the value of `option`, to its first address.
 ///
 /// # Errors
-/// The text is no `HOST:PORT`, or the host has no address.
+/// The text is not `HOST:PORT`, or the host has no address.
 pub fn resolve(option: &str, text: &str) -> Result<SocketAddr> {
     let wrong = |why: String| Error::usage(format!("{option} {text}: {why}")).advise("write HOST:PORT");
     let mut addresses = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Options of the verbs that count dollars: the service that bills a location, and the way of the
-//! bytes.
+//! Options of the verbs that count dollars: the service that bills a location, and how far bytes
+//! travel.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ enum Way {
 }
 
 impl BillArgs {
-    /// The way of the bytes, if it is given.
+    /// Returns how far bytes travel, if given.
     pub fn transfer(&self) -> Option<Transfer> {
         self.transfer.map(|way| match way {
             Way::None => Transfer::None,
@@ -50,17 +50,17 @@ impl BillArgs {
         })
     }
 
-    /// Billing of locations that are not AWS's, if it is given.
+    /// Returns the service that bills locations outside AWS, if given.
     pub fn declared(&self) -> Option<&Declared> {
         self.bill_as.as_ref()
     }
 
-    /// The facts that these options give.
+    /// Returns the settings of these options.
     pub fn bill(&self, globals: &Globals) -> Bill {
         Bill { transfer: self.transfer(), declared: self.bill_as.clone(), region: globals.region.clone() }
     }
 
-    /// Billing of `location`, which may be a path. Bytes take the way `transfer`.
+    /// Returns the billing of `location`, which may be a path, for bytes that travel as `transfer`.
     pub fn billing(
         &self,
         location: &Location,
@@ -81,7 +81,7 @@ impl BillArgs {
     }
 }
 
-/// The type of the file system at `path`, or at what exists of it.
+/// Returns the type of the file system at `path`, or at its nearest existing ancestor.
 fn file_system(path: &Path) -> Option<String> {
     let existing = path.ancestors().find(|ancestor| ancestor.exists())?;
     let mounts = Mounts::current().ok()?;

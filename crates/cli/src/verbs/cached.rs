@@ -1,5 +1,5 @@
-//! Shared by `mount`, `hydrate`, `release` and `status`: the options of the cache, and operands
-//! that may be paths under a mount.
+//! Shared by `mount`, `hydrate`, `release` and `status`: cache options, and operands that may be
+//! paths under a mount.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -41,13 +41,13 @@ pub struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// The directory: the one given, or the usual one.
+    /// Returns the given cache directory, or the default one.
     pub fn directory(&self) -> PathBuf {
         self.named().cloned().unwrap_or_else(|| environment::cache_directory(&environment::variable))
     }
 
-    /// The directory that was given: one that cannot be used is an error. An empty name counts as
-    /// none, as it does for all variables.
+    /// Returns the given cache directory, which must be usable. An empty name counts as absent, as
+    /// for all variables.
     pub fn named(&self) -> Option<&PathBuf> {
         self.cache.as_ref().filter(|path| !path.as_os_str().is_empty())
     }
@@ -56,8 +56,8 @@ impl CacheArgs {
         if self.cache_shared { Sharing::Group } else { Sharing::Private }
     }
 
-    /// Opens the cache for verbs that only read or release. `None` if there is none: nothing is
-    /// created. An older one is named and left as it is.
+    /// Opens the cache for verbs that only read or release. `None` if it does not exist; it is not
+    /// created. An older cache is reported and left unchanged.
     pub fn open(&self, globals: &Globals) -> Result<Option<Cache>> {
         let directory = self.directory();
         let (sharing, cache_size, reserve) = (self.sharing(), self.cache_size, self.reserve);
@@ -75,7 +75,7 @@ impl CacheArgs {
         Ok(found)
     }
 
-    /// The cache of the mount that the operands lie below, else the one given.
+    /// Opens the cache of the mount that contains the operands, else the given one.
     pub fn open_for(&self, places: &[Place], globals: &Globals) -> Result<Option<Cache>> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
         let Some(mounted) = mounted.filter(|_| self.named().is_none()) else {
@@ -89,7 +89,7 @@ impl CacheArgs {
         Self { cache: Some(directory), ..self.clone() }.open(globals)
     }
 
-    /// Settings for an engine that uses it.
+    /// Returns settings for an engine that uses this cache.
     pub fn settings(&self, globals: &Globals) -> Settings {
         Settings {
             cache: Some(self.directory()),
@@ -103,16 +103,16 @@ impl CacheArgs {
     }
 }
 
-/// An operand: objects of a store, or what a mount shows of them.
+/// An operand: a location, or a path under a mount.
 pub struct Place {
-    /// The location behind it, with its pattern.
+    /// The location, with a pattern if the operand has one.
     pub operand: Operand,
-    /// The path as it was given, where it lies below a mount.
+    /// The path of an operand that is under a mount.
     pub mounted: Option<PathBuf>,
 }
 
 impl Place {
-    /// Parses `text`. A path below a mount is replaced by the location behind it.
+    /// Parses `text`. A path under a mount is replaced by the mounted location.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let operand = Operand::parse(text)?;
         let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {
@@ -126,12 +126,12 @@ impl Place {
         Ok(Self { operand: Operand { root, glob: None, text: text.to_owned() }, mounted: Some(path) })
     }
 
-    /// All of `texts`.
+    /// Parses all of `texts`.
     pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
         texts.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// The daemon that shows it.
+    /// Connects to the daemon of the mount; `None` if the operand is not under a mount.
     pub fn control(&self) -> Result<Option<Control>> {
         let Some(path) = &self.mounted else { return Ok(None) };
         Control::of(path)?.map(Some).ok_or_else(|| {

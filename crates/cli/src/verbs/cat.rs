@@ -35,12 +35,12 @@ pub struct CatArgs {
     version_id: Option<String>,
 }
 
-/// A range as it is written, before the object's length is known.
+/// A range as given, before the object's length is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RangeSpec {
-    /// From one offset up to, not including, another.
+    /// Bytes from one offset to before another.
     Span(ByteRange),
-    /// The last bytes.
+    /// Number of last bytes.
     Last(u64),
 }
 
@@ -80,7 +80,6 @@ impl RangeSpec {
     }
 }
 
-/// Runs it.
 pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let locations =
         args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
@@ -97,7 +96,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         let range = args.range.map(|range| range.resolve(location, id, engine.store())).transpose();
         let cat = |range| engine.cat_version(location, version.as_ref(), range, &mut out, &progress);
         match range.map(cat) {
-            // Its reader has seen enough (`| head`): that is no failure.
+            // A reader that has seen enough (`| head`) is not a failure.
             Ok(Err(error)) if is_closed_pipe(&error) => break,
             Ok(run) => super::add_of_object(&mut report, run, location, engine.store()),
             Err(error) => report.fail(error),
@@ -107,12 +106,12 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         }
     }
     drop(progress);
-    // People read the data, not a summary behind it.
+    // The output is the data, without a summary at its end.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Data)
 }
 
-/// Whether a run ended because its output has no reader any more.
+/// Returns whether a run ended because its output has no reader any more.
 pub fn is_closed_pipe(error: &firstbyte_transfer::Error) -> bool {
     matches!(error, firstbyte_transfer::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `check`: compares two places by names, sizes and content, and changes nothing.
+//! `check`: compares two locations by names, sizes and content, without changing either.
 
 use std::ffi::OsString;
 
@@ -42,7 +42,6 @@ pub struct CheckArgs {
     filter: FilterArgs,
 }
 
-/// Runs it.
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal(None)?;
     let engine = globals.client()?.transfers(globals.settings(stop.clone()));
@@ -63,14 +62,14 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Two places to compare.
+/// Two locations to compare.
 struct Places {
     source: Location,
     destination: Location,
     depth: Depth,
 }
 
-/// The places of the operands, which are there.
+/// Resolves the operands to existing locations.
 fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
     match Source::parse(&args.source, Depth::Tree, Wildcards::Off, store)? {
         Source::Object(source) => {
@@ -80,7 +79,7 @@ fn places(args: &CheckArgs, store: &Store) -> Result<Places> {
         }
         Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
             let destination = Location::parse(&args.destination)?;
-            // An empty place differs from one that is not there.
+            // A missing location is an error, unlike an empty one.
             store.stat(&destination)?;
             Ok(Places { source, destination, depth: Depth::Tree })
         }

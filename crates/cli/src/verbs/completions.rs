@@ -1,6 +1,6 @@
 //! `completions`: prints a shell script that completes verbs, options and locations. clap writes
-//! the first two; locations in stores (`s3://...`) are asked for by the hidden verb
-//! [`locations`](super::locations), and files are completed by the shell.
+//! the script for verbs and options. The hidden verb [`locations`](super::locations) lists
+//! locations in stores (`s3://...`), and the shell completes files.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -18,8 +18,8 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Bash breaks words at `:`, so the word is taken from the line, and what stands before its last
-/// `:` is not part of the answers.
+/// Bash breaks words at `:`, so the script takes the word from the line, and removes the part
+/// before its last `:` from the answers.
 const BASH: &str = r#"
 _firstbyte_or_locations() {
     local line=${COMP_LINE:0:COMP_POINT}
@@ -56,7 +56,7 @@ const FISH: &str = r#"
 complete -c firstbyte -n 'string match -q "*://*" -- (commandline -ct)' -f -a '(firstbyte locations (commandline -ct) 2>/dev/null)'
 "#;
 
-/// Runs it, for the grammar `command`.
+/// Prints the script for `command`, the whole grammar.
 pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "firstbyte", &mut script);
@@ -70,8 +70,8 @@ pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     console::print_bytes(script.as_bytes()).map(|()| Exit::Done)
 }
 
-/// In a specification of zsh a `:` ends the name of a value, and what follows is called as a
-/// command. clap leaves those in names such as `ALGORITHM:HEX` as they are.
+/// Escapes `:` in names of values such as `ALGORITHM:HEX`, which clap leaves. In a specification of
+/// zsh it ends the name, and zsh would run the rest as a command.
 fn with_values_in_zsh(script: &str, command: &Command) -> String {
     let mut script = script.to_owned();
     let names = command.get_arguments().filter_map(|arg| arg.get_value_names()).flatten();
@@ -81,8 +81,8 @@ fn with_values_in_zsh(script: &str, command: &Command) -> String {
     command.get_subcommands().fold(script, |script, verb| with_values_in_zsh(&script, verb))
 }
 
-/// clap's script for zsh ends with a call or a registration of `_firstbyte`: both name the function
-/// around it instead.
+/// Replaces `_firstbyte` at the end of clap's script for zsh, where it is called or registered, by
+/// the function that also completes locations.
 fn with_locations_in_zsh(script: &str) -> String {
     const END: &str = "\nif [ \"$funcstack[1]\" = \"_firstbyte\" ]; then";
     let Some((functions, _)) = script.split_once(END) else { return script.to_owned() };

@@ -1,7 +1,7 @@
 //! `cp`: copies objects and trees between any two locations.
 //!
-//! One object is copied by itself, which allows `--checksum`. Several named objects are one run of
-//! the engine. Each tree and each pattern is a run of its own, in constant memory.
+//! A single object can have a `--checksum`. Several named objects are one run of the engine. Each
+//! tree and each pattern is a separate run, in constant memory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -88,7 +88,6 @@ pub struct CpArgs {
     policy: Policy,
 }
 
-/// Runs it.
 pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     if let Some(age) = args.abort_stale {
         return abort_stale(&args.operands, age, args, globals);
@@ -129,7 +128,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let parse = |text: &OsString| match &names {
-        // A link is copied itself, also one to a directory.
+        // A link is copied as a link, even if it leads to a directory.
         None if args.archive && is_link(text) => {
             Ok(CopySource::Stored(Source::Object(Location::parse(text)?)))
         }
@@ -146,12 +145,12 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     )
 }
 
-/// Whether a local path is a link, and not written as what it leads to.
+/// Returns whether a local path is a link. A path with a `/` at its end means the link's target.
 fn is_link(text: &OsStr) -> bool {
     !text.as_bytes().ends_with(b"/") && fs::symlink_metadata(text).is_ok_and(|it| it.is_symlink())
 }
 
-/// The destination of a list of names below the one source.
+/// Returns the destination for a list of names below a single source.
 fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
     match sources {
         [source] if source != "-" && destination != "-" => Ok(Destination::of(destination, false)?),
@@ -179,7 +178,6 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     report.end(globals, Output::Free)
 }
 
-/// A source of `cp`.
 enum CopySource {
     Stdin,
     Stored(Source),
@@ -204,10 +202,9 @@ impl CopySource {
     }
 }
 
-/// The destination of `cp`.
 enum CopyDestination {
     Stdout,
-    /// A pipe or device: written to, never replaced.
+    /// A pipe or device. It is written to, never replaced.
     Stream(PathBuf),
     Stored(Destination),
 }
@@ -235,7 +232,7 @@ impl CpArgs {
         if self.archive { Keep::All } else { Keep::Usual }
     }
 
-    /// Refuses to keep what a store does not have.
+    /// Refuses `--archive` for stores, which have no owners, modes and links.
     fn check_archive(&self) -> Result<()> {
         let is_local =
             |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
@@ -247,7 +244,7 @@ impl CpArgs {
         }
     }
 
-    /// Refuses a version of anything but one object in a store.
+    /// Refuses `--version-id` unless the source is one object in a store.
     fn check_version(&self, sources: &[OsString]) -> Result<()> {
         match (&self.version_id, sources) {
             (None, _) => Ok(()),
@@ -257,20 +254,19 @@ impl CpArgs {
     }
 }
 
-/// One run of `cp`.
 struct Copy<'a> {
     args: &'a CpArgs,
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
-    /// This worker's share of the names of trees.
+    /// This worker's share of the names in trees.
     shard: Shard,
-    /// The names to copy of the one tree, instead of all.
+    /// List of names to copy from the tree; `None` for all names.
     names: Option<NameList>,
 }
 
 impl Copy<'_> {
-    /// Replaces the error of a cancelled request by the reason for which the run was stopped.
+    /// Replaces the error of a cancelled request by the reason why the run was stopped.
     fn reason(&self, error: Error) -> Error {
         match self.stop.error() {
             Some(why) if error.exit == Exit::Interrupted => Error::from(why),
@@ -279,7 +275,7 @@ impl Copy<'_> {
     }
 
     fn all(&self, sources: &[CopySource], destination: &CopyDestination, report: &mut Report) -> Result<()> {
-        // Of one object or stream. Two bars at once would draw over each other.
+        // Only for a single object or stream. Two bars at once would overwrite each other.
         let progress = || Progress::new(self.globals, Failures::Returned);
         let destination = match destination {
             CopyDestination::Stdout => {
@@ -314,8 +310,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Whether a named object is to be copied: it is not complete at the destination, or the copy
-    /// may differ from it in what is not compared.
+    /// Returns whether a named object must be copied: the destination is not complete, or the copy
+    /// may differ in properties that are not compared.
     fn is_wanted(&self, source: &Location, target: &Location) -> firstbyte_transfer::Result<bool> {
         let compares = self.args.version_id.is_none() && !self.args.archive;
         match compares && self.engine.is_unchanged(source, target)? {
@@ -324,7 +320,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies the object, or the version of it that is asked for.
+    /// Copies the object, or its requested version.
     fn one(
         &self,
         source: &Location,
@@ -335,7 +331,7 @@ impl Copy<'_> {
             None => self.engine.copy_until_stopped(source, destination, progress)?,
             Some(id) => self.engine.copy_version(source, &Version::of_id(id), destination, progress)?,
         };
-        // The one failure is the end of the run, of which the counts are reported all the same.
+        // The only failure becomes the error of the run, which still reports its counts.
         summary.failures = 0;
         let failed = summary.failed.pop().map(|failure| failure.error);
         summary.ended = summary.ended.or(failed);
@@ -398,7 +394,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies what is below a place: all of it, or what matches a pattern.
+    /// Copies everything below a location, or what matches a pattern.
     fn tree(
         &self,
         root: &Location,
@@ -411,7 +407,7 @@ impl Copy<'_> {
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             if name.is_empty() {
-                // The root itself, which a pattern does not name.
+                // The root itself, which no pattern names.
                 return glob.is_none();
             }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));
@@ -443,7 +439,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies objects that were each named, or says so.
+    /// Copies individually named objects, or prints them in a dry run.
     fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
         let is_applied = self.args.policy.movement().effect() == Effect::Apply;
         if is_applied && !self.args.archive {
@@ -469,8 +465,8 @@ impl Copy<'_> {
     }
 }
 
-/// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program
-/// does, and ends when the run is stopped.
+/// Opens a pipe or device for writing. Opening a pipe waits for its reader, as in every program,
+/// until the run is stopped.
 fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
     let failed = |error: std::io::Error| Error::io(shown(path), &error);
     let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());

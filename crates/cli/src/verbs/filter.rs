@@ -1,5 +1,5 @@
-//! The options that choose names by patterns, of every verb that has them: `--include`,
-//! `--exclude`, their lists, and what ends a line of a list.
+//! Options that choose names by patterns, for all verbs that have them: `--include`, `--exclude`,
+//! their lists, and the separator in lists.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -16,7 +16,7 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Whether `name` is taken, relative to the operand.
+    /// Returns whether `name`, relative to the operand, is included.
     pub fn takes(&self, name: &[u8]) -> bool {
         self.filter.takes(name)
     }
@@ -69,7 +69,7 @@ impl FromArgMatches for FilterArgs {
                 rules.extend(patterns(&list, end).map(|pattern| (place, verdict, pattern.to_owned())));
             }
         }
-        // Patterns of one list stay in their order.
+        // Patterns of one list keep their order.
         rules.sort_by_key(|(place, ..)| *place);
         let mut filter = Filter::default();
         rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));

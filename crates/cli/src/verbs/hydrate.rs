@@ -28,7 +28,7 @@ use crate::render::progress::{Failures, Progress as Bar};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// The interval at which a job's progress is requested.
+/// Interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Fetch objects into the cache before they are read: by location, or by path under a mount
@@ -69,7 +69,6 @@ pub struct HydrateArgs {
     cache: CacheArgs,
 }
 
-/// Runs it.
 pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let shard = args.sharding.of_manifest()?;
     if shard.is_none() && args.sharding.names_shard() {
@@ -97,13 +96,13 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     });
     outcome.unwrap_or_else(|error| report.fail(error));
     if !args.wait && !mounted.is_empty() && !report.has_ended() && !globals.json {
-        // What the daemon has begun is no result yet.
+        // The daemon has only begun, so there is no result yet.
         return Ok(Exit::Done);
     }
     report.end(globals, Output::Free)
 }
 
-// In this process.
+// Hydration in this process.
 
 fn here(
     args: &HydrateArgs,
@@ -153,7 +152,7 @@ fn here(
     Ok(())
 }
 
-/// The objects that an operand names, as they are found.
+/// Lists the objects of an operand, as they are found.
 fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
@@ -165,12 +164,12 @@ fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
-/// Whether a location is one that was printed, and so lost what is secret in it.
+/// Returns whether a location was printed at some time and so lost its secrets.
 fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
-/// The objects and ranges of a start file.
+/// Lists the objects and ranges of a start file.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn replayed(start: &Arc<StartFile>) -> WantedList {
     Box::new(start.wanted().map(|wanted| match wanted {
@@ -187,7 +186,7 @@ fn replayed(start: &Arc<StartFile>) -> WantedList {
     }))
 }
 
-// By a mount's daemon.
+// Hydration by a mount's daemon.
 
 fn by_daemon(
     args: &HydrateArgs,
@@ -227,7 +226,7 @@ fn by_daemon(
     })
 }
 
-/// The end by a signal.
+/// Makes the error for a run that a signal ended.
 fn interrupted() -> Error {
     Error::interrupted().advise("run it again: what is here is not fetched again")
 }
@@ -244,18 +243,18 @@ fn unexpected(path: &Path) -> Error {
         .advise("it may be of another version: mount it again")
 }
 
-// How far it is.
+// Progress.
 
-/// The progress of a job, of this process or of a daemon.
+/// Progress of a job, in this process or in a daemon.
 struct Reached {
     files: u64,
     files_done: u64,
     bytes: u64,
     bytes_here: u64,
     fetched: u64,
-    /// Whether everything wanted has been found.
+    /// The list of wanted objects is complete.
     is_counted: bool,
-    /// Filled in when the job is over.
+    /// Failures; empty until the job is over.
     failed: Vec<Failed>,
     is_over: bool,
 }
@@ -297,7 +296,7 @@ impl From<JobProgress> for Reached {
     }
 }
 
-/// Asks how far a job is and shows it, until it is over; adds what it did to the receipt.
+/// Requests and shows the progress of a job until it is over. Adds its results to the receipt.
 fn follow(
     globals: &Globals,
     report: &mut Report,
@@ -322,7 +321,7 @@ fn follow(
             receipt.objects += now.files_done;
             receipt.bytes += now.bytes_here;
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
-            // After a stop, what has not arrived has not failed.
+            // After a stop, objects that did not arrive are not failures.
             for failed in now.failed.into_iter().filter(|_| !stop.is_stopped()) {
                 console::failed(&Error::failed(&*failed.error));
                 report.item_failed(failed);

@@ -9,17 +9,17 @@ use firstbyte_transfer::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// The interval at which a wait for input checks whether the run has been stopped.
+/// Interval at which a wait for input checks whether the run was stopped.
 const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos() as i64 };
 
-/// An input that fails once its run is stopped.
+/// An input whose reads fail once the run is stopped.
 pub struct Input<'a> {
     file: File,
     stop: &'a Stop,
 }
 
 impl<'a> Input<'a> {
-    /// Reads `file` until `stop`.
+    /// Makes an input that reads `file` until `stop`.
     pub fn new(file: File, stop: &'a Stop) -> Self {
         Self { file, stop }
     }

@@ -1,5 +1,5 @@
-//! `layout`: converts a directory of very many files into small directories whose path follows from
-//! the file's name.
+//! `layout`: converts a directory of very many files into small directories. The path of a file
+//! follows from its name.
 
 mod check;
 mod convert;
@@ -46,7 +46,6 @@ enum What {
     Path(path::PathArgs),
 }
 
-/// Runs it.
 pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
     match &args.what {
         What::Shard(args) => convert::shard(args, globals),
@@ -56,13 +55,13 @@ pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Ends a verb that has come to nothing: with `--json` there is a receipt of that as well.
+/// Ends a failed verb: with `--json`, prints a receipt as well.
 fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
     let error = Error::from(error);
     if globals.json {
         receipt.failed.push(error.item(receipt.source.clone()));
         receipt.finish(began);
-        // What ended the verb is the error to tell, whatever becomes of the receipt.
+        // The verb's error is reported, even if the receipt cannot be printed.
         let _ = console::print(json::line(&receipt));
     }
     error
@@ -78,14 +77,14 @@ fn failed(failures: &[Failure]) -> Vec<Failed> {
     failures.iter().map(named).collect()
 }
 
-/// A name as rows have it: as text, and its bytes in hex if it is not UTF-8.
+/// Sets a field to a name: as text, and with its bytes in hex if it is not UTF-8.
 fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
     let (text, hex) = utf8_name(b"", name.as_bytes());
     fields.insert(key.to_owned(), text.into());
     fields.extend(hex.map(|hex| (format!("{key}_hex"), hex.into())));
 }
 
-/// The shape of a layout, for a receipt.
+/// Returns the shape of a layout for a receipt.
 fn shape_of(scheme: Scheme) -> Value {
     json!({
         "hash": scheme.hash().to_string(), "levels": scheme.levels(), "width": scheme.width(),
@@ -93,7 +92,7 @@ fn shape_of(scheme: Scheme) -> Value {
     })
 }
 
-/// A receipt with the fields only layouts have.
+/// Returns a receipt with the additional fields of layouts.
 fn with_fields(receipt: &Receipt, fields: &Value) -> Result<Value> {
     let mut value =
         serde_json::to_value(receipt).map_err(|error| Error::failed(format!("receipt: {error}")))?;
@@ -103,7 +102,7 @@ fn with_fields(receipt: &Receipt, fields: &Value) -> Result<Value> {
     Ok(value)
 }
 
-/// A directory as receipts name it.
+/// Formats a directory for receipts.
 fn place(path: &Path) -> String {
     shown(path).to_string()
 }

@@ -94,7 +94,7 @@ impl LinkArgs {
         Ok(LinkConfig {
             rtt: self.rtt.unwrap_or(place.rtt),
             rate: self.rate.or(place.rate),
-            // A rate of one's own has no burst but one's own.
+            // A given rate replaces the place's burst, unless a burst is given too.
             burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
             per_connection: self.per_connection.or(place.per_connection),
             wait: place.wait.filter(|_| self.rtt.is_none()),
@@ -110,8 +110,8 @@ impl LinkArgs {
         })
     }
 
-    /// The numbers of the model or the preset. Says what is left out of a model; `more` only if it
-    /// has a spread.
+    /// Returns the numbers of the model or preset. Prints which numbers of a model are not
+    /// replayed, with `more` if the model has a spread.
     fn replay(&self, more: &[&str]) -> Result<Replay> {
         let Some(path) = &self.model else { return Ok(self.preset.unwrap_or(Preset::None).replay()) };
         let replay = Replay::of(&account::model(path)?).map_err(refuse)?;
@@ -142,7 +142,7 @@ impl LinkArgs {
         }
         let place = self.replay(&["the spread of latency.first_byte"])?;
         Ok(SlowFsConfig {
-            // A file system delays all requests alike: by the median.
+            // A file system delays all requests equally, by the median.
             rtt: self.rtt.unwrap_or_else(|| place.wait.map_or(place.rtt, |wait| wait.median())),
             rate: self.rate.or(place.rate),
             burst: self.burst.or(place.burst.filter(|_| self.rate.is_none())),
@@ -152,13 +152,12 @@ impl LinkArgs {
     }
 }
 
-/// A request to a running link.
+/// A request to a running link, made by a signal.
 enum Request {
     Counters,
     End,
 }
 
-/// Runs it.
 pub fn run(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
     if args.mount.is_empty() { run_proxy(args, globals) } else { run_slow_fs(args, globals) }
 }
@@ -195,7 +194,7 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
         console::print(shown(directory))?;
     }
     loop {
-        // Another program may have unmounted it.
+        // Another program may have unmounted it, so the wait is short.
         match requests.recv_timeout(LOOK) {
             Ok(Request::Counters) => console::print(report(&stand_in, &running.counters()))?,
             Err(mpsc::RecvTimeoutError::Timeout) if !running.wait(Duration::ZERO) => {}
@@ -222,13 +221,13 @@ fn report(stand_in: &str, mounts: &[MountSnapshot]) -> Value {
     })
 }
 
-/// Receives the requests that signals make. The handlers are installed before anything is printed,
-/// so that no signal ends the process.
+/// Receives requests from signals. The handlers are installed before anything is printed, so that
+/// no signal ends the process.
 fn requests() -> Result<Receiver<Request>> {
     let (send, requests) = mpsc::channel();
     let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
     let counters = send.clone();
-    // The receiver is gone where the link is ending already.
+    // Sending fails if the link is already ending and the receiver is gone.
     signals::on_ending(ending, move || drop(send.send(Request::End)))?;
     signals::on_report(move || drop(counters.send(Request::Counters)))?;
     Ok(requests)
@@ -240,7 +239,7 @@ fn introduce(stand_in: &str, globals: &Globals) {
     }
 }
 
-/// Ending it by a signal, or by unmounting, is the only way there is, so it is no interruption.
+/// Prints the counters. A signal or unmounting is the normal end of a link, not an interruption.
 fn end(report: &Value, globals: &Globals) -> Result<Exit> {
     if globals.json {
         console::print(report)?;

@@ -17,10 +17,10 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::Counter;
 
-/// The one store of a verb, made when the first location needs it.
+/// Returns the only store of a verb, made when the first location needs it.
 ///
 /// # Errors
-/// Options that no store can be made with.
+/// The options allow no store.
 pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
     Ok(match store {
         Some(store) => store,
@@ -28,7 +28,7 @@ pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s
     })
 }
 
-/// Whether a location is there although nothing is in it: a bucket, the service, a server.
+/// Returns whether a location can exist without content: a bucket, the service, a server.
 pub fn is_whole(location: &Location) -> bool {
     match location {
         Location::Object(object) => object.key.is_empty(),
@@ -36,7 +36,7 @@ pub fn is_whole(location: &Location) -> bool {
     }
 }
 
-/// Requests at once, as `--concurrency` says.
+/// Returns the concurrency of requests that `--concurrency` fixes; `None` for `auto`.
 pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     match globals.concurrency {
         Concurrency::Auto => None,
@@ -44,7 +44,7 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     }
 }
 
-/// The locations that could not be listed. Each is printed on standard error at once; the listing
+/// Locations that could not be listed. Each is printed on standard error at once, and the listing
 /// continues.
 pub struct Failures<'a> {
     counter: &'a Counter,
@@ -53,12 +53,12 @@ pub struct Failures<'a> {
 }
 
 impl<'a> Failures<'a> {
-    /// No failures yet.
+    /// Makes an empty list of failures.
     pub fn new(counter: &'a Counter) -> Self {
         Self { counter, failed: Mutex::default(), warned: AtomicBool::new(false) }
     }
 
-    /// One more.
+    /// Prints and records a failure.
     pub fn add(&self, location: String, error: Error) {
         let error = error.about(&location);
         self.counter.beside(|| console::failed(&error));
@@ -66,14 +66,14 @@ impl<'a> Failures<'a> {
         failed.push(error.item(location));
     }
 
-    /// Something that is worth knowing, and no failure: the first line alone.
+    /// Prints a note. Only the first call in a run does.
     pub fn warn_once(&self, line: &str) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             self.counter.print(line);
         }
     }
 
-    /// One of a local directory or entry.
+    /// Records the failure of a local directory or entry.
     pub fn add_local(&self, error: &listing::Error) {
         let path = match error {
             listing::Error::Io { path, .. }
@@ -88,7 +88,7 @@ impl<'a> Failures<'a> {
     }
 }
 
-/// A local listing's error, with what to try where the name is wrong.
+/// Converts an error of a local listing. A name that does not exist gets advice.
 pub fn from_listing(error: &listing::Error) -> Error {
     match error {
         listing::Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -98,7 +98,7 @@ pub fn from_listing(error: &listing::Error) -> Error {
     }
 }
 
-/// Says how a listing verb went: the receipt on standard error, where the rows are not, and the
+/// Ends a listing verb: prints the receipt on standard error, apart from the rows, and returns the
 /// exit code.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-//! `locations`: prints the locations in stores that a text begins, for the scripts of
-//! `completions`. A shell waits for it at each Tab, so it lists one page, gives up soon, and says
-//! nothing about failures.
+//! `locations`: prints the locations in stores that begin with a text, for the scripts of
+//! `completions`. A shell waits for it at each Tab, so it lists one page, gives up soon, and hides
+//! failures.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
 
-/// The longest time that a shell waits.
+/// Longest time that a shell waits.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Names that are offered at most: a shell asks before it shows more.
+/// Most names to offer: a shell asks before it shows more.
 const OFFERED: usize = 200;
 
 /// Print the locations that a text begins, for the completion scripts
@@ -27,7 +27,6 @@ pub struct LocationsArgs {
     beginning: String,
 }
 
-/// Runs it.
 pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     let mut options = globals.options();
     options.set_read_timeout(PATIENCE.min(globals.read_timeout.get()));
@@ -36,11 +35,11 @@ pub fn run(args: &LocationsArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The locations that `text` begins: buckets, prefixes with a `/`, objects. `None` if no store
-/// could list them.
+/// Returns the locations that begin with `text`: buckets, prefixes with a `/`, objects. `None` if
+/// no store could list them.
 fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
     let (above, beginning) = text.split_at(text.rfind('/')? + 1);
-    // Without a bucket, the buckets are listed.
+    // Without a bucket, the service's buckets are listed.
     let is_service = above.ends_with("://");
     let directory = match Location::parse(OsStr::new(above)) {
         Ok(Location::Object(object)) if is_service => {
@@ -56,6 +55,6 @@ fn begun_by(text: &str, store: &Store) -> Option<Vec<String>> {
         let name = String::from_utf8(entry.name).ok()?;
         Some(format!("{above}{}{end}", name.trim_end_matches('/')))
     });
-    // A service lists its buckets whatever they begin with.
+    // A service lists all buckets, so other names are removed here.
     Some(names.filter(|name| name.starts_with(text)).collect())
 }

@@ -48,7 +48,7 @@ pub fn run(args: &ManualArgs, grammar: Command) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The reference of all verbs and options, in Markdown.
+/// Renders the reference of all verbs and options, in Markdown.
 fn reference(grammar: Command) -> String {
     let mut grammar = grammar.disable_help_subcommand(true);
     grammar.build();
@@ -90,7 +90,7 @@ fn table<'a>(page: &mut String, title: &str, args: impl Iterator<Item = &'a Arg>
     }
 }
 
-/// The help of an argument, and its values where they are fixed.
+/// Returns the help of an argument, with its values if they are fixed.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or_else(|| arg.get_help());
     let mut text = help.map(|help| help.to_string().replace('\n', " ")).unwrap_or_default();

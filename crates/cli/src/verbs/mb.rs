@@ -21,7 +21,6 @@ pub struct MbArgs {
     buckets: Vec<OsString>,
 }
 
-/// Runs it.
 pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = parse(&args.buckets)?;
     let store = globals.store()?;
@@ -38,7 +37,7 @@ pub fn run(args: &MbArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-/// Parses operands that have to be buckets.
+/// Parses operands that must be buckets.
 pub(super) fn parse(texts: &[OsString]) -> Result<Vec<Location>> {
     let parse = |text: &OsString| match Location::parse(text)? {
         Location::Object(object) if object.key.is_empty() => Ok(Location::Object(object)),

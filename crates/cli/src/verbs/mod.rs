@@ -1,8 +1,7 @@
-//! The verbs (subcommands), one file each, with their options and their work. `policy` has the
-//! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
-//! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a
-//! cache, `billing` those of prices, `account` those of dollars and predictions, `start` reads
-//! start files.
+//! The verbs (subcommands), one file each, with their options and their work. Shared options are in
+//! `policy` (`cp` and `sync`), `filter` (names), `sharding` (one worker of several), `listed` (`ls`
+//! and `du`), `cached` (the cache), `billing` (prices) and `account` (dollars and predictions).
+//! `start` reads start files.
 
 mod account;
 mod address;
@@ -61,7 +60,7 @@ use firstbyte_transfer::Summary;
 use crate::render::error::Error;
 use crate::render::report::Report;
 
-/// Describes an object, or one version of it.
+/// Returns the metadata of an object, or of one version of it.
 fn described(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
     match version {
         Some(id) => store.stat_version(location, id),
@@ -69,7 +68,7 @@ fn described(location: &Location, version: Option<&str>, store: &Store) -> first
     }
 }
 
-/// The error for an object that is not found, if names begin with its name.
+/// Returns an error for an object that is not found if it is a prefix of other names; else `None`.
 fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Store) -> Option<Error> {
     let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
     (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
@@ -78,7 +77,8 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
     })
 }
 
-/// Adds the run over one object to a report. Says so if the object is not found and is a prefix.
+/// Adds the run of one object to a report. If the object is not found but is a prefix, reports
+/// that.
 fn add_of_object(
     report: &mut Report,
     run: firstbyte_transfer::Result<Summary>,
@@ -92,14 +92,14 @@ fn add_of_object(
     }
 }
 
-/// Operands as a receipt names them.
+/// Formats operands for a receipt.
 fn joined(operands: &[OsString]) -> String {
     operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod skeleton {
-    //! The verb that CONTRIBUTING.md shows: it compiles as it is.
+    //! The verb in CONTRIBUTING.md, which must compile as it is.
     #![allow(dead_code, reason = "compiled alone")]
 
     include!(concat!(env!("OUT_DIR"), "/skeleton.rs"));

@@ -32,12 +32,12 @@ use crate::signals::{self, Ending};
 pub use place::Place;
 use share::ShareArgs;
 
-/// The end of a mount by a signal. After SIGTERM, by which services are ended, open files stay
-/// readable for a while.
+/// The end of a mount after a signal. After SIGTERM, which ends services, open files stay readable
+/// for a while.
 const ENDING: Ending =
     Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
-/// The time that a process about to end waits for a mount that is being made.
+/// Longest wait of a process that is about to end for a mount that is being made.
 const ATTACHING: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -146,7 +146,7 @@ impl MountArgs {
         Place::of(&self.directory, self.log.as_deref())
     }
 
-    /// The location, independent of the current directory: a daemon leaves it.
+    /// Returns the location as an absolute one, because a daemon leaves the current directory.
     fn location(&self) -> Result<Location> {
         Ok(match Location::parse(&self.source)? {
             Location::Local(path) => {
@@ -170,23 +170,22 @@ impl MountArgs {
         self.metrics.as_ref().map(|text| address::resolve("--metrics", text)).transpose()
     }
 
-    /// Settings of a reader without a cache.
+    /// Returns the settings of a reader without a cache.
     fn uncached(&self, globals: &Globals) -> Settings {
         Settings { cache: None, deadline: self.read_deadline.get(), ..self.cache.settings(globals) }
     }
 
-    /// Settings of a reader with the cache.
+    /// Returns the settings of a reader with the cache.
     fn cached(&self, globals: &Globals) -> Result<Settings> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let whole = self.uncached(globals);
-        // Inodes, names and listings need some too. Without a cache what is read ahead waits there.
+        // Inodes, names and listings need the other half. Without a cache, read-ahead data uses it.
         Ok(Settings { cache: Some(cache), memory: whole.memory / 2, ..whole })
     }
 
-    /// The client. Without a cache that can be used reads go to the store each time: that is a
-    /// warning if the disk is full or the directory is the default one, and an error if it was
-    /// given.
+    /// Makes the client. If the default cache cannot be used, warns and reads from the store each
+    /// time. A given cache directory must be usable, or this fails.
     fn client(&self, store: &Store, globals: &Globals) -> Result<Client> {
         match Client::reading(store.clone(), self.cached(globals)?) {
             Ok(client) => Ok(client),
@@ -205,7 +204,6 @@ fn parse_mode(text: &str) -> std::result::Result<u16, String> {
     mode.ok_or_else(|| "write permission bits in octal, such as 555".into())
 }
 
-/// Runs it.
 pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     if !args.foreground {
         return daemon::start(args, globals);
@@ -220,7 +218,7 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     })
 }
 
-/// Mounts, calls `ready`, and serves until it is unmounted or a signal comes.
+/// Mounts, calls `ready`, and serves until the mount is unmounted or a signal arrives.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
     allow_many_descriptors();
@@ -255,14 +253,14 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         control: Some(place.control.clone()),
         prices: account.prices(),
     };
-    // Held over the mounting, so that a signal comes before it or finds what it has to unmount.
+    // Locked during mounting, so that a signal arrives before it or finds a mount to unmount.
     let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();
     let reported = Arc::new(AtomicBool::new(false));
     end_by_signals(&slot, &reported)?;
     let prepared = Mount::prepare(store.clone(), &location, &args.directory, &options)
         .map_err(|error| explained(error, &store, &location))?;
     args.share.try_out(&location, store_options.clone(), args.uncached(globals), globals)?;
-    // After all that may refuse the mount: a refused one makes no cache.
+    // Made after all checks: a refused mount creates no cache.
     let client = args.client(&store, globals)?;
     let cache = client.hydrator().cache().map(|cache| cache.directory().to_owned());
     // Lives as long as the mount.
@@ -285,16 +283,16 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     }));
     reported.store(true, Ordering::Relaxed);
     if told.is_err() {
-        // The process that started it is gone before it was ready, so no one would know of the
+        // The starting process is gone before the mount was ready, so no user would know of the
         // mount.
         mount.stop()?;
     }
     mount.wait()?;
-    // Unmounting it is the only way it ends, so a signal is no interruption.
+    // Unmounting is the only way in which a mount ends, so a signal is not an interruption.
     told.map(|()| Exit::Done)
 }
 
-/// An error, which says of a missing directory what it would show if that is a single object.
+/// Converts an error. If the missing directory is a single object, says so.
 fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) -> Error {
     let is_missing = matches!(error, firstbyte_mount::Error::NoDirectory { .. });
     let is_object = || store.stat(location).is_ok_and(|stat| stat.kind != Kind::Directory);
@@ -305,21 +303,21 @@ fn explained(error: firstbyte_mount::Error, store: &Store, location: &Location) 
     error
 }
 
-/// Unmounts what is in `slot` when a signal comes, or ends the process if nothing is mounted yet.
+/// On a signal, unmounts the mount in `slot`, or ends the process if nothing is mounted yet.
 fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBool>) -> Result<()> {
     let (slot, reported) = (Arc::clone(slot), Arc::clone(reported));
     let at_last = Arc::clone(&slot);
-    // A second signal may come before the first is served: the kernel sends a parent's death once
-    // for each of its threads that had the child (`forget_original_parent` in kernel/exit.c). What
-    // is mounted is detached nevertheless; a dead mount would answer every access with an error.
+    // A second signal may come before the first is handled: the kernel sends a parent's death once
+    // for each of its threads that had the child (`forget_original_parent` in kernel/exit.c). The
+    // mount is detached nevertheless; a dead mount would answer every access with an error.
     let last = move || {
-        // Mostly it is unmounted already.
+        // In most cases it is already unmounted.
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
     let first = move || {
         let held = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mount) = held.clone() else {
-            // With the lock: nothing is mounted from here on.
+            // The lock is held, so nothing is mounted from here on.
             std::process::exit(Exit::Interrupted as i32);
         };
         drop(held);
@@ -327,14 +325,14 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
             tracing::warn!("{error}");
         }
         if !reported.load(Ordering::Relaxed) {
-            // It still waits for its report to be read, and has no readers of its own to wait for.
+            // The daemon still waits for its report to be read, and has no users to wait for.
             std::process::exit(Exit::Done as i32);
         }
     };
     signals::on_end(ENDING, first, last)
 }
 
-/// The mount in `slot`. `None` also if mounting does not end, which can hang in a helper program.
+/// Returns the mount in `slot`; `None` also if mounting hangs, as a helper program may.
 fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
     let until = Instant::now() + ATTACHING;
     loop {
@@ -348,15 +346,15 @@ fn mounted_in(slot: &Mutex<Option<Arc<Mount>>>) -> Option<Arc<Mount>> {
     }
 }
 
-/// Closes the descriptors of the process that started this one, beyond the standard ones: a mount
-/// outlives it, and would keep its locks and pipes. Called before any file is opened.
+/// Closes descriptors inherited from the starting process, except the standard ones. A mount
+/// outlives that process, and would keep its locks and pipes. Called before any file is opened.
 pub fn close_inherited() {
-    // SAFETY: this process has opened nothing yet that it still uses.
+    // SAFETY: this process has opened no descriptor that it still uses.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0;
     if closed {
         return;
     }
-    // Linux before 5.9.
+    // For Linux before 5.9.
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
@@ -365,15 +363,15 @@ pub fn close_inherited() {
     }
 }
 
-/// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant
-/// for programs that wait by `select`.
+/// Raises the limit of open descriptors. An open file of the mount takes three, and the usual limit
+/// of 1,024 is meant for programs that wait with `select`.
 fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // If it cannot be raised, fewer files can be open at once; opening one more fails.
+    // If this fails, fewer files can be open at once, and opening more fails.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A receipt for people.
+/// Formats a receipt as text.
 fn described(receipt: &Value) -> String {
     let text = |name: &str| receipt[name].as_str().unwrap_or_default().to_owned();
     let mut line = format!("{} at {}, process {}", text("source"), text("destination"), receipt["pid"]);

@@ -1,4 +1,4 @@
-//! The figures of a mount: what its daemon has sent and received. `status` and `unmount` show them.
+//! The counts of a mount's requests and bytes, from its daemon. `status` and `unmount` show them.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use firstbyte::size::human;
 use firstbyte_mount::{Control, MountCounts, Request, Response};
 use serde_json::{Value, json};
 
-/// Asks a daemon, and waits for at most `patience`. `None` if it does not answer, or is of an older
-/// version.
+/// Requests the counts from a daemon, and waits for at most `patience`. `None` if it does not
+/// answer, or has an older version.
 pub fn ask(daemon: &mut Control, patience: Duration) -> Option<MountCounts> {
     match daemon.ask_within(&Request::Counts, patience).ok()? {
         Response::Counts(counts) => Some(counts),
@@ -15,7 +15,7 @@ pub fn ask(daemon: &mut Control, patience: Duration) -> Option<MountCounts> {
     }
 }
 
-/// Adds the fields of a receipt.
+/// Adds the counts to a receipt.
 pub fn add(receipt: &mut Value, counts: &MountCounts) {
     let Value::Object(fields) = receipt else { return };
     let Value::Object(own) = json!(counts) else { return };
@@ -23,7 +23,7 @@ pub fn add(receipt: &mut Value, counts: &MountCounts) {
     fields.extend(own);
 }
 
-/// The figures for people.
+/// Formats the counts as a line of text.
 pub fn line(counts: &MountCounts) -> String {
     let requests = &counts.requests_by_kind;
     let kinds = [("get", requests.get), ("head", requests.head), ("list", requests.list)];
@@ -42,7 +42,7 @@ pub fn line(counts: &MountCounts) -> String {
     )
 }
 
-/// Three digits of a part of a cent, cents of more.
+/// Formats dollars: three digits below a cent, whole cents above.
 fn dollars(usd: f64) -> String {
     let decimals = (2.0 - usd.log10().floor()).clamp(2.0, 12.0);
     format!("{usd:.0$}", decimals as usize)

@@ -1,5 +1,5 @@
-//! `mv`: moves objects and trees between any two locations. What lies on one file system is
-//! renamed. Everything else is copied as by `cp`; a source is deleted once its copy is complete.
+//! `mv`: moves objects and trees between any two locations. Within one file system it renames.
+//! Otherwise it copies like `cp`, and deletes a source once its copy is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,6 @@ pub struct MvArgs {
     movement: Movement,
 }
 
-/// Runs it.
 pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Error::usage("mv needs a source and a destination").advise("see firstbyte mv --help"));
@@ -90,7 +89,6 @@ pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-/// One run of `mv`.
 struct Mv<'a> {
     args: &'a MvArgs,
     engine: Engine,
@@ -102,7 +100,7 @@ impl Mv<'_> {
         if self.args.recursive { Depth::Tree } else { Depth::Object }
     }
 
-    /// What goes where. Every source is judged before the first is moved.
+    /// Pairs sources with destinations. Checks every source before the first is moved.
     fn moves(
         &self,
         sources: &[OsString],
@@ -136,7 +134,7 @@ impl Mv<'_> {
         Ok(moves)
     }
 
-    /// Says that an earlier run has moved a tree.
+    /// Prints that an earlier run has moved a tree.
     fn note_moved(&self, root: &Location, target: &Location) {
         if !self.quiet {
             console::note(format_args!("{root}: nothing is left to move; {target} is there"));
@@ -153,7 +151,7 @@ impl Mv<'_> {
             }
             Location::Local(path) => {
                 refuse_special("mv", path)?;
-                // A link is one object, whatever it leads to.
+                // A link is moved as one object, whatever its target.
                 if path.is_symlink() {
                     return Ok(Source::Object(location));
                 }
@@ -168,7 +166,7 @@ impl Mv<'_> {
             Location::Object(_) => {}
         }
         let source = Source::parse(text, self.depth(), wildcards, self.engine.store())?;
-        // Sources are judged before anything is moved.
+        // A missing source must be found before the first move.
         match &source {
             Source::Object(location @ (Location::Object(_) | Location::Sftp(_))) => {
                 match self.engine.store().stat_object(location) {
@@ -211,7 +209,7 @@ impl Mv<'_> {
         }
     }
 
-    /// Moves objects that were each named, or says so.
+    /// Moves individually named objects, or prints them in a dry run.
     fn objects(
         &self,
         jobs: Vec<(Location, Location)>,
@@ -229,7 +227,7 @@ impl Mv<'_> {
         self.engine.move_many(&mut jobs, progress)
     }
 
-    /// Moves what is below a location: all of it, or what matches a pattern.
+    /// Moves everything below a location, or what matches a pattern.
     fn tree(
         &self,
         root: Location,

@@ -1,4 +1,4 @@
-//! `plan`: writes the manifest of a copy by many workers.
+//! `plan`: writes the manifest for a copy by many workers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,7 +45,6 @@ pub struct PlanArgs {
     filter: FilterArgs,
 }
 
-/// Runs it.
 pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let stop = stop_on_signal(None)?;

@@ -127,7 +127,7 @@ pub struct Movement {
     tag: Vec<Pairs>,
 }
 
-/// The access lists that S3 knows by a name.
+/// Access lists that have names in S3.
 const ACLS: [&str; 7] = [
     "private",
     "public-read",
@@ -138,10 +138,10 @@ const ACLS: [&str; 7] = [
     "bucket-owner-full-control",
 ];
 
-/// Tags that an object can have.
+/// Most tags of an object.
 const MOST_TAGS: usize = 10;
 
-/// Names and values of user metadata, or of tags.
+/// Pairs of user metadata or of tags.
 type Pairs = BTreeMap<String, String>;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -185,7 +185,7 @@ impl From<CompareName> for Compare {
     }
 }
 
-/// Parses `KEY=VALUE[,KEY=VALUE...]`, as the aws command has it. A comma that no `KEY=` follows
+/// Parses `KEY=VALUE[,KEY=VALUE...]` like the aws command. A comma without a following `KEY=`
 /// belongs to the value.
 fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     let is_key =
@@ -212,7 +212,7 @@ fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     }
 }
 
-/// Parses `KEY=VALUE[,KEY=VALUE...]`. No tag can have a comma.
+/// Parses `KEY=VALUE[,KEY=VALUE...]`. Tags cannot contain commas.
 fn parse_tags(text: &str) -> std::result::Result<Pairs, String> {
     let legal = |text: &str| text.chars().all(|c| c.is_alphanumeric() || " +-=._:/@".contains(c));
     let pair = |piece: &str| match piece.split_once('=') {
@@ -249,14 +249,14 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
 }
 
 impl Movement {
-    /// The account of a run between these operands; `-` is a stream.
+    /// Opens the account of a run between these operands; `-` is a stream.
     pub fn account(&self, operands: &[OsString], globals: &Globals) -> Result<Account> {
         let named = operands.iter().filter(|text| *text != "-");
         let locations = named.map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
         self.account.open(&locations, globals)
     }
 
-    /// A client of the store of these options, which spends no more than this.
+    /// Makes a client with these options that spends at most `spending`.
     pub fn client(&self, globals: &Globals, spending: Option<Spending>) -> Result<Client> {
         let encryption = match (self.sse, &self.sse_kms_key_id) {
             (None, None) => None,
@@ -285,7 +285,7 @@ impl Movement {
         Ok(Client::waiting(firstbyte::Options { store, ..options })?)
     }
 
-    /// The transfer settings that these options describe.
+    /// Returns the transfer settings of these options.
     pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
         Settings {
             limit_rate: self.limit_rate,
@@ -312,7 +312,7 @@ impl Movement {
         }
     }
 
-    /// The headers of uploads, with their options and values.
+    /// Returns the headers of uploads: name, option and value.
     fn headers(&self) -> impl Iterator<Item = (&'static str, &'static str, &Option<String>)> {
         [
             ("cache-control", "--cache-control", &self.cache_control),
@@ -324,22 +324,22 @@ impl Movement {
         .into_iter()
     }
 
-    /// The longest time for the whole run on `source`.
+    /// Returns the time limit of the run on `source`; `None` without one.
     pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<Deadline<'s>> {
         self.deadline.map(|after| Deadline { after: after.get(), source })
     }
 
-    /// Whether `--include` and `--exclude` take `name`, relative to the source.
+    /// Returns whether depth, `--include` and `--exclude` admit `name`, relative to the source.
     pub fn takes(&self, name: &[u8]) -> bool {
         self.max_depth.is_none_or(|depth| parts(name) <= depth.get()) && self.filter.takes(name)
     }
 
-    /// Whether every name is taken.
+    /// Returns whether every name is included.
     pub fn takes_all(&self) -> bool {
         self.filter.filter.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
     }
 
-    /// The objects that are taken by size and age.
+    /// Returns the limits of size and age.
     fn limits(&self) -> Limits {
         let before = |age: Option<Duration>| age.and_then(|age| SystemTime::now().checked_sub(age));
         Limits {
@@ -350,7 +350,7 @@ impl Movement {
         }
     }
 
-    /// Refuses options that these places cannot honour.
+    /// Refuses options that these locations do not support.
     pub fn check<'l>(
         &self,
         sources: impl IntoIterator<Item = &'l OsString>,
@@ -371,24 +371,24 @@ impl Movement {
         Ok(())
     }
 
-    /// Whether anything is done.
+    /// Returns whether changes are made or only shown.
     pub fn effect(&self) -> Effect {
         if self.dry_run { Effect::DryRun } else { Effect::Apply }
     }
 }
 
-/// The number of parts of a name.
+/// Counts the parts of a name.
 fn parts(name: &[u8]) -> usize {
     name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
 }
 
 impl Policy {
-    /// How names are chosen and bytes are moved.
+    /// Returns the options for names and transfers.
     pub fn movement(&self) -> &Movement {
         &self.movement
     }
 
-    /// The transfer settings that these options describe.
+    /// Returns the transfer settings of these options.
     pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
         Settings {
             durability: match self.durability {
@@ -401,7 +401,7 @@ impl Policy {
         }
     }
 
-    /// By what objects that DST has are skipped.
+    /// Returns the rule by which existing objects in DST are skipped.
     fn rule(&self) -> Compare {
         match (self.update, self.size_only, self.no_clobber) {
             (true, ..) => Compare::Newer,
@@ -411,17 +411,17 @@ impl Policy {
         }
     }
 
-    /// Refuses a budget for objects of a manifest.
+    /// Refuses a budget for a manifest.
     pub fn refuse_budget(&self) -> Result<()> {
         self.movement.account.refuse_budget("--manifest")
     }
 
-    /// This worker's share, and where its receipt goes.
+    /// Returns the options of this worker's share.
     pub fn sharding(&self) -> &Sharding {
         &self.sharding
     }
 
-    /// The names that are to be copied instead of all, if there is a list of them.
+    /// Returns the list of names to copy; `None` for all names.
     pub fn names(&self) -> Result<Option<NameList>> {
         let Some(path) = &self.files_from else { return Ok(None) };
         let at_list = |error: &io::Error| Error::io(format_args!("--files-from {}", shown(path)), error);
@@ -435,7 +435,7 @@ impl Policy {
         Ok(Some(NameList::parse(&list, self.movement.filter.end)?))
     }
 
-    /// The shard of a manifest to copy, if one is named.
+    /// Returns the shard of a manifest to copy; `None` without a manifest.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         let run = self.sharding.of_manifest()?;
         if run.is_some() && !self.movement.takes_all() {

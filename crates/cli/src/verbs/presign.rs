@@ -1,4 +1,4 @@
-//! `presign`: prints a URL by which anyone can read or write one object until it expires.
+//! `presign`: prints a URL with which anyone can read or write one object until it expires.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -45,7 +45,6 @@ fn parse_expiry(text: &str) -> std::result::Result<Duration, String> {
     Ok(expires)
 }
 
-/// Runs it.
 pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
     let is_one = |object: &ObjectLocation| object.service.is_s3() && !object.key.is_empty();

@@ -1,4 +1,4 @@
-//! `probe`: measures what a location can do, within seconds and cents, and writes it as a model.
+//! `probe`: measures what limits a location, within seconds and cents, and writes it as a model.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Dollars of a probe by default.
+/// Default budget in dollars.
 const USD: f64 = 0.05;
 
-/// A request that is silent for longer is a finding of its own.
+/// Time after which a silent request is reported as such.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Width of the names of lines.
+/// Columns for the names of the lines.
 const WIDTH: usize = 11;
 
 /// Measure what limits a location, and write it as a model
@@ -65,7 +65,6 @@ pub struct ProbeArgs {
     disk: PathBuf,
 }
 
-/// Runs it.
 pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     let location = Location::parse(&args.location)?;
     let mut options = globals.options().store;
@@ -91,7 +90,7 @@ pub fn run(args: &ProbeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The service that bills, and the prices that count. A budget that was asked for needs prices.
+/// Returns the billing service and its prices. A given budget requires known prices.
 fn prices(args: &ProbeArgs, billing: Billing) -> Result<(Option<String>, Prices)> {
     match billing {
         Billing::Free => Ok((None, Prices::default())),
@@ -116,7 +115,7 @@ fn failed(error: &firstbyte_probe::Error) -> Error {
     }
 }
 
-/// The last part of a location, as the name of a model.
+/// Makes the name of a model from the last part of a location.
 fn model_name(location: &Location) -> String {
     let last = match location {
         Location::Object(object) if object.key.is_empty() => object.bucket.clone().into_bytes(),

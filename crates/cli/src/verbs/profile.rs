@@ -48,7 +48,6 @@ struct MergeArgs {
     out: Option<OsString>,
 }
 
-/// Runs it.
 pub fn run(args: &ProfileArgs, globals: &Globals) -> Result<Exit> {
     let ProfileCommand::Merge(args) = &args.command;
     let store = globals.store()?;

@@ -23,7 +23,6 @@ pub struct RbArgs {
     buckets: Vec<OsString>,
 }
 
-/// Runs it.
 pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     let buckets = mb::parse(&args.buckets)?;
     let store = globals.store()?;
@@ -45,7 +44,8 @@ pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-/// A bucket that lists nothing and is not empty has versions of objects, or delete markers.
+/// Explains how to empty a bucket. If it lists nothing and is not empty, it has versions or delete
+/// markers.
 fn way_to_empty(bucket: &Location, store: &Store) -> String {
     match store.list_page(bucket, &ListOptions::default()) {
         Ok(page) if page.entries.is_empty() => format!(

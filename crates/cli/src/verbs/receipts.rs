@@ -1,4 +1,4 @@
-//! `receipts`: what the workers of a manifest did.
+//! `receipts`: merges the receipts of a manifest's workers.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,6 @@ struct MergeArgs {
     receipts: Vec<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(args: &ReceiptsArgs, globals: &Globals) -> Result<Exit> {
     let ReceiptsCommand::Merge(args) = &args.command;
     let merged = merge(&Manifest::open(&args.manifest)?, &args.receipts)?;

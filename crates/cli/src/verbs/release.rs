@@ -34,7 +34,6 @@ pub struct ReleaseArgs {
     cache: CacheArgs,
 }
 
-/// Runs it.
 pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
@@ -63,7 +62,7 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-/// Releases what the operands name.
+/// Releases the operands.
 fn release(args: &ReleaseArgs, cache: &Cache, places: &[Place]) -> Result<Released> {
     if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
         let takes = |location: &_| args.all || places.iter().any(|place| place.operand.takes(location));
@@ -72,7 +71,7 @@ fn release(args: &ReleaseArgs, cache: &Cache, places: &[Place]) -> Result<Releas
     release_each(cache, places)
 }
 
-/// Every version of each.
+/// Releases every version of each operand.
 fn release_each(cache: &Cache, places: &[Place]) -> Result<Released> {
     let mut sum = Released::default();
     for place in places {

@@ -22,7 +22,7 @@ use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// Number of names from which a terminal is asked first.
+/// Number of names from which the user is asked, on a terminal.
 const MANY: usize = 100;
 
 /// Delete objects and files; with -r everything below a location
@@ -55,17 +55,16 @@ pub struct RmArgs {
     filter: FilterArgs,
 }
 
-/// What an operand stands for.
+/// Objects to which an operand refers.
 enum Target {
     /// One object, file or link.
     One(Location),
     /// A directory or prefix with everything below it.
     Tree(Location),
-    /// The names that match a pattern.
+    /// All names that match a pattern.
     Glob(Operand),
 }
 
-/// Runs it.
 pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let parse = |text: &OsString| match args.no_glob {
         true => Operand::literal(text),
@@ -77,7 +76,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let removal = Rm { args, engine };
     let mut report = Report::new("rm", super::joined(&args.operands), None).counting(removal.store());
     report.receipt().deleted = Some(0);
-    // Every operand is judged before the first deletion.
+    // Every operand is checked before the first deletion.
     let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>();
     let targets = targets.unwrap_or_else(|error| {
         report.fail(error);
@@ -106,7 +105,8 @@ impl Rm<'_> {
         self.engine.store()
     }
 
-    /// What an operand stands for: no target if it is missing, which `--yes` allows, or excluded.
+    /// Resolves an operand. A missing one, which `--yes` allows, or an excluded one gives no
+    /// target.
     fn targets(&self, operand: Operand) -> Result<Vec<Target>> {
         if operand.glob.is_some() {
             return Ok(vec![Target::Glob(operand)]);
@@ -157,7 +157,8 @@ impl Rm<'_> {
         Ok(one.into_iter().chain(tree).collect())
     }
 
-    /// The kind of what has this name on a host, or `None`. A link is named without a `/`.
+    /// Returns the kind of a name on a host; `None` if it does not exist. A link must be named
+    /// without `/`.
     fn kind_on_host(&self, root: &Location) -> Result<Option<Kind>> {
         let bare = root.file_name().and_then(|name| Some(root.parent()?.child(&name)));
         match self.store().kind_of_name(bare.as_ref().unwrap_or(root)) {
@@ -223,7 +224,7 @@ impl Rm<'_> {
         }
     }
 
-    /// Asks on a terminal whether many names are to be deleted.
+    /// Asks on a terminal before many names are deleted. Returns true if deletion may proceed.
     fn is_agreed(&self, removal: &Removal<'_>) -> Result<bool> {
         let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if self.args.yes || self.args.dry_run || !asks {
@@ -248,7 +249,7 @@ impl Rm<'_> {
     }
 }
 
-/// Refuses the root, the current directory and those above it, and a link written as a directory.
+/// Refuses the root, the current directory and its parents, and a link written as a directory.
 pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     let name = path.as_os_str().as_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

@@ -1,5 +1,5 @@
-//! `run`: runs the verbs of a list, several at a time. Each line is a process of its own, so that
-//! no line can disturb another.
+//! `run`: runs the verbs of a list, several at a time. Each line is a separate process, so lines
+//! cannot disturb each other.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -28,7 +28,8 @@ use crate::render::inside_run::{self, INSIDE};
 use crate::render::report::{Output, Report};
 use crate::signals::{Ending, GRACE, on_ending};
 
-/// Lines that are stopped have as long as any run to end, and then this one reports.
+/// Time after a stop until this process ends: the time that its lines have to end, and some for the
+/// report.
 const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
 
 /// Run the verbs of a list, several at a time
@@ -51,7 +52,6 @@ pub struct RunArgs {
     jobs: NonZeroUsize,
 }
 
-/// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     if std::env::var_os(INSIDE).is_some() {
         return Err(Error::usage("a list cannot contain `run`"));
@@ -83,7 +83,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     };
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || runner.work());
-        // This thread works too, so that a lack of threads is no failure.
+        // This thread works too, so the list runs even if no thread can be started.
         (1..args.jobs.get()).map(start).take_while(io::Result::is_ok).for_each(drop);
         runner.work();
     });
@@ -98,17 +98,17 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     report.end(&globals, Output::Free)
 }
 
-/// What became of the lines.
+/// Results of the lines.
 struct Outcome {
-    /// Its objects are the lines that are done.
+    /// Receipt and failures. Its objects are the completed lines.
     report: Report,
-    /// The reason for which the list could not be read on.
+    /// The error that prevented reading the rest of the list.
     broken: Option<std::io::Error>,
 }
 
 struct Runner<'a, L> {
     program: PathBuf,
-    /// The global options, for each line.
+    /// Global options for each line, as environment variables.
     variables: &'a [(OsString, OsString)],
     lines: Mutex<L>,
     outcome: Mutex<Outcome>,
@@ -143,11 +143,13 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     fn line(&self, line: &[u8]) -> StdResult<(), String> {
         let words = words(line)?;
         let mut command = Command::new(&self.program);
-        // A line that reads its input fails, rather than finding an empty one.
+        // Standard input is a pipe's write end, so a line that reads it fails instead of finding it
+        // empty.
         let (counts, input) = io::pipe().map_err(|error| error.to_string())?;
-        // A terminal's signals reach this process alone, which passes one on: a second one kills.
+        // In a separate process group a line gets no signals of the terminal. This process passes
+        // on one; a second would kill.
         command.args(words).stdin(input).process_group(0);
-        // Lines that draw at once would overwrite each other.
+        // Progress bars of several lines would overwrite each other.
         command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never").env(INSIDE, "1");
         let child = command.spawn().map_err(|error| error.to_string())?;
         drop(command);
@@ -160,7 +162,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         }
     }
 
-    /// Waits for a line; when the run is stopped, the line is too, and ends within its own promise.
+    /// Waits for a line. If the run is stopped, also stops the line, which then ends in time.
     fn wait(&self, mut child: Child) -> std::io::Result<ExitStatus> {
         let mut told = false;
         loop {
@@ -168,7 +170,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
                 return Ok(status);
             }
             if self.stop.is_stopped() && !told {
-                // It has not been waited for, so its id is its own.
+                // The child has not been waited for, so its id cannot belong to another process.
                 kill_process(Pid::from_child(&child), Signal::TERM)?;
                 told = true;
             }
@@ -180,7 +182,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
         if self.stop.is_stopped() {
             return;
         }
-        // The number and the verb find the line; its other words may be secrets.
+        // The number and the verb identify the line; its other words may be secrets.
         let verb = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let (location, error) =
             (format!("{}:{number}", self.name), format!("{}: {why}", shown(OsStr::from_bytes(verb))));
@@ -193,7 +195,7 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     }
 }
 
-/// The words of a line, as a shell separates them; nothing is expanded.
+/// Splits a line into words like a shell, without expansion.
 fn words(line: &[u8]) -> StdResult<Vec<OsString>, String> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -209,7 +211,7 @@ fn words(line: &[u8]) -> StdResult<Vec<OsString>, String> {
             (None | Some(b'"'), b'\\') => {
                 let next = bytes.next().ok_or("a \\ at the end of the line")?;
                 let word = word.get_or_insert_default();
-                // Within quotes it stays before what has no meaning there.
+                // Within quotes a backslash stays, unless it precedes a special character.
                 if quote.is_some() && !b"\"\\$`".contains(&next) {
                     word.push(b'\\');
                 }

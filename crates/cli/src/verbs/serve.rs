@@ -95,7 +95,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Source to serve, and the job that fills the cache of a gateway.
+    /// Returns the source to serve, and the job that fills a gateway's cache.
     fn source(&self, globals: &Globals) -> Result<(Source, Option<Job>)> {
         match Location::parse(&self.location)? {
             Location::Local(path) => Ok((Source::Directory(path), None)),
@@ -139,7 +139,7 @@ impl ServeArgs {
         })
     }
 
-    /// Rights of clients, how to change them, and a line for aws-cli.
+    /// Returns the lines about clients' rights, how to change them, and the use of aws-cli.
     fn greeting(&self, url: &str, is_gateway: bool) -> [String; 2] {
         let (keys, who) = match &self.auth {
             Some(file) => ("KEY", format!("with a key of {}", shown(file))),
@@ -168,7 +168,7 @@ fn origins(listed: &[String]) -> Origins {
     }
 }
 
-/// The error of a server that does not start, with what to try where its directory is at fault.
+/// Converts the error of a server that does not start. A wrong directory gets advice.
 fn cannot_start(error: StartError) -> Error {
     let advice = match &error {
         StartError::Directory { source, .. } => io_advice(source.kind()).map(str::to_owned),
@@ -177,8 +177,8 @@ fn cannot_start(error: StartError) -> Error {
     Error { advice, ..Error::failed(error.to_string()) }
 }
 
-/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish:
-/// for moments after Ctrl-C, for the drain time after SIGTERM.
+/// Prints the URL when the server is ready, and serves until a signal. Running requests then have
+/// moments after Ctrl-C, and the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let (source, job) = args.source(globals)?;
     let is_gateway = matches!(source, Source::Gateway(_));
@@ -186,7 +186,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         super::faults::log_faults().map_err(|error| Error::io("signals", &error))?;
     }
     let config = args.config(source)?;
-    // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.
+    // Ctrl-C ends at once; a service manager's SIGTERM leaves running requests their time.
     let terminated = config.limits.drain + signals::GRACE;
     let ending = Ending { interrupted: signals::GRACE, terminated, exit: Exit::Done };
     let interruption = signals::interruption(ending)?;
@@ -197,13 +197,13 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
         )?;
     } else {
         console::print(running.url())?;
-        // A service's log, and a script that waits for the address, need no introduction.
+        // The introduction is for terminals only, not for logs and scripts.
         if !globals.quiet && io::stderr().is_terminal() {
             args.greeting(running.url(), is_gateway).iter().for_each(console::say);
         }
     }
     if let Some(job) = job {
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::Builder::new()
             .name("hydrate".into())
             .spawn(move || gateway::report(&job))
@@ -212,6 +212,6 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     // An error means that the sender was dropped, which happens only after it has sent.
     let _ = interruption.recv();
     running.stop();
-    // Ending it by a signal is the only way there is, so it is no interruption.
+    // A signal is the normal end of a server, not an interruption.
     Ok(Exit::Done)
 }

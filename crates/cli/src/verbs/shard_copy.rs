@@ -1,4 +1,4 @@
-//! The copy of a shard of a manifest: the work of `cp --manifest` and of `sync --manifest`.
+//! Copies a shard of a manifest, for `cp --manifest` and `sync --manifest`.
 
 use firstbyte::manifest::{ShardRun, ShardTarget};
 use firstbyte_location::shown;
@@ -10,7 +10,7 @@ use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// Copies a shard, and reports it as `verb`.
+/// Copies a shard and reports it as `verb`.
 pub fn run(
     verb: &'static str,
     shard: &ShardRun,

@@ -1,4 +1,4 @@
-//! `--manifest`, `--shard` and `--receipt`: the share of a copy or hydration that this worker has.
+//! `--manifest`, `--shard` and `--receipt`: this worker's share of a copy or hydration.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// The shard of a manifest, if one is named.
+    /// Returns the shard of the manifest; `None` without a manifest.
     pub fn of_manifest(&self) -> Result<Option<ShardRun>> {
         let Some(manifest) = &self.manifest else { return Ok(None) };
         let Some(choice) = self.shard else {
@@ -36,18 +36,18 @@ impl Sharding {
         Ok(Some(ShardRun::open(manifest, choice, &environment::variable)?))
     }
 
-    /// The share of the names of a tree, without a manifest.
+    /// Returns the share of the names in a tree, without a manifest.
     pub fn of_names(&self) -> Result<Shard> {
         let shard = self.shard.map(|choice| choice.resolve(&environment::variable));
         Ok(shard.transpose()?.unwrap_or_default())
     }
 
-    /// Whether a shard is named.
+    /// Returns whether `--shard` is given.
     pub fn names_shard(&self) -> bool {
         self.shard.is_some()
     }
 
-    /// Where the receipt goes, beside standard output.
+    /// Returns the file for the receipt; `None` writes it only to standard output.
     pub fn receipt(&self) -> Option<PathBuf> {
         self.receipt.clone()
     }

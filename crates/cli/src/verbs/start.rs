@@ -1,5 +1,5 @@
-//! Start files on the command line: reads one, checks that it is of the served location, and says
-//! beforehand how long its bytes take. Called by `mount`, `serve` and `hydrate`.
+//! Start files on the command line: reads one, checks that it belongs to the served location, and
+//! predicts how long its bytes take. Called by `mount`, `serve` and `hydrate`.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ pub fn read(place: &OsStr, store: &Store) -> Result<Arc<StartFile>> {
     Ok(client.start_file(&location)?)
 }
 
-/// Reads the start file at `place`, which has to be one of `served` or of what lies below it.
+/// Reads the start file at `place`. It must be for `served` or a location below it.
 pub fn read_for(place: &OsStr, served: &Location, store: &Store) -> Result<Arc<StartFile>> {
     let start = read(place, store)?;
     start.check(served).map_err(|why| Error::usage(format!("--replay {}: it {why}", place.display())))?;
     Ok(start)
 }
 
-/// The bytes that a start file of `served` brings, and their time by the model, as a receipt has
-/// it. At AWS the model is that of S3 Standard unless one is given.
+/// Makes a receipt with the bytes of a start file and their predicted time. On AWS the default
+/// model is S3 Standard.
 pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Account) -> Value {
     let totals = start.totals();
     let is_s3 = matches!(served, Location::Object(object) if object.service == Service::S3);
@@ -44,7 +44,7 @@ pub fn receipt(start: &StartFile, served: &Location, store: &Store, account: &Ac
     })
 }
 
-/// The receipt for people.
+/// Formats the receipt as text.
 pub fn described(receipt: &Value) -> String {
     let bytes = |name: &str| human(receipt[name].as_u64().unwrap_or_default());
     let amount = format!("{} of {}", bytes("bytes"), bytes("object_bytes"));

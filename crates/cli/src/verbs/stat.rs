@@ -31,7 +31,6 @@ pub struct StatArgs {
     version_id: Option<String>,
 }
 
-/// Runs it.
 pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let locations =
@@ -69,7 +68,7 @@ fn receipt(location: &Location, error: &Error, requests: u64, started: Instant) 
     json!(receipt)
 }
 
-/// The facts, in the order people look for them.
+/// Returns the facts, in the order in which people look for them.
 fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     let version = &stat.version;
     let mut out = Map::new();
@@ -98,7 +97,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     out
 }
 
-/// The facts in two columns, a line each.
+/// Formats the facts in two columns, one line each.
 fn aligned(fields: &Map<String, Value>) -> String {
     let width = fields.keys().map(String::len).max().unwrap_or_default();
     let mut out = String::new();
@@ -120,7 +119,7 @@ fn aligned(fields: &Map<String, Value>) -> String {
     out
 }
 
-/// The kind of what is at a location. A store has no directories.
+/// Names the kind of an object. A store has prefixes instead of directories.
 fn word(location: &Location, kind: Kind) -> &'static str {
     match location {
         Location::Object(object) if object.key.is_empty() => "bucket",

@@ -48,10 +48,10 @@ pub struct StatusArgs {
     cache: CacheArgs,
 }
 
-/// The time that a mount has to tell its figures.
+/// Longest wait for a mount's counts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sums over what was shown.
+/// Sums over the printed rows.
 #[derive(Default)]
 struct Totals {
     objects: u64,
@@ -59,7 +59,6 @@ struct Totals {
     size: u64,
 }
 
-/// Runs it.
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
@@ -69,7 +68,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     if places.is_empty() && !args.recursive && !globals.json {
         return if globals.quiet { Ok(Exit::Done) } else { summary(cache.as_ref()) };
     }
-    // Rows leave many at a time.
+    // Rows are written many at a time.
     let mut out = std::io::BufWriter::new(Output);
     for place in places.iter().filter(|place| place.mounted.as_deref().is_some_and(is_mount_point)) {
         let Some(counts) = place.control()?.and_then(|mut daemon| mount_counts::ask(&mut daemon, PATIENCE))
@@ -130,13 +129,13 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// True for the directory of a mount itself, whose figures are those of the mount.
+/// Returns true for the root of a mount, for which the mount's counts are shown.
 fn is_mount_point(path: &Path) -> bool {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     Mounts::current().is_ok_and(|mounts| mounts.at(&real).is_some())
 }
 
-/// Prints how many objects the cache has in each state, its space, and what to ask next.
+/// Prints the number of objects in each state, the cache's space, and options for details.
 fn summary(cache: Option<&Cache>) -> Result<Exit> {
     let Some(cache) = cache else {
         console::print("no cache yet: mount, hydrate or open an object")?;
@@ -176,14 +175,14 @@ fn objects(count: u64) -> String {
     format!("{} object{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// The bytes that the cache takes, for the last line.
+/// Formats the bytes that the cache takes, for the last line.
 fn taken(cache: &Cache) -> String {
     let space = cache.usage();
     let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
     space.used.map_or(String::new(), |used| format!("; the cache takes {}{limit}", human(used)))
 }
 
-/// Standard output, quiet about a reader that has left.
+/// Standard output as a writer that ignores a closed pipe.
 struct Output;
 
 impl Write for Output {
@@ -199,7 +198,7 @@ impl Write for Output {
     }
 }
 
-/// Fails if a place is a path where nothing is. A location of a store is not asked for.
+/// Fails if a local path does not exist. Locations in a store are not requested.
 fn exists(place: &Place) -> Result<()> {
     match place.mounted.as_deref().or(place.operand.root.as_local()).map(Path::symlink_metadata) {
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -211,7 +210,7 @@ fn exists(place: &Place) -> Result<()> {
     }
 }
 
-/// Reads everything in the cache. Wrong blocks are an error, though reads never return them.
+/// Verifies everything in the cache. Wrong blocks are an error, though reads never return them.
 fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
     let report = cache.map(Cache::verify).transpose()?.unwrap_or_default();
     let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);
@@ -227,7 +226,7 @@ fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
     Ok(if wrong + report.corrupt == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// One line of it.
+/// A row of `firstbyte status`: one cached version.
 struct Row {
     location: String,
     version: Option<String>,
@@ -253,7 +252,7 @@ impl From<Status> for Row {
 }
 
 impl Row {
-    /// The row of an object that the cache does not know.
+    /// Makes the row of an object that is not in the cache.
     fn unknown(place: &Place) -> Self {
         Self {
             location: place.operand.root.to_string(),
@@ -279,7 +278,7 @@ impl Row {
     }
 
     fn text(&self) -> String {
-        // To the minute: what comes behind the second colon is left out.
+        // To the minute: the part after the second colon is omitted.
         let opened = self.last_use.and_then(rows::rfc3339);
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         format!(

@@ -1,6 +1,6 @@
-//! Suggests the name that was meant where one is not found: of a bucket, an object, a prefix, a
-//! file; and `-r` where a pattern matches directories alone. Called after a verb has failed, so
-//! only a wrong name costs the requests: one or two pages of a listing.
+//! Suggests similar names for a bucket, an object, a prefix or a file that is not found, and `-r`
+//! if a pattern matches only directories. Called after a verb has failed, so only a wrong name
+//! costs requests: one or two pages of a listing.
 
 use std::ffi::OsStr;
 
@@ -12,14 +12,14 @@ use firstbyte_store::{ListOptions, Store};
 use crate::globals::Globals;
 use crate::render::error::Error;
 
-/// Names that are suggested at most.
+/// Most names to suggest.
 const SUGGESTED: usize = 3;
-/// Entries of a directory that are looked at.
+/// Most entries of a directory to compare.
 const LISTED: usize = 10_000;
-/// Names that the given one begins are suggested only if it has so many characters.
+/// Least characters of a name that counts as the beginning of longer names.
 const LEAST_BEGINNING: usize = 3;
 
-/// The advice for a location that is not there, if similar names are.
+/// Returns advice for a missing location; `None` if no name is similar.
 pub fn instead_of(missing: &str, globals: &Globals) -> Option<String> {
     let location = Location::parse(OsStr::new(missing)).ok()?;
     let store = globals.store().ok()?;
@@ -27,8 +27,8 @@ pub fn instead_of(missing: &str, globals: &Globals) -> Option<String> {
     Some(format!("did you mean {}?", found.join(" or ")))
 }
 
-/// The error for a pattern that no name matches. Directories and prefixes that it matches are
-/// counted: with -r they would have been taken.
+/// Makes the error for a pattern without matches. Counts the directories and prefixes that it
+/// matches, which -r would include.
 pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store: &Store) -> Error {
     let wildcards = "*, ?, [ and { are wildcards; [?] and --no-glob take them as ordinary characters";
     let options = ListOptions { beginning: glob.beginning(0), ..ListOptions::default() };
@@ -51,8 +51,8 @@ pub fn no_match(source: &str, root: &Location, glob: &Glob, depth: Depth, store:
     }
 }
 
-/// The highest part of the name that is not there: its bucket, a directory, or itself. `None` of
-/// a web server, which may list nothing.
+/// Returns the highest missing part of a name: its bucket, a directory, or itself. `None` for a web
+/// server, which may have no listing.
 fn first_missing(location: Location, store: &Store) -> Option<Location> {
     let Location::Object(object) = &location else {
         let (Location::Local(_) | Location::Sftp(_)) = &location else { return None };
@@ -66,7 +66,8 @@ fn first_missing(location: Location, store: &Store) -> Option<Location> {
     Some(if store.stat(&bucket).is_ok() { location } else { bucket })
 }
 
-/// The most similar names beside a missing one: begun by it, or with the fewest slips.
+/// Returns the names most similar to a missing one: those that begin with it, or with the fewest
+/// slips.
 fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     let (directory, name) = match missing {
         Location::Object(object) if object.key.is_empty() => {
@@ -96,7 +97,7 @@ fn similar(missing: &Location, store: &Store) -> Option<Vec<String>> {
     (!found.is_empty()).then(|| found.into_iter().map(|(_, name)| shown(name)).collect())
 }
 
-/// The parent, `.` of a name alone.
+/// Returns the parent, which is `.` for a single name.
 fn directory_of(location: &Location) -> Option<Location> {
     Some(match location.parent()? {
         Location::Local(path) if path.as_os_str().is_empty() => Location::Local(".".into()),
@@ -104,7 +105,7 @@ fn directory_of(location: &Location) -> Option<Location> {
     })
 }
 
-/// The first names in a directory that begin so, directories with a `/` behind.
+/// Returns the first names in a directory with this beginning. Directories end in `/`.
 fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<String> {
     let options = ListOptions { beginning, ..ListOptions::default() };
     let entries = match directory {
@@ -119,7 +120,8 @@ fn names_in(directory: &Location, beginning: String, store: &Store) -> Vec<Strin
     entries.unwrap_or_default().into_iter().filter_map(name).collect()
 }
 
-/// Fewer in shorter names, to which everything would be similar.
+/// Returns how many slips a similar name may have: few for short names, to which all would be
+/// similar.
 fn slips_allowed(name: &str) -> usize {
     match name.chars().count() {
         0..4 => 0,

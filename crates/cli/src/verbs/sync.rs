@@ -1,4 +1,4 @@
-//! `sync`: makes a destination tree like its source, local or remote.
+//! `sync`: makes a destination tree equal to its source, local or remote.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -43,7 +43,6 @@ pub struct SyncArgs {
     policy: Policy,
 }
 
-/// Runs it.
 pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     if let Some(run) = args.policy.shard_of_manifest()? {
         let [destination] = args.operands.as_slice() else {

@@ -1,4 +1,4 @@
-//! `tree`: draws what is below a location, a directory at a time, in the order of names.
+//! `tree`: draws everything below a location, one directory at a time, in the order of names.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -35,7 +35,6 @@ pub struct TreeArgs {
     long: bool,
 }
 
-/// Runs it.
 pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
     let root = Location::parse(&args.location)?;
     let store = globals.store()?;
@@ -56,14 +55,14 @@ pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
         Err(Ended::Failed(error)) => report.fail(error),
     }
     report.receipt().objects = files;
-    // The tree is for people; its last line has the numbers.
+    // The tree is the output; its last line has the totals.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Free)
 }
 
-/// Why nothing more is drawn.
+/// The reason why the drawing ends.
 enum Ended {
-    /// The reader of the tree has left.
+    /// The reader has closed the pipe.
     Unread,
     Failed(Error),
 }
@@ -134,7 +133,7 @@ impl Drawing<'_> {
         Ok(Open { location: location.clone(), entries })
     }
 
-    /// Prints an entry, behind the lines of the directories that have more to come.
+    /// Prints an entry, after the lines of the directories that have further entries.
     fn draw(&self, open: &mut [Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
         if self.globals.json {
             let row =

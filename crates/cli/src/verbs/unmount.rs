@@ -14,11 +14,11 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// The time to wait for the daemon to end. It only has to close its cache.
+/// Longest wait for the end of the daemon, which only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time to wait for its figures: a daemon that is stopped has none, and is unmounted all the
-/// same.
+/// Longest wait for the daemon's counts. A stopped daemon gives none, and is unmounted
+/// nevertheless.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
@@ -36,18 +36,17 @@ pub struct UnmountArgs {
     lazy: bool,
 }
 
-/// The daemon of the mount at `directory`. `None` if it does not answer.
+/// Connects to the daemon of the mount at `directory`; `None` if it does not answer.
 fn daemon(directory: &Path) -> Option<Control> {
     let directory = firstbyte_mount::mounted_directory(directory).ok()?;
     let usual = Place::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
     usual.or_else(|| Control::of(&directory).ok().flatten())
 }
 
-/// Runs it.
 pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
-    // A lazy unmount asks the daemon nothing, and others ask the mount itself only if they must:
-    // the daemon may be stopped, or wait for ever.
+    // A lazy unmount does not contact the daemon, and otherwise the mount itself is accessed only
+    // if necessary: the daemon may be stopped or hang.
     let daemon = if args.lazy { None } else { daemon(&args.directory) };
     let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
     let (daemon, counts) = match daemon {

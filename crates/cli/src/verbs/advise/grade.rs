@@ -1,4 +1,4 @@
-//! `advise grade`: how right the predictions of receipts were.
+//! `advise grade`: measures how accurate the predictions in receipts were.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,6 @@ pub struct GradeArgs {
     receipts: Vec<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     let mut all: Vec<(Receipt, Graded)> = Vec::new();
     for path in &args.receipts {
@@ -43,7 +42,7 @@ pub fn run(args: &GradeArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The receipts of a file, each with its prediction.
+/// Reads the receipts of a file, each with its prediction.
 fn graded(path: &Path) -> Result<Vec<(Receipt, Graded)>> {
     let (text, mut found) = (known::text(path)?, Vec::new());
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -97,40 +96,40 @@ fn summary(grade: &Grade) -> String {
 /// A prediction and its measurement, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Graded {
-    /// Measured.
+    /// Measured seconds.
     seconds: f64,
-    /// Predicted.
+    /// Predicted seconds.
     predicted: f64,
-    /// Low and high end of the prediction; without one it holds nothing.
+    /// Low and high end of the prediction. A measurement without a range counts as outside it.
     range: Option<[f64; 2]>,
 }
 
 impl Graded {
-    /// The relative error: above zero if the prediction is too long.
+    /// Returns the relative error, above zero if the prediction is too long.
     fn error(&self) -> f64 {
         self.predicted / self.seconds - 1.0
     }
 
-    /// True if the measurement is within the range.
+    /// Returns true if the measurement is within the range.
     fn is_held(&self) -> bool {
         self.range.is_some_and(|[low, high]| (low..=high).contains(&self.seconds))
     }
 }
 
-/// All predictions together.
+/// The accuracy of all predictions together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Grade {
     /// Number of predictions.
     count: usize,
-    /// Median of the errors without their signs.
+    /// Median of the absolute errors.
     median_error: f64,
-    /// Measurements within their ranges.
+    /// Number of measurements within their ranges.
     held: usize,
-    /// Median of high by low; `None` without ranges.
+    /// Median ratio of the high end to the low end; `None` without ranges.
     width: Option<f64>,
 }
 
-/// The grade of `all`; `None` of none.
+/// Grades `all`; `None` if there are no predictions.
 fn grade(all: &[Graded]) -> Option<Grade> {
     Some(Grade {
         count: all.len(),

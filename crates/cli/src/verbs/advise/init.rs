@@ -25,7 +25,6 @@ pub struct InitArgs {
     from: Option<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(args: &InitArgs) -> Result<Exit> {
     let text = match &args.from {
         Some(path) => {

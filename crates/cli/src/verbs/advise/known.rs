@@ -1,5 +1,5 @@
-//! The options that choose the models for advice, and the [`Catalogue`] they give: the embedded
-//! models, the user's own, and results that override their numbers.
+//! The options that choose the models for advice, and the resulting [`Catalogue`]: embedded models,
+//! the user's own, and results that override their figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct KnownArgs {
 }
 
 impl KnownArgs {
-    /// All models.
+    /// Loads all models.
     pub fn catalogue(&self) -> Result<Catalogue> {
         let mut all = Catalogue::current();
         for place in &self.models {
@@ -50,7 +50,7 @@ impl KnownArgs {
     }
 }
 
-/// A text file.
+/// Reads a text file.
 pub fn text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))
 }

@@ -1,7 +1,7 @@
 //! `advise`: recommends storage for a workload, with time, cost and reasons, from the models of
 //! `firstbyte-advise`.
 //!
-//! This module and its children read and write the files and find the current day. The models and
+//! This module and its children read and write files, and determine the current day. The models and
 //! prices are pure.
 
 mod grade;
@@ -33,7 +33,6 @@ enum Action {
     Grade(grade::GradeArgs),
 }
 
-/// Runs it.
 pub fn run(args: &AdviseArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Action::Run(args) => run::run(args, globals),

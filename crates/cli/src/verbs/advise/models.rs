@@ -18,7 +18,6 @@ pub struct ModelsArgs {
     known: KnownArgs,
 }
 
-/// Runs it.
 pub fn run(args: &ModelsArgs, globals: &Globals) -> Result<Exit> {
     let mut all = args.known.catalogue()?;
     if let Some(name) = &args.name {

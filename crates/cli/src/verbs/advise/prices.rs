@@ -21,10 +21,10 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Read from a price file at once.
+/// Bytes per read of a price file.
 const BUFFER: usize = 256 << 10;
 
-/// Written at the head of the user's catalogue.
+/// First lines of the user's catalogue.
 const HEAD: &str = "\
 # Prices of `firstbyte advise`, in US dollars. They override those that come with it, by key and region.
 # Written by `firstbyte advise prices import`, which keeps the prices that are here and drops comments.
@@ -75,7 +75,6 @@ struct ImportArgs {
     out: Option<PathBuf>,
 }
 
-/// Runs it.
 pub fn run(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Some(Action::Import(_)) if args.key.is_some() || args.day.is_some() => {
@@ -181,7 +180,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A file's name in messages.
+/// Returns a file's name for messages.
 fn name_of(file: &Path) -> String {
     if file == Path::new("-") { "standard input".into() } else { shown(file).to_string() }
 }
@@ -200,7 +199,7 @@ fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
     })
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, text: &str) -> Result<()> {
     let failed = |error: &io::Error| Error::io(shown(path), error);
     let directory = directory_of(path);

@@ -1,4 +1,4 @@
-//! `advise run`: reads or makes a workload, and prints the advice for it.
+//! `advise run`: reads a workload, or makes one from options, and prints the advice for it.
 
 use std::path::PathBuf;
 
@@ -131,7 +131,6 @@ impl Small {
     }
 }
 
-/// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let (workload, text) = workload(args, globals)?;
     let (catalogue, prices) = (args.known.catalogue()?, price_catalogue(&environment::variable)?);
@@ -152,7 +151,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// An error with the place of the field that is wrong: in the file, or on the command line.
+/// Makes an error with the position of the wrong field, in the file or on the command line.
 fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &Globals) -> Error {
     let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
     let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
@@ -165,7 +164,7 @@ fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &G
     }
 }
 
-/// The advice as a page.
+/// Renders the advice as an HTML page.
 fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     let charts = advice::charts(workload, advice, inputs);
     let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
@@ -178,7 +177,7 @@ fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> String {
     advised(advice, &charts, &asked)
 }
 
-/// From the file, or from the options; `--region` is that of the prices.
+/// Reads the workload from the file or the options. `--region` sets the region of the prices.
 fn workload(args: &RunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
     let text = args.file.as_deref().map(known::text).transpose()?;
     let mut workload = match (&text, &args.file) {

@@ -1,9 +1,9 @@
-//! `bench run --on batch:QUEUE:DEFINITION`: the whole measurement as one job of AWS Batch, whose
-//! results come back by S3.
+//! `bench run --on batch:QUEUE:DEFINITION`: runs the whole measurement as a job of AWS Batch, and
+//! fetches its results from S3.
 //!
-//! The job runs the same command line, without what concerns this machine, so that targets are the
-//! paths that its instance has mounted, and caches are dropped and watched there. Whatever ends the
-//! wait for the job ends the job. Called by `bench`.
+//! The job runs the same command line, without the options for this machine. So targets are paths
+//! that its instance has mounted, and caches are dropped and observed there. The job ends when the
+//! wait for it ends. Called by `bench`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,22 +23,21 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Options with a value that concern this machine, or become settings of the job.
+/// Options with a value that concern this machine or become settings of the job.
 const HERE: [&str; 8] =
     ["--on", "--results", "--job-setup", "--out", "--memory-limit", "--cpus", "--budget", "--profile"];
-/// What a job may take beside the time that it may measure: to make data, and to deliver results.
+/// Additional time for a job, besides its measuring time, to make data and deliver results.
 const BESIDE: Duration = Duration::from_secs(300);
-/// How long ending the job may take after Ctrl-C: a job that is left running costs money.
+/// Longest time to end the job after Ctrl-C: a job that keeps running costs money.
 const ENDING: Duration = Duration::from_secs(15);
 
-/// A queue, a definition, and the endpoint of Batch.
+/// Queue, job definition and endpoint of AWS Batch.
 pub struct Place<'a> {
     pub queue: &'a str,
     pub definition: &'a str,
     pub endpoint: Option<&'a str>,
 }
 
-/// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit> {
     let results = check(args)?;
     let of_environment =
@@ -60,7 +59,7 @@ pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit>
     delivered(args, globals, &ended, &there)
 }
 
-/// Refuses what no job can do. Returns the place of its results.
+/// Refuses options that no job supports. Returns the location of the results.
 fn check(args: &RunArgs) -> Result<&str> {
     if args.plan.is_some() || args.source.is_some() {
         let what = "--on batch: a job does not have the files of this machine";
@@ -81,7 +80,7 @@ fn check(args: &RunArgs) -> Result<&str> {
     }
 }
 
-/// The command line of the job: what was given, without what concerns this machine.
+/// Returns the command line of the job: the given one without the options for this machine.
 fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
     let (mut words, mut given) = (Vec::new(), given);
     while let Some(word) = given.next() {
@@ -103,8 +102,8 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
     words
 }
 
-/// What the budget leaves for what the job reads, once its instance is paid for as long as it may
-/// take.
+/// Returns the budget for the job's reads: the rest after its instance is paid for the longest
+/// time. `None` without a budget.
 fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &Place<'_>) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
     let hours = (most.get() + BESIDE).as_secs_f64() / 3600.0;
@@ -138,8 +137,8 @@ fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<
     })
 }
 
-/// What the job's shell does: measures, and delivers results and messages however that ends. A job
-/// that is ended has half a minute from the signal, which only its shell gets.
+/// Makes the job's shell script: measures, and delivers results and messages even after a failure.
+/// A terminated job has half a minute; only its shell gets the signal.
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
     let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
@@ -156,13 +155,13 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     )
 }
 
-/// Puts options before the command of the workload `command`.
+/// Inserts options before the command of the workload `command`.
 fn give(words: &mut Vec<String>, options: &[String]) {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(at..at, options.iter().cloned());
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
     if !word.is_empty() && word.chars().all(plain) {
@@ -172,7 +171,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Submits the job and waits for its end. It is ended here if the wait is.
+/// Submits the job and waits for its end. If the wait is interrupted, ends the job.
 fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Globals) -> Result<Ended> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
@@ -200,7 +199,7 @@ fn measured(batch: &Batch, job: &Job, there: &str, args: &RunArgs, globals: &Glo
     })
 }
 
-/// Fetches what the job has delivered, and says how it ended.
+/// Fetches the job's results, and reports how it ended.
 fn delivered(args: &RunArgs, globals: &Globals, ended: &Ended, there: &str) -> Result<Exit> {
     let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let client = Client::new(globals.options())?;

@@ -35,7 +35,6 @@ fn parse_percent(text: &str) -> std::result::Result<f64, String> {
     fits.map(|percent| percent / 100.0).ok_or_else(|| "write a percentage above 0, for example 5%".into())
 }
 
-/// Runs it.
 pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
     let (before, after) = (results::read(&args.before)?, results::read(&args.after)?);
     let changes = compare(&before, &after, args.threshold);

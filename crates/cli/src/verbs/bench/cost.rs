@@ -1,4 +1,4 @@
-//! `bench run`: what a measurement costs, shown by `--dry-run` and bounded by `--budget`.
+//! `bench run`: the cost of a measurement, shown by `--dry-run` and limited by `--budget`.
 
 use clap::Args;
 use firstbyte::billing::{parse_money, price_catalogue, today};
@@ -25,7 +25,7 @@ pub struct CostArgs {
 }
 
 impl CostArgs {
-    /// What decides the costs; `endpoint` is that of the S3 targets.
+    /// Returns the facts that determine costs. `endpoint` is the one of the S3 targets.
     pub fn tariff(&self, globals: &Globals, endpoint: Option<String>) -> Result<Tariff> {
         let prices = price_catalogue(&environment::variable)?;
         let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
@@ -43,7 +43,7 @@ impl CostArgs {
         })
     }
 
-    /// Refuses a budget where it is not known what the runs cost.
+    /// Refuses a budget if the cost of a run is unknown.
     pub fn check(&self, costs: &Costs) -> Result<()> {
         let missing: Vec<String> = costs.missing().collect();
         if self.budget.is_none() || missing.is_empty() {
@@ -93,7 +93,7 @@ fn text(line: &Line) -> String {
     )
 }
 
-/// Dollars with the digits that small sums need.
+/// Formats dollars, with more decimals for small sums.
 fn dollars(usd: f64) -> String {
     if usd >= 0.01 || usd == 0.0 { format!("{usd:.2}") } else { format!("{usd:.6}") }
 }

@@ -1,4 +1,4 @@
-//! `bench functions`: runs a function on this machine, behind the APIs of AWS Lambda, until it is
+//! `bench functions`: runs a function on this machine behind the APIs of AWS Lambda, until it is
 //! stopped.
 
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// The time that environments may take to end.
+/// Longest time for the environments to end.
 const GRACE: Duration = Duration::from_secs(10);
-/// Variables of the caller that are the function's role.
+/// Variables of the caller that become the function's role.
 const ROLE: [&str; 4] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
 
 /// Run a function on this machine as AWS Lambda would, until stopped
@@ -81,10 +81,9 @@ pub struct FunctionsArgs {
     variables: Vec<(String, String)>,
 }
 
-/// Runs it.
 pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
     let ending = Ending { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
-    // Before anything starts, so that a signal always ends everything.
+    // Set up before anything starts, so that a signal always ends everything.
     let stop = signals::interruption(ending)?;
     let role = ROLE.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
     let server = Server::start(Settings {
@@ -123,13 +122,13 @@ pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
     } else {
         console::print(&url)?;
     }
-    // It fails only once the signals were handled.
+    // This fails only after the signals were handled.
     let _ = stop.recv();
     drop(server);
     Ok(Exit::Done)
 }
 
-/// The path of a program: what has no slash is looked for where programs are.
+/// Returns the path of a program. A name without a slash is searched in `PATH`.
 fn found(program: &PathBuf) -> PathBuf {
     if program.components().count() > 1 {
         return std::path::absolute(program).unwrap_or_else(|_| program.clone());

@@ -1,5 +1,5 @@
-//! `bench invoke`: has a function do one piece of work, and prints its figures in the last line.
-//! The engine of `bench` starts it.
+//! `bench invoke`: calls a function, and prints its figures in the last line. The engine of `bench`
+//! starts it.
 
 use clap::Args;
 use firstbyte_bench::functions::Calls;
@@ -20,7 +20,6 @@ pub struct InvokeArgs {
     refresh: bool,
 }
 
-/// Runs it.
 pub fn run(args: &InvokeArgs, globals: &Globals) -> Result<Exit> {
     let invoke: Invoke =
         serde_json::from_str(&args.invoke).map_err(|error| Error::usage(error.to_string()))?;

@@ -15,7 +15,6 @@ pub struct JobArgs {
     job: String,
 }
 
-/// Runs it.
 pub fn run(args: &JobArgs) -> Result<Exit> {
     let wrong = |error: job::Error| Error::failed(error.to_string());
     let job = Job::parse(&args.job).map_err(|error| Error::usage(error.to_string()))?;

@@ -1,8 +1,8 @@
 //! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
 //!
-//! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
-//! changed between two of them, `functions` is a host for functions. `job`, `invoke` and `survive`
-//! are what the engine runs as processes of their own.
+//! `run` makes or reads a plan and executes it, `report` renders results, `compare` prints the
+//! changes between two of them, and `functions` hosts functions. The engine runs `job`, `invoke`
+//! and `survive` as separate processes.
 
 mod batch;
 mod compare;
@@ -46,7 +46,6 @@ enum Action {
     Survive(survive::SurviveArgs),
 }
 
-/// Runs it.
 pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Action::Run(args) => match &args.on {

@@ -1,4 +1,4 @@
-//! `bench run --on`: what a suite in functions, or a plan on a cluster, is made from.
+//! `bench run --on`: prepares a suite for functions, or a plan for a cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use firstbyte_bench::targets::{Called, Found, Target};
 
 use crate::render::error::{Error, Result};
 
-/// Variables of the suites that name what a user may have in Lambda: a mounted directory, and
-/// functions of Python.
+/// Variables of suites for resources that a user may have in Lambda: a mounted directory, and
+/// Python functions.
 const USERS_OWN: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
-/// The plan with its jobs where they are to run.
+/// Changes a plan so that its jobs run at `on`.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     match on {
-        // Batch has its own way: nothing of the plan runs here.
+        // Batch does not run the plan here; see `batch`.
         None | Some(On::Batch { .. }) => {}
         Some(On::Slurm) => {
             let found = Command::new("srun").arg("--version").stdout(Stdio::null()).status();
@@ -39,7 +39,7 @@ pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The function that does the work on targets.
+/// Returns the function that does the work on targets; `None` if processes do it.
 pub fn called(on: Option<&On>) -> Result<Option<Called>> {
     match on {
         Some(On::Lambda { name, endpoint }) => {
@@ -55,21 +55,22 @@ pub fn called(on: Option<&On>) -> Result<Option<Called>> {
     }
 }
 
-/// Ends what an interrupted measurement has left in a queue.
+/// Ends the jobs that an interrupted measurement has left in a queue.
 pub fn leave(on: Option<&On>) {
     if on == Some(&On::Slurm) {
-        // It fails where no such job is left.
+        // Fails if there is no such job.
         let name = format!("--name={}", job_name());
         let _ = Command::new("scancel").args(["--quiet", &name]).stderr(Stdio::null()).status();
     }
 }
 
-/// The name of this measurement's jobs.
+/// Returns the name of this measurement's jobs.
 fn job_name() -> String {
     format!("firstbyte-bench-{}", std::process::id())
 }
 
-/// The plan of a suite in functions: here on stand-ins or on the user's storage, or in Lambda.
+/// Makes the plan of a suite in functions: here on stand-ins or on the user's storage, or in
+/// Lambda.
 pub fn in_functions(
     suite: &Suite,
     on: &On,
@@ -138,7 +139,7 @@ pub fn in_functions(
     }
 }
 
-/// The code of the function: what is given, else the `bootstrap` beside this program.
+/// Returns the function's code: the given path, else the `bootstrap` next to this program.
 fn found(code: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(code) = code {
         return Ok(std::path::absolute(&code).unwrap_or(code));
@@ -152,7 +153,7 @@ fn found(code: Option<PathBuf>) -> Result<PathBuf> {
     Err(Error::usage(what).advise("name its zip: --on local:FILE"))
 }
 
-/// `HOST:PORT` of the store that functions reach by their links.
+/// Returns `HOST:PORT` of the store to which the functions' links connect.
 fn host_of(location: &str, endpoint: Option<String>) -> Result<String> {
     let url = if location.starts_with("s3://") { endpoint.unwrap_or_default() } else { location.to_owned() };
     let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());

@@ -9,7 +9,7 @@ use firstbyte_bench::{report, results};
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Columns of a report for a terminal, where it is not known how wide that is.
+/// Columns of a report if the terminal's width is unknown.
 const WIDTH: u16 = 100;
 
 /// Render results as an HTML page that needs no network, as Markdown or as text
@@ -39,7 +39,6 @@ enum Form {
     Text,
 }
 
-/// Runs it.
 pub fn run(args: &ReportArgs) -> Result<Exit> {
     let all = args.files.iter().map(|path| results::read(path));
     let all = results::join(all.collect::<firstbyte_bench::Result<Vec<_>>>()?);
@@ -55,7 +54,7 @@ pub fn run(args: &ReportArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The report for a terminal.
+/// Formats the report for a terminal.
 pub fn on_terminal(all: &[Results]) -> String {
     report::terminal(all, usize::from(columns()))
 }
@@ -68,7 +67,7 @@ fn form_of(out: Option<&PathBuf>) -> Form {
     }
 }
 
-/// Columns of the terminal that standard output is.
+/// Returns the columns of the terminal at standard output.
 fn columns() -> u16 {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
     size.map_or(WIDTH, |size| if size.ws_col == 0 { WIDTH } else { size.ws_col })

@@ -152,13 +152,12 @@ fn parse_suite(text: &str) -> std::result::Result<&'static Suite, String> {
     Suite::named(text).ok_or_else(|| format!("the suites are {known}"))
 }
 
-/// `NAME=VALUE`.
+/// Parses `NAME=VALUE`.
 pub fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     if args.results.is_some() || args.job_setup.is_some() {
         return Err(Error::usage("--results and --job-setup are of --on batch"));
@@ -185,7 +184,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let stop = || stopped.load(Ordering::Relaxed);
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
-        // A plan is measured alike everywhere; targets are reached as the user reaches them.
+        // A plan has the same environment everywhere; targets are reached with the user's own.
         env: if is_of_user(args) { std::env::vars_os().collect() } else { clean_environment() },
         disk: std::env::temp_dir(),
         words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
@@ -211,25 +210,25 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     finish(ending, &writer, globals)
 }
 
-/// True if what is measured is the user's own, and reached as the user reaches it.
+/// Returns true if the measured storage is the user's own, with the user's environment.
 fn is_of_user(args: &RunArgs) -> bool {
     !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
 }
 
-/// What the runs cost, if that is asked for.
+/// Estimates the cost of the runs if a budget or a dry run needs it.
 fn costs_of(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<Costs> {
     if !args.dry_run && args.cost.budget.is_none() {
         return Ok(Costs::default());
     }
     let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
-    // A plan says where its contenders go; targets are reached as the user reaches them.
+    // A plan names the endpoints of its contenders; targets use the user's endpoint.
     let endpoint = endpoint.filter(|_| !args.targets.is_empty());
     let costs = estimate(plan, args.rounds, &args.cost.tariff(globals, endpoint)?);
     args.cost.check(&costs)?;
     Ok(costs)
 }
 
-/// The plan of the targets.
+/// Makes the plan for the targets.
 fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
     let targets = probe(args, globals)?;
     let request = Request {
@@ -254,7 +253,7 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         path: environment::variable("PATH").unwrap_or_default(),
         command: args.command.clone(),
-        // Jobs have directories of their own.
+        // Jobs run in separate directories, so the path must be absolute.
         source: args
             .source
             .as_deref()
@@ -263,17 +262,17 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
     Ok(targets::plan(&targets, &request)?)
 }
 
-/// The S3 endpoint of the usual variables.
+/// Returns the S3 endpoint from the usual variables.
 fn endpoint_of_environment() -> Option<String> {
     ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable)
 }
 
-/// The targets that are paths.
+/// Returns the targets that are local paths.
 fn local_targets(args: &RunArgs) -> impl Iterator<Item = &str> {
     args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
 
-/// The global options that say how targets are reached, for the jobs.
+/// Returns the global options that decide how jobs reach targets.
 fn options_of(globals: &Globals) -> Vec<String> {
     let named = [
         ("--endpoint-url", globals.endpoint_url.clone()),
@@ -288,16 +287,16 @@ fn options_of(globals: &Globals) -> Vec<String> {
     named.chain(flags).collect()
 }
 
-/// The plan of a file with the cases that were asked for.
+/// Loads the plan of a file, with the chosen cases.
 fn load(path: &Path, args: &RunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     chosen(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
 }
 
-/// The plan of a suite with the cases that were asked for.
+/// Makes the plan of a suite, with the chosen cases.
 fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
-    // A missing or empty target is an error before anything runs.
+    // A missing or empty target is an error before any run starts.
     let targets = probe(args, globals)?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
     let locations = targets.iter().map(|target| target.location.trim_end_matches('/').to_owned());
@@ -312,7 +311,7 @@ fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
     chosen(plan, args)
 }
 
-/// Looks at the targets.
+/// Inspects the targets.
 fn probe(args: &RunArgs, globals: &Globals) -> Result<Vec<Target>> {
     if let Some(expected) = &args.expect_fs {
         for path in local_targets(args) {
@@ -328,7 +327,7 @@ fn probe(args: &RunArgs, globals: &Globals) -> Result<Vec<Target>> {
     Ok(looked.collect::<std::result::Result<_, _>>()?)
 }
 
-/// The plan with the cases that were asked for.
+/// Reduces the plan to the chosen cases.
 fn chosen(mut plan: Plan, args: &RunArgs) -> Result<Plan> {
     if args.cases.is_empty() {
         return Ok(plan);
@@ -342,8 +341,8 @@ fn chosen(mut plan: Plan, args: &RunArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The environment of contenders of a plan: nothing that would send a tool elsewhere or make it
-/// trust otherwise.
+/// Returns the environment for contenders of a plan, without variables that change where a tool
+/// connects or what it trusts.
 pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     let foreign = |name: &str| {
         ["AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT"].iter().any(|prefix| name.starts_with(prefix))
@@ -352,8 +351,8 @@ pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().filter(|(name, _)| !foreign(&name.to_string_lossy())).collect()
 }
 
-/// `{plan}` is the directory of the plan, whose programs are beside it: that of its file, or that
-/// where the programs of a suite were written.
+/// Returns the variable `{plan}`: the directory of the plan's file, or the one to which the
+/// programs of a suite were written.
 fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     let directory = match plan {
         Some(path) if path.as_os_str().is_empty() => Path::new("."),
@@ -383,10 +382,10 @@ fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
     Ok(())
 }
 
-/// Seconds from which on the time that is left is shown.
+/// Least remaining seconds that are displayed.
 const SHOWN: f64 = 2.0;
 
-/// Says on standard error what happens.
+/// Prints the progress of the measurement on standard error.
 fn watch(event: &Event<'_>, globals: &Globals) {
     if globals.quiet {
         return;
@@ -423,7 +422,7 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
 }
 
-/// Prints the report; with `--json`, how many runs there are and how many of them failed.
+/// Prints the report; with `--json`, the number of runs and of failed runs.
 pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
     let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
     if globals.json {

@@ -1,7 +1,7 @@
-//! `bench survive`: `kill -9` in the middle of a copy, then the same line again. The demo's plan
-//! runs it; its figures are the last line.
+//! `bench survive`: kills a copy with `kill -9` and runs the same command again. The demo's plan
+//! starts it; its figures are the last line.
 //!
-//! How far the copy is, a link without limits of its own counts, which stands before the store.
+//! A separate link without limits, between the copy and the store, counts the bytes copied so far.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -17,7 +17,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// How often the link's count is looked at: at 0.6 Gbit/s this is 75 kB.
+/// Interval at which the link's count is read: 75 kB at 0.6 Gbit/s.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Kill a copy at a random point, repeat it, and print its figures as JSON
@@ -34,7 +34,6 @@ pub struct SurviveArgs {
     bytes: u64,
 }
 
-/// Runs it.
 pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     let endpoint = globals.endpoint_url.as_deref().and_then(|url| url.strip_prefix("http://"));
     let endpoint =
@@ -70,7 +69,8 @@ pub fn run(args: &SurviveArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Another point in every run: that it survives at one of them would say little.
+/// Returns a different percentage in every run, because surviving at a single one would show
+/// little.
 fn percent() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     25 + u64::from(now.subsec_micros()) % 50
@@ -80,7 +80,7 @@ fn has_ended(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-/// What the second copy said of itself.
+/// Parses the receipt of the second copy.
 fn receipt(ended: &Output) -> Result<Value> {
     if !ended.status.success() {
         let errors = String::from_utf8_lossy(&ended.stderr);

@@ -1,8 +1,8 @@
-//! ADVICE: how much of an object a request may read within a limit of time, predicted by
-//! `firstbyte-advise` from what the demo has just measured.
+//! ADVICE: how much of an object a request can read within a time limit. `firstbyte-advise`
+//! predicts it from the demo's measurements.
 //!
-//! The service of the model is what was measured: its rate and its latency are those of the lazy
-//! opens. Nothing is computed here.
+//! The service of the model has the rate and latency of the measured lazy opens. Nothing is
+//! computed here.
 
 use firstbyte_advise::advice::{self, Inputs};
 use firstbyte_advise::model::{Catalogue, Cloud, Machine, Service};
@@ -16,17 +16,16 @@ use serde::Serialize;
 use super::figures::LAZY;
 use crate::render::error::{Error, Result};
 
-/// The object that the advice is about.
+/// Size of the object that the advice is about.
 const DATA: &str = "5 GB";
-/// The limit of an API's gateway.
+/// Time limit of an API gateway.
 const LIMIT: &str = "29 s";
-/// The machine of the model.
+/// Name of the machine in the model.
 const MACHINE: &str = "this machine";
-/// Bytes per second of the loopback interface, 100 Gbit/s: no limit beside the link.
+/// Bytes per second of the loopback interface, 100 Gbit/s: much faster than the link.
 const LOOPBACK: f64 = 12.5e9;
 
-/// The service, before it is calibrated. It has the name of the contender, by which results are
-/// found.
+/// The service before calibration. It has the contender's name, by which its results are found.
 const MODEL: &str = r#"
 format = 1
 name = "lazy open"
@@ -44,16 +43,16 @@ block = { value = "128 KiB", source = "ours" }
 parallel = { value = 64, source = "ours" }
 "#;
 
-/// The most that a request may read.
+/// The most that a request can read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Advice {
     data: &'static str,
     limit: &'static str,
-    /// Bytes that one request may read of a lazily opened object.
+    /// Bytes that one request can read of a lazily opened object.
     bytes: f64,
-    /// Part of the object.
+    /// The same as a part of the object.
     part: f64,
-    /// The results that the model was calibrated with.
+    /// Results with which the model was calibrated.
     measured: String,
 }
 
@@ -79,7 +78,7 @@ impl Advice {
         }
     }
 
-    /// The section as it stands on the screen.
+    /// Formats the section for the terminal.
     pub(crate) fn text(&self) -> String {
         let fits = match self.part {
             part if part >= 1.0 => "lazy open fits even if a request reads all of it".to_owned(),
@@ -94,7 +93,7 @@ impl Advice {
     }
 }
 
-/// The service with the numbers that were measured, and the machine that measured.
+/// Returns the service with the measured numbers, and the machine that measured them.
 fn calibrated(results: &Results) -> Result<Catalogue> {
     let model = Service::parse(MODEL).map_err(|error| Error::failed(format!("advice: {error}")))?;
     let mut catalogue = Catalogue::current();
@@ -124,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Three lazy opens of 256 MB, read at this rate after 80 ms.
+    /// Returns results of three lazy opens: 256 MB each, read at these rates after 80 ms.
     fn measured(rates: [f64; 3]) -> Results {
         let mut results = Results::default();
         results.header.started = "2026-11-24T10:00:00Z".into();

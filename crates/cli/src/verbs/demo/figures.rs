@@ -1,5 +1,5 @@
-//! The figures of each section, taken from the results of the engine, and the section as it stands
-//! on the screen. Nothing here measures.
+//! The figures of each section, taken from the engine's results, and the section's text. Nothing
+//! here measures.
 
 use firstbyte::size::{grouped, human};
 use firstbyte_bench::result::{Outcome, Results};
@@ -10,10 +10,10 @@ use super::plan::PEERS;
 use super::text::{bar, seconds};
 use crate::render::error::{Error, Result};
 
-/// The contender that is opened lazily. The advice rests on it.
+/// The contender that opens the object lazily. The advice uses its results.
 pub(crate) const LAZY: &str = "lazy open";
 
-/// A case of the plan with what its runs come to.
+/// A case of the plan with the statistics of its runs.
 struct Measured<'a> {
     results: &'a Results,
     case: &'static str,
@@ -32,7 +32,7 @@ impl<'a> Measured<'a> {
         found.filter(|contender| contender.seconds.is_some()).ok_or_else(|| self.no_figures(name))
     }
 
-    /// Why a contender has no figures: what the first mark of its runs says.
+    /// Makes the error for a contender without figures, with the reason that its runs state first.
     fn no_figures(&self, name: &str) -> Error {
         let runs = self.results.runs.iter().filter(|run| run.case == self.case && run.contender == name);
         let mut reasons = runs.filter(|run| run.outcome == Outcome::Ok && run.round > 0);
@@ -40,12 +40,12 @@ impl<'a> Measured<'a> {
         Error::failed(format!("{name}: no run counts: {}", reason.unwrap_or_else(|| "there is none".into())))
     }
 
-    /// Median seconds of a contender.
+    /// Returns the median seconds of a contender.
     fn seconds(&self, name: &str) -> Result<f64> {
         self.contender(name).map(|contender| contender.seconds.as_ref().map_or(0.0, |time| time.median))
     }
 
-    /// The median of a contender's own figure.
+    /// Returns the median of a figure that a contender printed.
     fn metric(&self, name: &str, metric: &str) -> Result<f64> {
         let found = self.contender(name)?.metrics.get(metric);
         found
@@ -53,42 +53,42 @@ impl<'a> Measured<'a> {
             .ok_or_else(|| Error::failed(format!("{name}: it printed no {metric}")))
     }
 
-    /// The peer, where one is installed, and its median seconds.
+    /// Returns the name of the peer and its median seconds; `None` if no peer is installed.
     fn peer(&self, names: &[&'static str]) -> Result<Option<(&'static str, f64)>> {
         let found = names.iter().find(|name| self.contenders.iter().any(|known| known.name == **name));
         found.map(|name| Ok((*name, self.seconds(name)?))).transpose()
     }
 
-    /// Runs of the contender that has the fewest.
+    /// Returns the number of runs of the contender with the fewest.
     fn least_runs(&self) -> usize {
         let counts = self.contenders.iter().map(|one| one.seconds.as_ref().map_or(0, |time| time.count));
         counts.min().unwrap_or_default()
     }
 
-    /// Median bytes of data.
+    /// Returns the median number of bytes.
     fn bytes(&self, name: &str) -> Result<f64> {
         Ok(self.contender(name)?.bytes.unwrap_or_default())
     }
 }
 
-/// READY: median seconds of each way to the bytes of a large object.
+/// READY: median seconds until the bytes of a large object are usable, by several methods.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready {
     size: u64,
     runs: usize,
-    /// The peer's name and time, where one is installed.
+    /// The peer's name and seconds; `None` if no peer is installed.
     peer: Option<(&'static str, f64)>,
     cp: f64,
     bound_by: Option<String>,
-    /// Seconds from the start to the first byte, with nothing cached, by a ranged read.
+    /// Seconds from the start to the first byte, by a ranged read without a cache.
     lazy_first_byte: f64,
-    /// ... and one hundredth of the object.
+    /// Seconds until one hundredth of the object is read, without a cache.
     lazy_hundredth: f64,
-    /// ... and all of it.
+    /// Seconds until the whole object is read, without a cache.
     lazy_all: f64,
-    /// All of it by another process, with the cache that one before it left.
+    /// Seconds until another process has read the whole object from the filled cache.
     again_hydrated: f64,
-    /// How the state of the last copy is known.
+    /// Evidence for the cache state of the last copy.
     evidence: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Ready {
         })
     }
 
-    /// The text of the section, as it is printed.
+    /// Formats the section for the terminal.
     pub(crate) fn text(&self) -> String {
         let rows = self.rows();
         let slowest = rows.iter().map(|row| row.1).fold(0.0, f64::max);
@@ -124,7 +124,7 @@ impl Ready {
         text
     }
 
-    /// Name, seconds and remark of each row.
+    /// Returns name, seconds and remark of each row.
     fn rows(&self) -> Vec<(String, f64, String)> {
         let bound = self.bound_by.as_ref().map_or(String::new(), |bound| format!("bound by: {bound}"));
         let peer = self.peer.map(|(name, time)| (format!("{name} download"), time, String::new()));
@@ -160,7 +160,7 @@ impl Small {
         })
     }
 
-    /// The section as it stands on the screen.
+    /// Formats the section for the terminal.
     pub(crate) fn text(&self) -> String {
         let peer = self.peer.map_or(String::new(), |(name, time)| format!("{name} {}   ", seconds(time)));
         format!(
@@ -171,25 +171,25 @@ impl Small {
     }
 }
 
-/// LIST: median seconds for all names of a directory.
+/// LIST: median seconds to list all names of a directory.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
     names: u64,
-    /// `ls -f`, where there is one.
+    /// Seconds of `ls -f`; `None` if it is not installed.
     peer: Option<f64>,
     ls: f64,
 }
 
 impl List {
-    /// `names` is the number of names that the plan created. Every run was checked to print that
-    /// many.
+    /// Takes the figures from `results`. `names` is the number of created names, which every run
+    /// was checked to print.
     pub(crate) fn of(results: &Results, names: u64) -> Result<Self> {
         let case = Measured::of(results, "list")?;
         let peer = case.peer(&["ls -f"])?.map(|(_, time)| time);
         Ok(Self { names, peer, ls: case.seconds("firstbyte ls")? })
     }
 
-    /// The text of the section, as it is printed.
+    /// Formats the section for the terminal.
     pub(crate) fn text(&self) -> String {
         let milliseconds = |time: f64| format!("{:.0} ms", time * 1e3);
         let peer = self.peer.map_or(String::new(), |time| format!("ls -f {}   ", milliseconds(time)));
@@ -201,16 +201,16 @@ impl List {
     }
 }
 
-/// SURVIVE: what a kill in the middle of a copy cost.
+/// SURVIVE: the cost of a kill in the middle of a copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Survive {
-    /// How much of the object had crossed the link at the kill, in percent.
+    /// Percentage of the object that had crossed the link at the kill.
     killed_at: u64,
-    /// Bytes the second run found done, as its receipt says.
+    /// Bytes that the second run did not copy again, from its receipt.
     resumed_bytes: u64,
-    /// Bytes that crossed the link more than once; the answers' heads included.
+    /// Bytes that crossed the link more than once, including heads of responses.
     reread_bytes: u64,
-    /// Whether the copy equals the source. A run whose copy differs fails the demo.
+    /// Whether the copy equals the source. If it differs, the demo fails.
     identical: bool,
     /// Peak resident memory of the second run.
     peak_memory_bytes: u64,
@@ -230,7 +230,7 @@ impl Survive {
         })
     }
 
-    /// The section as it stands on the screen.
+    /// Formats the section for the terminal.
     pub(crate) fn text(&self) -> String {
         format!(
             "4 SURVIVE kill -9 at {} % -> resumed, {} read again, content identical, peak {}\n",

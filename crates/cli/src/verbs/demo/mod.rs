@@ -2,8 +2,8 @@
 //! behind a link that imitates the network of a serverless function, and fetches it with this
 //! binary and with the strongest other tools that are installed.
 //!
-//! The engine of `firstbyte-bench` does all of it, from a plan: each section of the screen is a
-//! case, its figures are medians of the engine's results, and the report is the engine's.
+//! The engine of `firstbyte-bench` executes a plan. Each section of the output is a case, its
+//! figures are medians of the engine's results, and the report is the engine's.
 
 mod advice;
 mod figures;
@@ -74,7 +74,7 @@ pub struct DemoArgs {
     keep: bool,
 }
 
-/// Less could not be read in parts.
+/// Least bytes of the large object, which is read in parts.
 const SMALLEST: u64 = 1 << 20;
 
 fn parse_object_size(text: &str) -> std::result::Result<u64, String> {
@@ -105,7 +105,6 @@ struct Figures {
     report: String,
 }
 
-/// Runs it.
 pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let began = Instant::now();
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -114,7 +113,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let screen = Screen::new(globals);
     let outcome = show(args, &interrupted, &screen, began);
     screen.clear();
-    // What was interrupted fails in many ways; the reason is one.
+    // An interrupt makes several steps fail. It is reported as the only reason.
     let figures = if interrupted.load(Ordering::Relaxed) { Err(Error::interrupted()) } else { outcome }?;
     if globals.json {
         let receipt =
@@ -187,16 +186,16 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     })
 }
 
-/// Where the runs go: into memory, and into the file that was asked for. What it held is of another
-/// demo: every figure is measured anew.
+/// Opens the destination of the runs: memory, or the requested file. Runs that the file had are
+/// replaced, because every figure is measured anew.
 fn writer(args: &DemoArgs, header: result::Header) -> Result<Writer> {
     let Some(path) = &args.results else { return Ok(Writer::in_memory(header)) };
     File::create(path).map_err(|error| Error::io(path.display(), &error))?;
     Ok(Writer::open(path, header)?)
 }
 
-/// Refuses a temporary directory that is too small: for the object as it is served, in the cache
-/// and as a copy, and for the small files twice.
+/// Refuses a temporary directory that is too small for the object (served, cached and copied) and
+/// twice the small files.
 fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
     let objects = if args.keep { 4 } else { 3 };
     let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * LARGEST_SMALL;
@@ -210,15 +209,15 @@ fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
     }
 }
 
-/// Follows the engine: says what it does, prints each section when its case is complete, and stops
-/// the measurement at the first run that fails.
+/// Follows the engine: prints the current step and each section whose case is complete, and stops
+/// the measurement at the first failed run.
 struct Sections<'a> {
     args: &'a DemoArgs,
     screen: &'a Screen,
     failure: &'a RefCell<Option<Error>>,
-    /// The section title of the case that runs now.
+    /// Section title of the running case.
     section: String,
-    /// Its runs: done, and all.
+    /// Runs of this case: completed, and all.
     runs: (usize, usize),
     kept: Option<PathBuf>,
 }
@@ -261,7 +260,7 @@ impl Sections<'_> {
         })
     }
 
-    /// The first failure is the reason; what is stopped after it fails too.
+    /// Records the first failure as the reason. Later failures follow from stopping.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
     }

@@ -1,5 +1,5 @@
-//! The plan of the demo: `plan.toml` with the size, the files and the link that were asked for, and
-//! with the strongest other tool that is installed. Small files are fetched by curl as well.
+//! The plan of the demo: `plan.toml` with the requested size, files and link, and with the
+//! strongest installed peer. Small files are also fetched by curl.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,20 +16,21 @@ use crate::render::error::Result;
 
 const PLAN: &str = include_str!("plan.toml");
 
-/// Programs that fetch from S3 or HTTP, strongest first, as measured behind links like the demo's.
+/// Programs that fetch from S3 or HTTP, the strongest first, as measured behind similar links.
 pub(crate) const PEERS: [&str; 3] = ["s5cmd", "aws", "curl"];
 
-/// Names for each small file of SMALL, so that `--files` scales both.
+/// Names to list per small file: `--files` scales both cases, `small` and `list`.
 const NAMES_PER_FILE: u32 = 200;
-/// Largest number of names. To create more takes longer than a demo should.
+/// Most names to list. Creating more takes longer than a demo should.
 const MOST_NAMES: u32 = 1_000_000;
 
-/// The peer that every reader knows, measured besides the strongest in the case that has time for
-/// it: a second copy of the large object in each round would take the demo past its 90 seconds.
+/// The peer that every reader knows, and the only case in which it is measured besides the
+/// strongest. A second copy of the large object in each round would take the demo beyond its 90
+/// seconds.
 const KNOWN: (&str, &str) = ("curl", "small");
 
-/// Makes the demo's plan from its options. Of the peers it keeps the strongest that is installed,
-/// and curl for small files.
+/// Makes the demo's plan from its options. It keeps the strongest installed peer, and curl for
+/// small files.
 pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
     let mut plan = Plan::parse("demo", PLAN, &variables(args))?;
     let installed = installed();
@@ -55,7 +56,7 @@ pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Names in the directory of LIST.
+/// Returns the number of names to list.
 pub(crate) fn names(args: &DemoArgs) -> u64 {
     u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MOST_NAMES))
 }
@@ -77,7 +78,7 @@ fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
     variables.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The strongest peer that is installed, then the well-known one, and where they are.
+/// Returns the strongest installed peer, then the well-known one, with their paths.
 fn installed() -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::from_iter(PEERS.into_iter().find_map(|name| Some((name, find(name)?))));
     if found.iter().all(|(name, _)| *name != KNOWN.0) {
@@ -86,8 +87,8 @@ fn installed() -> Vec<(&'static str, PathBuf)> {
     found
 }
 
-/// Where a program lies on the search path. A pyenv shim is looked through: its start-up is not the
-/// peer's.
+/// Finds a program in `PATH`. A pyenv shim is replaced by its program, because the shim's start-up
+/// is not the peer's.
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found =
@@ -127,13 +128,13 @@ mod tests {
             plan.cases.iter().map(rounds).collect::<Vec<_>>(),
             expected.map(|(name, rounds)| (name.to_owned(), rounds))
         );
-        // A warm-up beside them, except where the link takes all of the time.
+        // Each case has a warm-up in addition, except where the link determines the time.
         let runs: Vec<u32> = plan.cases.iter().map(|case| case.runs(None)).collect();
         assert_eq!(runs, [2, 2, 3, 1]);
         let peers =
             |case: &Case| case.contenders.iter().filter(|one| PEERS.contains(&one.name.as_str())).count();
         assert!(plan.cases.iter().all(|case| peers(case) <= if case.name == "small" { 2 } else { 1 }));
-        // They are of this machine: each that is measured is installed.
+        // The peers come from this machine: every installed one is measured.
         let small = &plan.cases[1];
         assert_eq!(peers(small), installed().len());
         assert_eq!(find("curl").is_some(), small.contenders.iter().any(|one| one.name == "curl"));

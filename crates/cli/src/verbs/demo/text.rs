@@ -10,7 +10,7 @@ use super::DemoArgs;
 use crate::globals::Globals;
 use crate::render::console::{self, StandardError};
 
-/// The outputs for sections and progress, if any.
+/// Which of sections and progress are printed.
 pub(crate) struct Screen {
     sections: bool,
     steps: bool,
@@ -28,7 +28,7 @@ impl Screen {
         }
     }
 
-    /// Removes the last step.
+    /// Removes the current step.
     pub(crate) fn clear(&self) {
         if self.steps {
             self.error("\r\x1b[K");
@@ -36,25 +36,25 @@ impl Screen {
     }
 
     fn error(&self, text: &str) {
-        // It takes everything: progress that cannot be shown is nothing to fail about.
+        // This writer always succeeds: progress that cannot be shown is not an error.
         let _ = StandardError.write_all(text.as_bytes());
     }
 
-    /// The first line: the network, and the file system `place`.
+    /// Prints the first line: the network, and the file system `place`.
     pub(crate) fn title(&self, args: &DemoArgs, place: &str) {
         self.section(&format!("link {}, files on {place}\n\n", network(args.link)));
     }
 
-    /// A finished section.
+    /// Prints a finished section.
     pub(crate) fn section(&self, text: &str) {
         self.clear();
         if self.sections {
-            // The figures are in the report as well.
+            // The report has the figures too, so a failure is ignored.
             let _ = console::print_bytes(text.as_bytes());
         }
     }
 
-    /// Prints the last line, after the path of the data that was kept.
+    /// Prints the last line, after the path of the kept data.
     pub(crate) fn closing(&self, args: &DemoArgs, kept: Option<&Path>) {
         let kept = kept.map_or(String::new(), |path| format!("kept    {}\n", path.display()));
         self.section(&format!(
@@ -64,7 +64,7 @@ impl Screen {
     }
 }
 
-/// The network that a link stands in for, with its numbers.
+/// Describes the network that a link emulates, with its numbers.
 pub(crate) fn network(link: Preset) -> &'static str {
     match link {
         Preset::None => "none (raw loopback)",
@@ -74,12 +74,12 @@ pub(crate) fn network(link: Preset) -> &'static str {
     }
 }
 
-/// A time with as many digits as say something.
+/// Formats a time with its meaningful digits.
 pub(crate) fn seconds(time: f64) -> String {
     if time < 0.1 { format!("{time:.3} s") } else { format!("{time:.2} s") }
 }
 
-/// A bar in proportion to the slowest, at least a stroke.
+/// Draws a bar in proportion to the slowest time, with at least one stroke.
 pub(crate) fn bar(time: f64, slowest: f64, width: usize) -> String {
     let share = if slowest > 0.0 { time / slowest } else { 0.0 };
     let length = (0..width).filter(|n| (*n as f64 + 0.5) / (width as f64) < share).count();

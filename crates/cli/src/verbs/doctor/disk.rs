@@ -8,7 +8,7 @@ use rustix::fs::{statfs, statvfs};
 
 use super::Finding;
 
-/// Less free space than this is filled by one large object.
+/// Bytes of free space that one large object can fill.
 const LITTLE: u64 = 5 << 30;
 
 /// File systems by the magic number that `statfs` returns (linux/magic.h).
@@ -32,8 +32,8 @@ pub(super) fn look(cache: &Path) -> Vec<Finding> {
     vec![of_one_machine(place("cache directory", cache), cache), place("current directory", Path::new("."))]
 }
 
-/// Warns of a cache that several machines may use: each maps its files into memory, and NFS and SMB
-/// do not show one client what another has in memory.
+/// Warns of a cache that several machines may use. Each machine maps its files into memory, and NFS
+/// and SMB do not show one client the memory of another.
 fn of_one_machine(finding: Finding, cache: &Path) -> Finding {
     match file_system(existing(cache)).as_str() {
         "NFS" | "CIFS" => Finding::warn(
@@ -45,12 +45,12 @@ fn of_one_machine(finding: Finding, cache: &Path) -> Finding {
     }
 }
 
-/// The nearest of a path and the directories above it that exists.
+/// Returns the path itself if it exists, else its nearest existing ancestor.
 fn existing(path: &Path) -> &Path {
     path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
-/// The file system at `path`, or at what exists of it.
+/// Reports the file system at `path`, or at its nearest existing ancestor.
 fn place(what: &'static str, path: &Path) -> Finding {
     let existing = existing(path);
     match free_space(existing) {
@@ -72,16 +72,16 @@ fn place(what: &'static str, path: &Path) -> Finding {
     }
 }
 
-/// Bytes an ordinary user may still write at `path`.
+/// Returns the bytes that an ordinary user can still write at `path`.
 pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
     let fs = statvfs(path)?;
     Ok(fs.f_frsize * fs.f_bavail)
 }
 
-/// The name of the file system at `path`.
+/// Returns the name of the file system at `path`.
 pub(crate) fn file_system(path: &Path) -> String {
     let Ok(fs) = statfs(path) else { return "unknown file system".into() };
-    // Some magic numbers have their upper bit set and come sign-extended.
+    // Some magic numbers have their upper bit set and arrive sign-extended.
     let magic = fs.f_type.cast_unsigned() & 0xFFFF_FFFF;
     NAMES
         .iter()

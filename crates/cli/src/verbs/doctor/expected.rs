@@ -1,6 +1,6 @@
 //! Checks that a directory is on the file system that a job expects, and that it is not empty.
 //!
-//! If a job starts before its file system is mounted, it finds an empty directory, and works on it.
+//! A job that starts before its file system is mounted finds an empty directory, and works on it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use firstbyte_bench::machine;
 
 use super::{Finding, Status};
 
-/// `DIR=TYPE` of the command line.
+/// An expectation from the command line: `DIR=TYPE`.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     directory: PathBuf,
@@ -20,7 +20,7 @@ impl FromStr for Expected {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        // A directory's name may hold `=`, a type does not.
+        // The name of a directory may contain `=`, a type does not.
         match word.rsplit_once('=') {
             Some((directory, kind)) if !directory.is_empty() && !kind.is_empty() => {
                 Ok(Self { directory: directory.into(), kind: kind.into() })
@@ -40,7 +40,7 @@ impl Expected {
         Finding { what: "file system", status, found, advice: None }
     }
 
-    /// The difference from the expectation, in words; `None` if there is none.
+    /// Describes the difference from the expectation; `None` if there is none.
     fn wrong(&self) -> Option<String> {
         let path = self.directory.display();
         if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {
@@ -54,7 +54,7 @@ impl Expected {
     }
 }
 
-/// Whether anything but the directory that mkfs makes is in it.
+/// Returns whether the directory contains anything except mkfs's `lost+found`.
 fn holds_something(directory: &Path) -> std::io::Result<bool> {
     for entry in std::fs::read_dir(directory)? {
         if entry?.file_name() != "lost+found" {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Finding;
 
-/// Linux versions from this one on can pass reads of a FUSE file through to a local one.
+/// First Linux version that can pass reads of a FUSE file through to a local file.
 const PASSTHROUGH: (u32, u32) = (6, 9);
 
 /// Bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status` (linux/capability.h).
@@ -32,7 +32,7 @@ fn mounting(admin: bool, helper: Option<PathBuf>) -> Finding {
     }
 }
 
-/// The program that mounts for users who may not.
+/// Finds the helper program, which mounts for unprivileged users.
 fn helper() -> Option<PathBuf> {
     let places = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&places)

@@ -1,5 +1,5 @@
-//! Checks one location: the first part of `probe`, one finding for each right, region and clock,
-//! and the mount of a directory on NFS.
+//! Checks a location with the first part of `probe`: a finding for each right, the region, the
+//! clock, and the mount of a directory on NFS.
 
 use firstbyte_location::{Location, redacted};
 use firstbyte_probe::{Access, Right, Rights};
@@ -54,7 +54,7 @@ fn findings(access: &Access) -> Vec<Finding> {
     findings
 }
 
-/// Reading needs a name, which a failed listing does not give.
+/// Returns advice about reading, which needs a name: a failed listing gives none.
 fn read_advice(access: &Access) -> &'static str {
     match (&access.read, &access.list) {
         (Right::NotTried, Right::Refused(_)) => "name an object to test reading",

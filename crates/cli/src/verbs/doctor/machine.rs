@@ -6,10 +6,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 
-/// Below this many open files, a thousand clients of `serve` do not fit.
+/// Least limit of open files for a thousand clients of `serve`.
 const OPEN_FILES: u64 = 4096;
 
-/// Below this much memory the ceiling of transfers (an eighth of it) falls below its usual 32 MiB.
+/// Least memory for the usual ceiling of transfers, 32 MiB: an eighth of it.
 const MEMORY: u64 = 256 << 20;
 
 pub(super) fn look() -> Vec<Finding> {

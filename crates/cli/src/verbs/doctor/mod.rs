@@ -48,11 +48,11 @@ pub struct DoctorArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
-    /// As it should be.
+    /// The check succeeded.
     Ok,
-    /// It costs speed, or makes something impossible.
+    /// The finding costs speed, or prevents a feature.
     Warn,
-    /// It is not what the command line expects.
+    /// The finding contradicts the command line.
     Fail,
 }
 
@@ -80,7 +80,6 @@ impl Finding {
     }
 }
 
-/// Runs it.
 pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     let findings = match (&args.location, args.expect_fs.as_slice()) {
         (Some(location), _) => location::look(&Location::parse(location)?, globals)?,
@@ -104,7 +103,7 @@ fn everything(globals: &Globals) -> Vec<Finding> {
     findings
 }
 
-/// Marks, names and findings in columns; advice below what it is about.
+/// Formats findings in columns: mark, name, text. Advice is below its finding.
 fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
     let mut table = String::new();

@@ -18,15 +18,15 @@ use time::format_description::well_known::Rfc2822;
 use super::Finding;
 use crate::globals::Globals;
 
-/// The time after which an endpoint that does not answer counts as silent.
+/// Time after which an endpoint that does not answer counts as silent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// The deadline of all checks of the endpoint, including the credential chain's own waits.
+/// Deadline of all checks of the endpoint, including waits of the credential chain.
 const ALL_PATIENCE: Duration = Duration::from_secs(8);
-/// S3 refuses signatures whose time is off by 15 minutes; well before that something is wrong with
-/// the clock.
+/// Seconds of clock skew that are reported. S3 refuses signatures at 15 minutes, but less already
+/// shows that the clock is wrong.
 pub(super) const SKEW: i64 = 60;
 
-/// The name of a finding.
+/// Name of the finding.
 const ENDPOINT: &str = "S3 endpoint";
 
 pub(super) fn look(globals: &Globals) -> Vec<Finding> {
@@ -46,7 +46,7 @@ pub(super) fn look(globals: &Globals) -> Vec<Finding> {
     findings
 }
 
-/// The endpoints of the configuration file. None of them is asked.
+/// Reports the endpoints of the configuration file, without requests.
 fn named_endpoints(globals: &Globals) -> Vec<Finding> {
     const WHAT: &str = "named endpoint";
     let wrong = |error: Error| {
@@ -97,7 +97,7 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-/// The places of the AWS chain, in its order, that hold something.
+/// Reports which places of the AWS credential chain hold something, in its order.
 fn credentials(globals: &Globals, lookup: Lookup<'_>) -> Finding {
     const WHAT: &str = "credentials";
     if globals.no_sign_request {
@@ -146,7 +146,7 @@ fn has_section(path: &Path, section: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim() == section))
 }
 
-/// The endpoint that S3 requests would go to, and the setting that chose it.
+/// Returns the endpoint for S3 requests, and the setting that chose it.
 fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
     let found = globals.store()?.endpoint_of(Service::S3)?;
     let chosen = match found.source {
@@ -159,16 +159,16 @@ fn endpoint(globals: &Globals) -> firstbyte::Result<(String, String)> {
     Ok((found.url, chosen))
 }
 
-/// Asks the endpoint for its buckets: the smallest request that shows whether it is there and likes
-/// the credentials.
+/// Lists the endpoint's buckets: the smallest request that shows whether it is reachable and
+/// accepts the credentials.
 fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     let patience = PATIENCE.min(globals.read_timeout.get());
     let options = globals.options();
     let store = Options { read_deadline: patience, connect_deadline: patience, retries: 0, ..options.store };
     let options = firstbyte::Options { store, ..options };
     let (send, receive) = mpsc::channel();
-    // The credential chain may wait for an instance's metadata service: the thread is left behind
-    // if it waits too long.
+    // The credential chain may wait for an instance's metadata service. If this takes too long, the
+    // thread is abandoned.
     let started = thread::Builder::new().spawn(move || {
         let service = Location::Object(ObjectLocation {
             service: Service::S3,
@@ -178,7 +178,7 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
         let first = Client::waiting(options).and_then(|client| {
             Ok(client.store().list(&service, &ListOptions::default())?.next().transpose()?)
         });
-        // If this fails, the caller has given up waiting.
+        // This fails if the caller has given up waiting.
         let _ = send.send(first);
     });
     if let Err(error) = started {
@@ -212,8 +212,8 @@ fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     }
 }
 
-/// Compares the clocks by the `Date` of an unencrypted answer; AWS's endpoints give one on port 80
-/// too.
+/// Compares the clocks by the `Date` of an unencrypted response. AWS's endpoints also answer on
+/// port 80.
 fn clock(url: &str) -> Finding {
     const WHAT: &str = "clock";
     let Some(host) = plain_host(url) else {
@@ -237,7 +237,7 @@ fn clock(url: &str) -> Finding {
     }
 }
 
-/// `HOST:PORT` where the endpoint can be asked without TLS.
+/// Returns the `HOST:PORT` at which the endpoint answers without TLS; `None` if there is none.
 fn plain_host(url: &str) -> Option<String> {
     let Ok(Location::Http(HttpUrl { tls, authority, .. })) = Location::parse(url.as_ref()) else {
         return None;
@@ -259,7 +259,7 @@ fn date_of(host: &str) -> Option<OffsetDateTime> {
         .write_all(format!("HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
         .ok()?;
     let mut answer = String::new();
-    // A head is some hundred bytes; a server that never ends gets no further than this.
+    // A head has some hundred bytes; the limit stops a server that never ends.
     stream.take(16 << 10).read_to_string(&mut answer).ok()?;
     date_in(&answer)
 }

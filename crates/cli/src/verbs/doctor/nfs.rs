@@ -1,7 +1,7 @@
-//! Reports how a directory on NFS is mounted: version, bytes of a read, connections, read-ahead.
+//! Reports how a directory on NFS is mounted: version, read size, connections, read-ahead.
 //!
-//! The mount table and `/sys` have all of it, so a server that is gone cannot block it. Called by
-//! `location`.
+//! All facts come from the mount table and `/sys`, so an unreachable server cannot block it. Called
+//! by `location`.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use firstbyte_bench::mounts::{Mount, Mounts, real};
 
 use super::Finding;
 
-/// Options of the mount that decide how many calls are in flight, and how large they are.
+/// Mount options that decide the number and size of calls in flight.
 const TOLD: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
 
-/// Findings about the mount that `path` is on; none if that is not NFS.
+/// Returns findings about the mount of `path`; none if it is not NFS.
 pub(super) fn look(path: &Path) -> Vec<Finding> {
     let Ok(mounts) = Mounts::current() else { return Vec::new() };
     let mount = mounts.of(&real(path)).filter(|mount| matches!(mount.kind.as_str(), "nfs" | "nfs4"));
@@ -25,7 +25,7 @@ pub(super) fn look(path: &Path) -> Vec<Finding> {
     })
 }
 
-/// Findings about a mount, and about the setting of its read-ahead with its bytes.
+/// Returns findings about a mount. `ahead` is the setting of its read-ahead, and its bytes.
 fn findings(mount: &Mount, ahead: Option<(String, u64)>) -> Vec<Finding> {
     let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
     let told: Vec<String> = TOLD.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();

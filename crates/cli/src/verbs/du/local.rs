@@ -1,4 +1,4 @@
-//! `du` of local directories. The threads that list a directory also add up its sizes.
+//! `du` of local directories. The listing threads also add up the sizes.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,11 +18,11 @@ use super::{Measure, View};
 use crate::render::error::Result;
 use crate::verbs::listed::from_listing;
 
-/// Bytes of a block as the kernel counts them.
+/// Bytes of a block in the kernel's counts.
 const BLOCK: u64 = 512;
 
-/// Files with several names that have been counted: by device and inode. They are counted under the
-/// name found first.
+/// Files with several names that were counted, by device and inode. Such a file counts under the
+/// name that is found first.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     seen: Mutex<HashSet<(u64, u64)>>,
@@ -34,11 +34,11 @@ impl Links {
     }
 }
 
-/// Sums up one operand. Everything counts that has a name: directories with the space of their own,
-/// links by themselves, and a file with several names once.
+/// Sums up one operand. Every name counts: directories with their own space, links as links, and a
+/// file with several names once.
 ///
 /// # Errors
-/// Its root cannot be listed.
+/// The root cannot be listed.
 pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
     let options = listing::Options {
         depth: listing::Depth::Recursive,
@@ -55,7 +55,7 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
     let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {}", shown(path), scan.tuning());
     let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::new(&sums) };
-    // What each thread still has is handed over when it is dropped.
+    // Dropping the visitors merges the rest of each thread's sums.
     drop(scan.run(visitor));
     if view.operand.glob.is_some() {
         return view.unless_unmatched(sums);
@@ -64,7 +64,7 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
     Ok(sums)
 }
 
-/// Stats the target of a path, or the link itself if its target does not exist.
+/// Returns the metadata of a path's target, or of the link itself if its target does not exist.
 fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
     let found = match rustix::fs::statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT) => rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
@@ -80,7 +80,7 @@ fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
     }
 }
 
-/// Sums batches as they come; one for each thread that lists.
+/// Adds up batches of entries, for one listing thread.
 struct Summer<'a> {
     view: &'a View<'a>,
     links: &'a Links,
@@ -109,7 +109,7 @@ impl Visitor for Summer<'_> {
 }
 
 impl Summer<'_> {
-    /// Adds a directory's entries. Returns their bytes.
+    /// Adds a directory's entries. Returns their total bytes.
     fn add(&mut self, directory: &Directory<'_>) -> u64 {
         match &self.view.operand.glob {
             Some(glob) => self.add_matches(directory, glob),
@@ -121,7 +121,7 @@ impl Summer<'_> {
         let mut all = 0;
         for entry in directory.entries() {
             let path = [directory.path(), entry.name()].concat();
-            // A name that does not match must not count in place of another name of its file.
+            // A name outside the pattern must not count in place of another name of the same file.
             let Some(name) = glob.part(&path) else { continue };
             let Some(totals) = self.totals(&entry) else { continue };
             self.tree.add(name, totals);
@@ -137,7 +137,7 @@ impl Summer<'_> {
             let Some(totals) = self.totals(&entry) else { continue };
             all += totals.bytes;
             if totals.directories == 1 && directory.depth() < levels {
-                // It has a row of its own, where its own space belongs.
+                // The directory has its own row, which includes its own space.
                 self.tree.add(&[path, entry.name(), b"/"].concat(), Totals { directories: 0, ..totals });
                 sum.directories += 1;
             } else {
@@ -148,7 +148,7 @@ impl Summer<'_> {
         all
     }
 
-    /// The amounts that an entry adds by itself; `None` if it was counted before or is excluded.
+    /// Returns the amounts of a single entry; `None` if it was counted before or is excluded.
     fn totals(&self, entry: &Entry<'_>) -> Option<Totals> {
         let stat = entry.stat()?;
         let is_directory = entry.kind() == Kind::Directory;

@@ -56,35 +56,35 @@ pub struct DuArgs {
     local: LocalArgs,
 }
 
-/// The size of local files that is summed.
+/// Which size of local files is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// The blocks that they take.
+    /// Size of the blocks that they occupy.
     Blocks,
-    /// Their lengths.
+    /// Length of their content.
     Length,
 }
 
 const SCHEMA: Schema = &[
     Column { name: "name", holds: Holds::Name, width: None },
-    // Petabytes stay in their column.
+    // Wide enough for petabytes.
     Column { name: "bytes", holds: Holds::Size, width: Some(16) },
     Column { name: "files", holds: Holds::Number, width: Some(10) },
     Column { name: "directories", holds: Holds::Number, width: None },
 ];
 
-/// The way in which one operand is summed.
+/// How one operand is summed.
 struct View<'a> {
     operand: &'a Operand,
     args: &'a DuArgs,
     failures: &'a Failures<'a>,
     counter: &'a Counter,
-    /// Bytes that sums may take.
+    /// Bytes of memory for the sums.
     memory: usize,
 }
 
 impl View<'_> {
-    /// The sums, or the error of a pattern that matched nothing.
+    /// Returns the sums, or an error if a pattern matched nothing.
     fn unless_unmatched(&self, sums: Sums) -> Result<Sums> {
         if self.operand.glob.is_some() && sums.is_empty() {
             return Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))));
@@ -99,7 +99,6 @@ impl DuArgs {
     }
 }
 
-/// Runs it.
 pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
@@ -141,12 +140,12 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     end(receipt, started, globals, failures, roots, operands.len())
 }
 
-/// Pushes the rows of one operand: of its directories, or of what matched.
+/// Pushes the rows of one operand: its directories, or the matches of its pattern.
 fn push(sums: Sums, view: &View<'_>, mut page: Page<'_, '_>) -> Result<()> {
     let root = view.operand.root_text();
     let is_local = view.operand.root.as_local().is_some();
     let row = |name: &[u8], totals: Totals| {
-        // A prefix ends in `/` in its store; a local directory is written as it is everywhere.
+        // A prefix of a store ends in `/`; a local directory is printed without it.
         let name = if is_local { name.strip_suffix(b"/").unwrap_or(name) } else { name };
         let joint: &[u8] =
             if name.is_empty() || root.is_empty() || root.ends_with(b"/") { b"" } else { b"/" };

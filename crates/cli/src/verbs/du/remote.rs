@@ -1,4 +1,4 @@
-//! `du` of a store: adds up the lengths of its objects, by prefix.
+//! `du` of a store: adds up object lengths by prefix.
 
 use firstbyte_location::Kind;
 use firstbyte_store::{ListOptions, Store};
@@ -9,13 +9,13 @@ use crate::globals::Globals;
 use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
 
-/// Objects after which the counter is updated.
+/// Number of objects between updates of the counter.
 const STEP: u64 = 1_000;
 
 /// Sums up one operand.
 ///
 /// # Errors
-/// Its root cannot be listed, or there is nothing of that name.
+/// The root cannot be listed, or does not exist.
 pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Sums> {
     let root = &view.operand.root;
     let glob = view.operand.glob.as_ref();
@@ -58,14 +58,14 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<S
         Some(_) => view.unless_unmatched(sums),
         None if sums.is_empty() && !is_whole(root) => object(store, view),
         None => {
-            // An empty bucket has a row too.
+            // An empty bucket also gets a row.
             sums.add(b"", Totals::default());
             Ok(sums)
         }
     }
 }
 
-/// A location that is one object.
+/// Sums up a location that is a single object.
 fn object(store: &Store, view: &View<'_>) -> Result<Sums> {
     let stat = store.stat(&view.operand.root)?;
     let sums = Sums::new(view.memory);

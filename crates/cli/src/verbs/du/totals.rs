@@ -1,8 +1,7 @@
-//! Sums by directory, in bounded memory.
+//! Sums by directory in bounded memory.
 //!
-//! Each thread adds to a small [`Tree`] of its own, which it merges into the [`Sums`] of the
-//! operand when it is large. At the end the [`Rollup`] adds to each directory the sums of those
-//! below it.
+//! Each thread adds to a separate small [`Tree`], which it merges into the operand's [`Sums`] when
+//! it is large. At the end the [`Rollup`] adds to each directory the sums of its subdirectories.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,19 +10,19 @@ use super::SCHEMA;
 use crate::render::error::Result;
 use crate::render::rows;
 
-/// Bytes that the names of one thread take before they are merged: enough that the directories a
-/// thread works in are added up before, and little enough for some dozens of threads.
+/// Bytes of names that one thread collects before it merges: enough to add up the directories that
+/// it works in, and little enough for some dozens of threads.
 const THREAD: usize = 128 << 10;
-/// Bytes of a name in a map, beside its own.
+/// Bytes that a map takes for each name, without the name itself.
 const NODE: usize = 128;
 
-/// The sums of a directory, all levels together.
+/// Amounts of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) bytes: u64,
-    /// Everything that is no directory.
+    /// Everything except directories.
     pub(super) files: u64,
-    /// Directories in it, itself not counted.
+    /// Directories in it, without itself.
     pub(super) directories: u64,
 }
 
@@ -35,8 +34,8 @@ impl Totals {
     }
 }
 
-/// Sums of one operand by name of directory, shared by the threads that list it. Names begin at the
-/// root and end in `/`; the root's is empty. The sums of a directory exclude those below it.
+/// Sums of one operand by directory name, shared by the listing threads. Names begin at the root
+/// and end in `/`; the root's name is empty. The sums of a directory exclude its subdirectories.
 #[derive(Debug)]
 pub(super) struct Sums {
     inner: Mutex<Inner>,
@@ -45,35 +44,35 @@ pub(super) struct Sums {
 #[derive(Debug)]
 struct Inner {
     rows: rows::Sums<3>,
-    /// The sum of everything; `None` if nothing was added.
+    /// The overall sum; `None` if nothing was added.
     total: Option<Totals>,
 }
 
 impl Sums {
-    /// Empty sums that take about `memory` bytes.
+    /// Makes empty sums that take about `memory` bytes.
     pub(super) fn new(memory: usize) -> Self {
         Self { inner: Mutex::new(Inner { rows: rows::Sums::new(SCHEMA, memory), total: None }) }
     }
 
-    /// Adds to what a directory itself holds.
+    /// Adds to a directory's own sums.
     pub(super) fn add(&self, directory: &[u8], totals: Totals) {
         self.lock().add(directory, totals);
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().total.is_none()
     }
 
-    /// The sum of everything.
+    /// Returns the overall sum.
     pub(super) fn total(&self) -> Totals {
         self.lock().total.unwrap_or_default()
     }
 
-    /// Gives what was added under each name, as it is.
+    /// Passes each name to `each` with its own sums.
     ///
     /// # Errors
-    /// The file in which sums wait cannot be written or read.
+    /// The temporary file of sums cannot be written or read.
     pub(super) fn each_own(self, mut each: impl FnMut(&[u8], Totals)) -> Result<()> {
         let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         inner
@@ -81,7 +80,7 @@ impl Sums {
             .finish(|name, [bytes, files, directories]| each(name, Totals { bytes, files, directories }))
     }
 
-    /// Gives every directory with what it holds at all levels, each behind those in it.
+    /// Passes every directory to `each` with its sums at all levels, subdirectories first.
     ///
     /// # Errors
     /// As [`each_own`](Self::each_own).
@@ -104,7 +103,7 @@ impl Inner {
     }
 }
 
-/// The sums of one thread that are not yet merged; dropping it merges them.
+/// Sums of one thread that are not yet merged. They are merged on drop.
 #[derive(Debug)]
 pub(super) struct Tree<'a> {
     sums: &'a Sums,
@@ -117,7 +116,7 @@ impl<'a> Tree<'a> {
         Self { sums, own: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Adds to what a directory itself holds.
+    /// Adds to a directory's own sums.
     pub(super) fn add(&mut self, directory: &[u8], totals: Totals) {
         if let Some(own) = self.own.get_mut(directory) {
             return own.add(totals);
@@ -143,12 +142,13 @@ impl Drop for Tree<'_> {
     }
 }
 
-/// Adds to each directory what is in those below it. Directories are added in ascending order, so
-/// everything below one follows it without a gap.
+/// Adds to each directory the sums of its subdirectories. Directories arrive in ascending order, so
+/// the subdirectories of one follow it without a gap.
 struct Rollup<F> {
-    /// The directory added last.
+    /// Directory that was added last.
     path: Vec<u8>,
-    /// The current directory and those above it: the length of the path, and the sum so far.
+    /// The current directory and those above it, each with the length of its path and its sum so
+    /// far.
     open: Vec<(usize, Totals)>,
     each: F,
 }
@@ -165,9 +165,9 @@ impl<F: FnMut(&[u8], Totals)> Rollup<F> {
         }
     }
 
-    /// Closes open directories, innermost first, until `stays` is true for one. Passes each sum to
-    /// `each` and adds it to the directory above. `stays` gets the current path, and the length of
-    /// the part of it that names the directory.
+    /// Closes open directories, innermost first, until `stays` returns true for one. Passes each
+    /// sum to `each` and adds it to the directory above. `stays` gets the current path, and the
+    /// length of the directory's path in it.
     fn leave(&mut self, stays: impl Fn(&[u8], usize) -> bool) {
         while let Some((end, sum)) = self.open.pop_if(|(end, _)| !stays(&self.path, *end)) {
             (self.each)(&self.path[..end], sum);
@@ -178,13 +178,13 @@ impl<F: FnMut(&[u8], Totals)> Rollup<F> {
     }
 }
 
-/// The part of a directory's path that its sums belong to, where `levels` levels have their own.
+/// Shortens a directory's path to the first `levels` levels, which have separate sums.
 pub(super) fn shortened(path: &[u8], levels: u32) -> &[u8] {
     let end = ends(path).take(levels as usize + 1).last().unwrap_or(0);
     &path[..end]
 }
 
-/// The ends of the directories in a path, each behind its `/`, beginning with the root at 0.
+/// Returns the end of each directory in a path, after its `/`, beginning with the root at 0.
 fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     std::iter::once(0).chain(slashes.map(|(at, _)| at + 1))

@@ -29,7 +29,6 @@ pub struct CheckArgs {
     null: bool,
 }
 
-/// Runs it.
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     if args.null && globals.json {
         return Err(Error::usage("-0 is for text; with --json a line is an object"));
@@ -66,7 +65,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     Ok(if done { Exit::Done } else { Exit::Partial })
 }
 
-/// The one line people get in the end.
+/// Formats the last line of text output.
 fn summary(checked: &Checked) -> String {
     let failures = match checked.failures {
         0 => String::new(),
@@ -83,7 +82,7 @@ fn summary(checked: &Checked) -> String {
     format!("{files} files: {problems}{failures}; {state}, {scheme}")
 }
 
-/// One finding for people, or for programs that read lines.
+/// Formats a finding as a line of text, with the name escaped as `names` says.
 fn line(finding: &Finding, names: Names) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
@@ -92,7 +91,7 @@ fn line(finding: &Finding, names: Names) -> Vec<u8> {
     line
 }
 
-/// One finding as JSON, printed before the receipt.
+/// Formats a finding as JSON, which is printed before the receipt.
 fn object(finding: &Finding) -> Vec<u8> {
     let mut fields = Map::new();
     set_name(&mut fields, "path", finding.path.as_os_str());

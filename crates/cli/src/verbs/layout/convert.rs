@@ -67,7 +67,6 @@ impl Shape {
     }
 }
 
-/// Runs `shard`.
 pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
     let (root, wish) = (&args.target.directory, args.shape.wish());
     if args.dry_run {
@@ -76,7 +75,6 @@ pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
     convert("layout shard", root, globals, |watch| layout::shard(root, &wish, watch))
 }
 
-/// Runs `unshard`.
 pub fn unshard(args: &UnshardArgs, globals: &Globals) -> Result<Exit> {
     let root = &args.target.directory;
     if args.dry_run {
@@ -131,7 +129,7 @@ fn foresee(
     Ok(Exit::Done)
 }
 
-/// A time for people: what it was estimated from does not carry more than one digit.
+/// Formats a time with one digit, since the estimate is not more accurate.
 fn roughly(time: Duration) -> String {
     match time.as_secs() {
         0 => "a second or less".into(),
@@ -142,7 +140,7 @@ fn roughly(time: Duration) -> String {
 
 type Watched<'a> = &'a mut dyn FnMut(&Converted) -> ControlFlow<()>;
 
-/// Converts, with a progress bar, a row for each failure and a receipt.
+/// Converts, with a progress bar, a row for each failure, and a receipt.
 fn convert(
     verb: &'static str,
     root: &Path,
@@ -167,13 +165,13 @@ fn convert(
     }
 }
 
-/// A live count on a terminal.
+/// Makes a live count for a terminal.
 fn counter(globals: &Globals) -> ProgressBar {
     if !globals.draws_progress() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(None, console::progress_target(20));
-    // The template is a constant, and indicatif knows all its keys.
+    // The template is constant and indicatif supports all its keys.
     bar.set_style(
         ProgressStyle::with_template("{spinner} {human_pos} files moved, {per_sec}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner()),
@@ -201,7 +199,7 @@ fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Conve
     })
 }
 
-/// The one line people get.
+/// Formats the last line of text output.
 fn line(converted: &Converted, seconds: f64) -> String {
     let counts = [
         (converted.directories, "directories"),

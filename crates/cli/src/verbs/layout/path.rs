@@ -57,7 +57,6 @@ struct Assumed {
     leaf: Option<Leaf>,
 }
 
-/// Runs it.
 pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
     if args.null && globals.json {
         return Err(Error::usage("-0 is for text; with --json a line is an object"));

@@ -14,15 +14,15 @@ use crate::render::error::{Error, Result};
 use crate::render::rows::{Page, Printer, time_of};
 use crate::verbs::listed::from_listing;
 
-/// From so many entries on, a directory of a network file system is slow for all its users.
+/// Entries from which a directory on a network file system is slow for all its users.
 const MANY: u64 = 10_000;
 
 /// Lists one operand.
 ///
 /// # Errors
-/// Its root cannot be listed.
+/// The root cannot be listed.
 pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
-    // Opened before anything else is asked: on NFS each question is a round trip.
+    // Opened before any other check, because on NFS each check is a round trip.
     let scan = match Scan::open(path, &options(view, printer)) {
         Err(_) if is_file(path) => return list_file(path, view, printer),
         opened => opened.map_err(|error| from_listing(&error))?,
@@ -39,7 +39,8 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
     view.unmatched()
 }
 
-/// Whether the path exists and is neither a directory nor a link to one. A link may have no target.
+/// Returns whether the path exists and is neither a directory nor a link to one. A link may have no
+/// target.
 fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
@@ -59,12 +60,12 @@ fn options(view: &View<'_>, printer: &Printer<'_>) -> listing::Options {
     }
 }
 
-/// Whether every name is printed, and nothing else.
+/// Returns whether only names are printed, and all of them.
 fn is_bare(view: &View<'_>, printer: &Printer<'_>) -> bool {
     printer.prints_bare_names() && view.operand.glob.is_none()
 }
 
-/// A file given by name is its own listing.
+/// Lists a file that was named itself.
 fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
     let metadata = path.symlink_metadata().map_err(|error| Error::io(shown(path), &error))?;
     let modified = metadata.modified().ok().and_then(time_of);
@@ -80,7 +81,7 @@ fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Renders batches as they come; one for each thread that lists.
+/// Renders batches of entries, for one listing thread.
 struct Lister<'l, 'p> {
     page: Page<'l, 'p>,
     view: &'l View<'l>,
@@ -130,7 +131,8 @@ impl Lister<'_, '_> {
     }
 }
 
-/// A directory's own length is that of a list of names, and a device has none.
+/// Returns the size to show. The length of a directory is that of its list of names, and a device
+/// has none.
 fn size_of(kind: Kind, length: u64) -> Option<u64> {
     matches!(kind, Kind::File | Kind::Symlink).then_some(length)
 }
@@ -139,15 +141,15 @@ fn facts(kind: Kind, size: Option<u64>, modified: Option<Time>) -> Facts<'static
     Facts { kind, size, modified, etag: None, storage_class: None }
 }
 
-/// Warns once a run about a directory that a network file system has trouble with.
+/// Warns once per run about a directory that is slow on a network file system.
 #[derive(Default)]
 struct Crowded {
-    /// The large directory examined last.
+    /// The large directory that was examined last.
     seen: Option<Vec<u8>>,
 }
 
 impl Crowded {
-    /// Looks at a large directory: what is mounted there need not be what is mounted at the root.
+    /// Examines a large directory. Its file system may differ from the root's.
     fn look(&mut self, directory: &Directory<'_>, view: &View<'_>) {
         if self.seen.as_deref() == Some(directory.path()) {
             return;

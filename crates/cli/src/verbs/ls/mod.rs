@@ -92,7 +92,7 @@ pub struct LocalArgs {
 }
 
 impl LocalArgs {
-    /// The listing's options as far as they go.
+    /// Returns the listing options that these arguments determine.
     pub fn options(&self) -> listing::Options {
         let bytes = |bytes| NonZeroUsize::new(to_usize(bytes));
         listing::Options {
@@ -123,16 +123,16 @@ pub struct OutputArgs {
     help: Option<bool>,
 }
 
-/// The depth of a listing.
+/// Depth of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// So many levels, from 1.
+    /// Number of levels, from 1.
     Levels(u32),
-    /// Everything.
+    /// All levels.
     All,
 }
 
-/// The facts of each entry that are requested.
+/// Facts of each entry that are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
@@ -149,9 +149,9 @@ const ETAG: Column = Column { name: "etag", holds: Holds::Text, width: None };
 const CLASS: Column = Column { name: "storage_class", holds: Holds::Text, width: None };
 
 const NAMES: Schema = &[NAME, KIND];
-/// Details that sorting needs and text does not show.
+/// Columns that sorting needs and text does not show.
 const DETAILS: Schema = &[NAME, KIND, SIZE, MODIFIED, ETAG, CLASS];
-/// 999 GB have twelve digits.
+/// Columns of `ls -l`. Twelve digits hold 999 GB.
 const LONG: Schema = &[
     NAME,
     Column { width: Some(0), ..KIND },
@@ -161,20 +161,20 @@ const LONG: Schema = &[
     CLASS,
 ];
 
-/// The way in which one operand is listed.
+/// How one operand is listed.
 struct View<'a> {
     operand: &'a Operand,
-    /// Stands before every name, where several operands are listed.
+    /// Prefix of every name if several operands are listed.
     label: Vec<u8>,
     depth: Depth,
     columns: Columns,
     args: &'a LsArgs,
     failures: &'a Failures<'a>,
-    /// Set once a name has matched the pattern.
+    /// A name has matched the pattern.
     found: AtomicBool,
 }
 
-/// The facts of an entry beside its name.
+/// Facts of an entry besides its name.
 #[derive(Clone, Copy, Debug)]
 struct Facts<'a> {
     kind: Kind,
@@ -185,7 +185,7 @@ struct Facts<'a> {
 }
 
 impl View<'_> {
-    /// Whether an entry is wanted, by its path from the root in two parts.
+    /// Returns whether an entry is wanted, by the two parts of its path from the root.
     fn takes(&self, directory: &[u8], name: &[u8]) -> bool {
         let Some(glob) = &self.operand.glob else { return true };
         let path = [directory, name].concat();
@@ -196,13 +196,13 @@ impl View<'_> {
         takes
     }
 
-    /// Whether anything below a directory can be wanted.
+    /// Returns whether anything below a directory can be wanted.
     fn enters(&self, directory: &[u8]) -> bool {
         let path = directory.strip_suffix(b"/").unwrap_or(directory);
         self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.scope()))
     }
 
-    /// The common prefix of all wanted names in a directory `level` levels down.
+    /// Returns the common prefix of all wanted names in a directory at `level`.
     fn beginning(&self, level: u32) -> String {
         self.operand.glob.as_ref().map(|glob| glob.beginning(level as usize)).unwrap_or_default()
     }
@@ -225,7 +225,7 @@ impl View<'_> {
         page.push(&row[..columns], facts.size.unwrap_or(0));
     }
 
-    /// The error of a pattern that matched nothing.
+    /// Returns an error if a pattern matched nothing.
     fn unmatched(&self) -> Result<()> {
         if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
             return Ok(());
@@ -243,7 +243,7 @@ impl LsArgs {
         }
     }
 
-    /// True for one level on a terminal, which is sorted as other programs sort it.
+    /// Returns true for a single level on a terminal, which is sorted as in other programs.
     fn is_read_by_people(&self) -> bool {
         !self.recursive && self.output.format.is_none() && std::io::stdout().is_terminal()
     }
@@ -268,7 +268,7 @@ impl LsArgs {
 }
 
 impl OutputArgs {
-    /// The form of rows of `schema`.
+    /// Returns how rows of `schema` are written.
     pub fn style(&self, schema: Schema, sort: Option<Sort>, globals: &Globals, end: u8) -> Style {
         let usual = if globals.json { Format::Ndjson } else { Format::Text };
         let direction = if self.reverse { Direction::Reversed } else { Direction::Usual };
@@ -283,7 +283,6 @@ impl OutputArgs {
     }
 }
 
-/// Runs it.
 pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
@@ -328,8 +327,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     end(receipt, started, globals, failures, roots, operands.len())
 }
 
-/// The prefix of the names of an operand if there are several operands: the directory they are in,
-/// as it was written.
+/// Returns the prefix of an operand's names if there are several operands: the directory as given.
 fn label(operand: &Operand) -> Vec<u8> {
     let mut label = operand.root_text().to_vec();
     if !label.ends_with(b"/") && !label.is_empty() {

@@ -1,4 +1,4 @@
-//! `ls` of a store: rows are printed a page of the listing at a time.
+//! `ls` of a store: prints rows after each page of the listing.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -12,14 +12,14 @@ use crate::render::error::Result;
 use crate::render::rows::{Page, Printer, time_of};
 use crate::verbs::listed::{is_whole, requests};
 
-/// Rows sent off together: a page of S3's, so that what has come is seen before the next page is
-/// waited for.
+/// Rows that are printed together: a page of S3, so that received rows appear before the next page
+/// arrives.
 const PAGE: usize = 1_000;
 
 /// Lists one operand.
 ///
 /// # Errors
-/// Its root cannot be listed, or there is nothing of that name.
+/// The root cannot be listed, or does not exist.
 pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
     let mut lister = Lister { store, view, page: printer.page(), waiting: 0, requests: requests(globals) };
     let root = &view.operand.root;
@@ -28,7 +28,7 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, global
     match listed {
         Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.object(root, None),
         Ok(_) => view.unmatched(),
-        // It may be an object: `ls` of a file prints its name.
+        // The location may be an object: `ls` of a file prints its name.
         Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
         Err(error) => Err(error.into()),
     }
@@ -38,14 +38,14 @@ struct Lister<'l, 'p> {
     store: &'l Store,
     view: &'l View<'l>,
     page: Page<'l, 'p>,
-    /// Rows on the page.
+    /// Rows on the page that are not printed yet.
     waiting: usize,
     requests: Option<NonZeroUsize>,
 }
 
 impl Lister<'_, '_> {
-    /// Lists the root, and where only so many levels are wanted, one prefix after the other below
-    /// it: what lies deeper is then never asked for. Returns how many names were found.
+    /// Lists the root. If the levels are limited, lists prefixes one by one, so that deeper levels
+    /// are never requested. Returns the number of names found.
     fn directories(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
         let levels = match self.view.depth {
             Depth::All => None,
@@ -79,8 +79,8 @@ impl Lister<'_, '_> {
                 };
                 found += 1;
                 let name = name_of(&directory, &entry);
-                // What is in it stands for a directory that is entered, as it does in a whole
-                // listing.
+                // A directory that is entered has no row: its content stands for it, as in a
+                // recursive listing.
                 if entry.kind == Kind::Directory && levels.is_some_and(|levels| level < levels) {
                     if self.view.enters(&name) {
                         waiting.push_back((name, level + 1));
@@ -93,7 +93,7 @@ impl Lister<'_, '_> {
         Ok(found)
     }
 
-    /// False once nothing more can be written.
+    /// Adds a row. Returns false if no more can be printed.
     fn push(&mut self, name: &[u8], entry: &Entry) -> bool {
         if !self.view.takes(b"", name) {
             return true;
@@ -107,7 +107,7 @@ impl Lister<'_, '_> {
         self.page.flush()
     }
 
-    /// Names the one object that a location is. Else `error` is why there is nothing to list.
+    /// Prints the row of a location that is a single object. Otherwise returns `error`.
     fn object(&mut self, location: &Location, error: Option<StoreError>) -> Result<()> {
         let stat = match (self.store.stat(location), error) {
             (Ok(stat), _) => stat,
@@ -128,8 +128,8 @@ impl Lister<'_, '_> {
     }
 }
 
-/// The name from the operand's root, a directory's with its `/`: in the store it is a part of the
-/// name.
+/// Returns the name from the operand's root. A directory's ends in `/`, which is part of its name
+/// in the store.
 pub(super) fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
     let open = entry.kind == Kind::Directory && !entry.name.ends_with(b"/");
     [directory, &entry.name, if open { b"/" } else { b"" }].concat()

@@ -7,7 +7,7 @@ use super::{Depth, KIND, MODIFIED, NAME, SIZE, View};
 use crate::render::error::Result;
 use crate::render::rows::{Column, Holds, Printer, Schema, Value, time_of};
 
-/// In text an id of AWS or MinIO has a fixed place.
+/// Columns of a version. 36 characters hold an id of AWS or MinIO.
 pub(super) const SCHEMA: Schema = &[
     NAME,
     Column { width: Some(0), ..KIND },
@@ -20,7 +20,7 @@ pub(super) const SCHEMA: Schema = &[
 /// Lists one operand.
 ///
 /// # Errors
-/// It is not in S3, cannot be listed, or there is nothing of that name.
+/// The location is not in S3, cannot be listed, or does not exist.
 pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
     let root = &view.operand.root;
     let recursive = view.depth != Depth::Levels(1);
@@ -56,8 +56,8 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>) -> Res
     view.unmatched()
 }
 
-/// What a read without a version id makes of it: `latest` is found, `deleted` says that there is
-/// nothing, `marker` said so once.
+/// Returns the state of a version for reads without a version id: `latest` is returned, `deleted`
+/// hides the object now, and `marker` hid it before.
 fn state(version: &ObjectVersion) -> Option<&'static str> {
     match (version.is_delete_marker, version.is_latest) {
         (true, true) => Some("deleted"),

@@ -1,5 +1,5 @@
-//! Starts the daemon of a mount: forks this process, before it has any thread or connection, into a
-//! session of its own.
+//! Starts the daemon of a mount: forks this process, before it has other threads or connections,
+//! into a separate session.
 //!
 //! Forking saves 2 ms over starting the program again. The daemon reports its outcome as one line
 //! of JSON on a pipe, its standard output; its standard error is the log.
@@ -24,7 +24,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Starts the daemon and returns when it is ready, or has failed; in the daemon, when it has ended.
+/// Starts the daemon. Returns when it is ready or has failed; in the daemon, when it has ended.
 pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let place = args.place()?;
     let log = place.open_log()?;
@@ -45,10 +45,10 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
-        // The log has this error, too.
+        // The log has this error too, so the exit status is not needed.
         let _ = wait_for(child);
         match args.log {
-            // The user's own file.
+            // The user chose this file, so it is kept unless it is empty.
             Some(_) => remove_if_empty(&place.log),
             None => drop(fs::remove_file(&place.log)),
         }
@@ -64,13 +64,13 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// `None` in the child.
+/// Forks. Returns `None` in the child.
 fn fork() -> io::Result<Option<Pid>> {
     debug_assert!(
         fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1),
         "a thread was started"
     );
-    // SAFETY: this is the only thread, so nothing in the child waits for one that it has not got.
+    // SAFETY: this is the only thread, so the child cannot wait for one that it does not have.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         child => Ok(Pid::from_raw(child)),
@@ -82,30 +82,30 @@ fn wait_for(child: Pid) -> io::Result<ExitStatus> {
     Ok(ended.map_or_else(ExitStatus::default, |(_, status)| ExitStatus::from_raw(status.as_raw())))
 }
 
-/// Leaves the terminal, and everything else that was the parent's. Until the mount is reported it
-/// ends with the parent: Ctrl-C reaches only that one.
+/// Leaves the terminal, and the parent's input and output. Until the mount is reported, the daemon
+/// ends with its parent, which alone gets Ctrl-C.
 fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     if getppid() != Some(parent) {
         return Err(io::Error::other("its parent has ended"));
     }
-    // It fails only for a process that leads a group, which a child does not.
+    // This fails only for the leader of a process group, which a child is not.
     let _ = setsid();
     dup2_stdin(OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
     dup2_stdout(told)?;
     Ok(dup2_stderr(log)?)
 }
 
-/// Is the daemon.
+/// Serves the mount, in the daemon.
 fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
-    // By its whole path, as the current directory changes.
+    // Made absolute, because the current directory changes.
     let log = std::path::absolute(log).ok();
     let mut told = false;
     let ended = serve(args, globals, &mut |receipt| {
         told = true;
         set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
         tell(receipt)?;
-        // The directory it was started in can be unmounted and removed.
+        // The user can then unmount or remove the directory in which it was started.
         std::env::set_current_dir("/").map_err(|error| Error::io("/", &error))
     });
     if ended.is_ok() {
@@ -117,18 +117,18 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
     ended
 }
 
-/// Writes the outcome and closes the pipe, so that nothing else ever gets into it.
+/// Writes the outcome and closes the pipe, so that nothing else is written to it.
 fn tell(outcome: &Value) -> Result<()> {
     let failed = |error: io::Error| Error::io("who started the daemon", &error);
     console::write_output(format!("{outcome}\n").as_bytes()).map_err(failed)?;
-    // No new file: there may be no descriptor for it, and the mount is ready.
+    // Does not open a file: the limit of descriptors may be reached, and the mount is ready.
     dup2_stdout(io::stdin()).map_err(|error| failed(error.into()))
 }
 
-/// A mount of which there was nothing to tell leaves nothing.
+/// Removes the log of a mount if it is an empty file.
 fn remove_if_empty(log: &Path) {
     if fs::metadata(log).is_ok_and(|found| found.is_file() && found.len() == 0) {
-        // Then it stays: it is empty.
+        // If this fails, an empty file stays.
         let _ = fs::remove_file(log);
     }
 }

@@ -12,16 +12,16 @@ use firstbyte_store::{Opening, PrivateDirectory, Sharing};
 
 use crate::render::error::{Error, Result};
 
-/// A mount's place among others of this machine.
+/// Paths of a mount, unique on this machine.
 pub struct Place {
-    /// The directory of the control socket, and of the log unless `--log` names another.
+    /// Directory of the control socket, and of the log unless `--log` names another.
     runtime: PrivateDirectory,
     pub log: PathBuf,
     pub control: PathBuf,
 }
 
 impl Place {
-    /// The place of a mount at `directory`.
+    /// Chooses the paths of a mount at `directory`.
     pub fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
         let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
@@ -55,8 +55,8 @@ impl Place {
     }
 }
 
-/// A directory for this user alone: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte` for root
-/// and `/tmp/firstbyte-UID` for others. It is made where it is missing.
+/// Opens the private directory of this user: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte`
+/// for root and `/tmp/firstbyte-UID` for others. Creates it if it is missing.
 fn runtime_directory(lookup: Lookup<'_>) -> Result<PrivateDirectory> {
     let user = rustix::process::geteuid();
     let directory = match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
@@ -68,9 +68,9 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PrivateDirectory> {
         .map_err(|error| Error::io(shown(&directory), &error).advise("or set XDG_RUNTIME_DIR"))
 }
 
-/// The file name for `path`: its end, for people, and a hash, so that names differ.
+/// Returns a file name for `path`: its readable end, and a hash that makes it unique.
 fn file_name_of(path: &Path) -> String {
-    /// Sockets have paths of up to 107 bytes.
+    /// Characters of the readable part: a socket's path has at most 107 bytes.
     const LONGEST: usize = 32;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' };
     let name: Vec<char> = path.to_string_lossy().chars().skip(1).map(plain).collect();

@@ -1,8 +1,7 @@
 //! `mount --share`: lets other machines read what this one has cached, as one of their gateways.
 //!
-//! Requests at the origin go past `--via`: a gateway that asked other gateways would let two of
-//! them wait for each other. It shares the cache directory of the mount, in which each block is
-//! fetched once.
+//! Requests to the origin do not use `--via`: gateways that asked other gateways could wait for
+//! each other. The gateway shares the mount's cache directory, in which each block is fetched once.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,8 @@ use crate::render::error::{Error, Result};
 use crate::signals;
 use crate::verbs::address;
 
-/// The clients pin versions, so that a look-up is repeated where it matters.
+/// Time for which look-ups are cached. Clients pin versions, so they repeat a look-up if it
+/// matters.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// Options by which a mount is a gateway too.
@@ -39,7 +39,7 @@ pub struct ShareArgs {
 }
 
 impl ShareArgs {
-    /// The gateways to read through, of which this process may be one.
+    /// Returns the gateways to read through, with this process marked if it is one.
     pub fn gateways(&self, gateways: Gateways) -> Result<Gateways> {
         let Some(share) = &self.share else { return Ok(gateways) };
         let address = address::resolve("--share", share)?;
@@ -51,7 +51,7 @@ impl ShareArgs {
         }
     }
 
-    /// Fails if the gateway cannot be started. It is started without a cache, and ended.
+    /// Checks that the gateway can be started: starts it without a cache, and ends it.
     pub fn try_out(
         &self,
         location: &Location,
@@ -62,7 +62,7 @@ impl ShareArgs {
         self.start(location, options, Settings { cache: None, ..uncached }, globals).map(drop)
     }
 
-    /// Starts the gateway, if one is wanted.
+    /// Starts the gateway; `None` if the options do not request one.
     pub fn start(
         &self,
         location: &Location,
@@ -105,7 +105,7 @@ impl ShareArgs {
                 }
                 _ => None,
             },
-            // Peers have the origin: nothing they ask keeps a mount that has ended.
+            // Peers can read from the origin, so an ended mount does not wait for their requests.
             limits: Limits { drain: signals::GRACE, ..Limits::default() },
             names: share.rsplit_once(':').map(|(host, _)| host.to_owned()).into_iter().collect(),
             ..Config::of(source)
@@ -121,8 +121,8 @@ impl ShareArgs {
     }
 }
 
-/// Whether a URL names the gateway that listens at `address`: by the same port, and by its address
-/// or this machine's name.
+/// Returns whether a URL names the gateway that listens at `address`: by the same port, and by its
+/// address or this machine's name.
 fn is_own(url: &str, address: SocketAddr) -> bool {
     let Some((_, authority)) = url.split_once("://") else { return false };
     let Some((host, port)) = authority.rsplit_once(':') else { return false };

@@ -1,4 +1,4 @@
-//! The options of `serve` for a remote location, and the gateway that they make.
+//! The options of `serve` for a remote location, and the gateway that they configure.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,10 +20,10 @@ use crate::render::error::{Error, Result};
 use crate::verbs::cached::CacheArgs;
 use crate::verbs::start;
 
-/// The interval at which a job's progress is requested.
+/// Interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The region whose prices count if none is given, or the one given has none.
+/// Region of the prices if none is given, or the given one has no prices.
 const REGION: &str = "us-east-1";
 
 /// The options of a gateway.
@@ -53,7 +53,7 @@ pub struct GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// The gateway over `location`, and the job that fills its cache.
+    /// Makes the gateway over `location`, and the job that fills its cache.
     pub fn config(&self, location: &Location, globals: &Globals) -> Result<(GatewayConfig, Option<Job>)> {
         let via = Via::default();
         let options = firstbyte_store::Options {
@@ -65,7 +65,7 @@ impl GatewayArgs {
         check(&store, location)?;
         let whole = self.cache.settings(globals);
         let (memory, deadline) = (whole.memory, whole.deadline);
-        // Half for fetches, a quarter for clients that wait; the rest is the server's own.
+        // Half for fetches and a quarter for waiting clients. The rest is for the server itself.
         let settings = Settings { memory: memory / 2, ..whole };
         let hydrator = Client::reading(store.clone(), settings)?.hydrator().clone();
         let manifest = self.names.as_deref().map(Manifest::open).transpose()?;
@@ -99,12 +99,12 @@ impl GatewayArgs {
     }
 }
 
-/// The objects of a manifest, as the gateway lists them.
+/// Makes the source of names in listings from a manifest.
 fn names(manifest: Manifest) -> NameSource {
     Arc::new(move || Ok(Box::new(manifest.objects()?) as PlannedObjects))
 }
 
-/// The objects of a manifest below `location`, in their planned versions.
+/// Lists a manifest's objects below `location`, in their planned versions.
 fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList> {
     let at_manifest = |error: io::Error| Failure {
         location: Location::Local("the manifest".into()),
@@ -123,7 +123,7 @@ fn planned_below(manifest: &Manifest, location: &Location) -> Result<WantedList>
     })))
 }
 
-/// Whether a gateway over `root` serves an object.
+/// Returns whether a gateway over `root` serves an object.
 fn is_served(object: &Location, root: &Location) -> bool {
     match (object, root) {
         (Location::Object(object), Location::Object(all)) if all.bucket.is_empty() => {
@@ -133,15 +133,15 @@ fn is_served(object: &Location, root: &Location) -> bool {
     }
 }
 
-/// Asks for the location once, so that a wrong one is an error at once. An origin that is down is
-/// only logged: it may come back.
+/// Requests the location once, so that a wrong one fails at once. An unreachable origin is only
+/// logged, because it may return.
 fn check(store: &Store, location: &Location) -> Result<()> {
     match store.without_retries().stat(location) {
         Err(error) if error.is_transient() || is_down(&error) => {
             tracing::warn!("{error}; served as soon as it answers");
             Ok(())
         }
-        // A prefix without keys may get some.
+        // A prefix without objects may get some later.
         Err(firstbyte_store::Error::NotFound { .. }) if has_key(location) => Ok(()),
         Err(error) => Err(Error::from(error)),
         Ok(_) => Ok(()),
@@ -156,7 +156,7 @@ fn has_key(location: &Location) -> bool {
     matches!(location, Location::Object(object) if !object.key.is_empty())
 }
 
-/// The price of a GetObject, where requests are charged: at AWS, by its list.
+/// Returns the list price of a GetObject; `None` if requests are not billed by AWS.
 fn usd_per_request(store: &Store, location: &Location, globals: &Globals) -> Option<f64> {
     let Location::Object(object) = location else { return None };
     if object.service != Service::S3 || !store.service_of(location).is_empty() {
@@ -169,7 +169,7 @@ fn usd_per_request(store: &Store, location: &Location, globals: &Globals) -> Opt
     globals.region.as_deref().and_then(of).or_else(|| of(REGION))
 }
 
-/// Logs how a job ends.
+/// Waits for a job and logs its end.
 pub fn report(job: &Job) {
     loop {
         let progress = job.wait(TICK);

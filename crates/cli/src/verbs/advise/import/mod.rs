@@ -1,6 +1,6 @@
 //! Reads AWS Price List offer files, which are gigabytes of JSON, as a stream.
 //!
-//! Only the products that `rules` knows are kept, by their SKU, and then the terms of those
+//! Keeps only the products that `rules` supports, by their SKU, and then the terms of those
 //! products. So memory grows with the number of kept products, not with the file. The file must
 //! list products before terms, as AWS's files do. Called by `firstbyte advise prices import`.
 
@@ -16,22 +16,22 @@ use serde::Deserialize;
 
 use rules::Attributes;
 
-/// The content of an offer file.
+/// Prices and properties of an offer file.
 #[derive(Debug)]
 pub(super) struct Imported {
     /// The prices.
     pub(super) catalogue: Catalogue,
     /// Code of the offer, for example `AmazonEC2`.
     pub(super) offer: String,
-    /// The day it was published.
+    /// Day of publication.
     pub(super) day: Day,
-    /// Products that were examined.
+    /// Number of products that were examined.
     pub(super) products: u64,
-    /// Prices that were skipped, with the reason.
+    /// Skipped prices, each with the reason.
     pub(super) skipped: Vec<String>,
 }
 
-/// The reason for which an offer file cannot be read.
+/// The reason why an offer file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImportError {
     /// The file ends early.
@@ -42,15 +42,15 @@ pub(super) enum ImportError {
         /// Its last line.
         line: usize,
     },
-    /// Something other than an offer file, or one that has no prices to keep.
+    /// The file is not an offer file, or has no prices to keep.
     #[error("{name}: {why}")]
     Foreign {
         /// Name of the file.
         name: String,
-        /// The kind of the file, or what the file lacks.
+        /// Kind of the file, or what it lacks.
         why: String,
     },
-    /// Not what the format says.
+    /// The file violates the format.
     #[error("{name}:{line}: {why}")]
     Invalid {
         /// Name of the file.
@@ -62,8 +62,8 @@ pub(super) enum ImportError {
     },
 }
 
-/// Reads the prices of an offer file; of `region` only, if it is given. `name` is what errors call
-/// the file.
+/// Reads the prices of an offer file, or only those of `region`. `name` is the file's name in
+/// errors.
 ///
 /// # Errors
 /// [`ImportError`].
@@ -82,34 +82,34 @@ fn failed(name: &str, error: &serde_json::Error) -> ImportError {
     if error.is_eof() {
         return ImportError::Truncated { name, line };
     }
-    // serde_json ends its messages with the place, which the error has already.
+    // serde_json ends its messages with the position, which the error already has.
     let text = error.to_string();
     let why = text.split(" at line ").next().unwrap_or_default().to_owned();
     if line == 0 { ImportError::Foreign { name, why } } else { ImportError::Invalid { name, line, why } }
 }
 
-/// The products and prices that are kept while a file is read.
+/// Products and prices that are kept while a file is read.
 #[derive(Default)]
 struct Offer<'a> {
     wanted_region: Option<&'a str>,
     code: Option<String>,
     published: Option<String>,
     products: u64,
-    /// Key and region of each kept product, by its SKU.
+    /// Key and region of each kept product, by SKU.
     kept: HashMap<String, (String, String)>,
-    /// Dollars of a key's own unit, by key and region; `None` if two products disagree.
+    /// Dollars per unit of a key, by key and region; `None` if two products disagree.
     prices: BTreeMap<(String, String), Option<f64>>,
     skipped: Vec<String>,
 }
 
-/// A product.
+/// A product, as the file lists it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Product {
     attributes: Attributes,
 }
 
-/// A term of a product: what it costs.
+/// A price of a product.
 #[derive(Deserialize)]
 struct Term {
     #[serde(rename = "priceDimensions")]
@@ -138,10 +138,10 @@ impl Offer<'_> {
         }
     }
 
-    /// The terms on demand of one product.
+    /// Takes the on-demand price of one product.
     fn term(&mut self, sku: &str, terms: &HashMap<String, Term>) {
         let Some((key, region)) = self.kept.get(sku) else { return };
-        // The first tier: what follows is for quantities that few reach.
+        // Only the first tier counts. The others are for quantities that few users reach.
         let tiers = terms.values().flat_map(|term| term.dimensions.values());
         let Some(tier) = tiers.into_iter().find(|tier| matches!(tier.begin.as_str(), "" | "0")) else {
             return;

@@ -1,16 +1,16 @@
 //! Maps products of AWS's price files to price keys, and the units of the files to the keys' units.
 //!
-//! Names of usage types and groups are those that infracost looks products up by. Outside us-east-1
-//! a usage type starts with a code of the region: `APN2-Requests-Tier1`. No source states the names
-//! of S3 Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
+//! Names of usage types and groups are those by which infracost finds products. Outside us-east-1 a
+//! usage type starts with a region's code: `APN2-Requests-Tier1`. No source states the names of S3
+//! Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
 //! imported.
 
 use firstbyte_advise::usage::{Key, Unit, find_key};
 use serde::Deserialize;
 
-/// The attribute that names a product.
+/// The attribute by which a product is recognized.
 enum Named {
-    /// The attribute `usagetype`, without its region.
+    /// The attribute `usagetype`, without the code of its region.
     Usage(&'static str),
     /// The attribute `group`.
     Group(&'static str),
@@ -18,7 +18,7 @@ enum Named {
 
 use Named::{Group, Usage};
 
-/// Offer, name of the product, key.
+/// Each product's offer, attribute and price key.
 const RULES: [(&str, Named, &str); 21] = [
     ("AmazonS3", Usage("TimedStorage-ByteHrs"), "s3-standard/storage"),
     ("AmazonS3", Usage("Requests-Tier1"), "s3-standard/put"),
@@ -43,7 +43,7 @@ const RULES: [(&str, Named, &str); 21] = [
     ("AWSDataTransfer", Usage("DataTransfer-Regional-Bytes"), "transfer/zone"),
 ];
 
-/// The attributes of a product that decide what it is; the others are skipped.
+/// Attributes that identify a product. All others are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Attributes {
@@ -65,7 +65,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// The key of the product, if it is one that is kept.
+    /// Returns the key of the product; `None` if its price is not kept.
     pub(super) fn key(&self, offer: &str) -> Option<String> {
         if offer == "AmazonEC2" && self.is_plain_instance() {
             return Some(format!("ec2/{}", self.instance_type));
@@ -78,7 +78,7 @@ impl Attributes {
         rule.map(|(_, _, key)| (*key).to_owned())
     }
 
-    /// Linux on demand, shared tenancy, no licence, and in use rather than reserved.
+    /// Returns true for Linux on demand, with shared tenancy, no licence, and not reserved.
     fn is_plain_instance(&self) -> bool {
         !self.instance_type.is_empty()
             && self.operating_system == "Linux"
@@ -90,7 +90,7 @@ impl Attributes {
     }
 }
 
-/// Whether `usagetype` is `usage`, in us-east-1 or behind the code of another region.
+/// Returns whether `usagetype` is `usage`, alone or after the code of a region.
 fn is_usage(usagetype: &str, usage: &str) -> bool {
     match usagetype.strip_suffix(usage) {
         Some("") => true,
@@ -103,19 +103,19 @@ fn is_usage(usagetype: &str, usage: &str) -> bool {
     }
 }
 
-/// Whether `offer` is one that has prices to keep.
+/// Returns whether the prices of `offer` are kept.
 pub(super) fn is_known(offer: &str) -> bool {
     RULES.iter().any(|(of, ..)| *of == offer)
 }
 
-/// Offers that have prices to keep.
+/// Returns the offers whose prices are kept.
 pub(super) fn offers() -> Vec<&'static str> {
     let mut offers: Vec<_> = RULES.iter().map(|(of, ..)| *of).collect();
     offers.dedup();
     offers
 }
 
-/// The unit of `key`, and how many of it one of AWS's `unit` is; `None` if the file bills by
+/// Returns the unit of `key`, and its factor from AWS's `unit`; `None` if the file bills by
 /// something else. AWS writes GB and bills GiB.
 pub(super) fn unit(key: &str, unit: &str) -> Option<(Unit, f64)> {
     let &Key { unit: own, .. } = find_key(key)?;

@@ -1,6 +1,6 @@
 //! Parses an offer file as a stream and passes each product and term to [`Offer`], one at a time.
 //!
-//! The document is never held in memory. Parts that are not needed are skipped without being built.
+//! The document is never in memory as a whole, and unneeded parts are skipped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) fn read(reader: impl BufRead, offer: &mut Offer<'_>) -> serde_json::R
     json.end()
 }
 
-/// The outermost object.
+/// Parser of the outermost object.
 struct Document<'a, 'r>(&'a mut Offer<'r>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 }
 
-/// The object `terms`: on demand, reserved, and others.
+/// Parser of the object `terms`: on-demand, reserved and other terms.
 struct Terms<'a, 'r>(&'a mut Offer<'r>);
 
 impl<'de> DeserializeSeed<'de> for Terms<'_, '_> {
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     }
 }
 
-/// An object whose entries are passed on one by one.
+/// Parser of an object that passes on its entries one by one.
 struct Each<T, F>(F, PhantomData<T>);
 
 fn each<T, F: FnMut(String, T)>(take: F) -> Each<T, F> {
