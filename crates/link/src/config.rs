@@ -13,7 +13,7 @@ use crate::replay::{Preset, Replay};
 use crate::wait::Wait;
 
 /// The longest duration that a setting of a link accepts.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_DURATION: Duration = Duration::from_secs(86_400);
 
 /// The settings of a link. [`LinkConfig::new`] has no faults and no limits.
 #[derive(Clone, Debug)]
@@ -173,7 +173,7 @@ impl FromStr for Hold {
 /// [`Error::Unit`] if it is malformed, [`Error::Setting`] if it is longer.
 pub fn parse_duration(text: &str) -> Result<Duration, Error> {
     let duration = units::parse_duration(text)?;
-    if duration > LONGEST { Err(setting(text, "longer than a day")) } else { Ok(duration) }
+    if duration > MAX_DURATION { Err(setting(text, "longer than a day")) } else { Ok(duration) }
 }
 
 /// Parses a number followed by one of `units`, the first that matches. `bare` is the factor of a

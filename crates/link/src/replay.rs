@@ -42,7 +42,7 @@ impl Replay {
         let wait = latency.first_byte.as_ref().and_then(Wait::of);
         let median = latency.first_byte.as_ref().map_or(0.0, |first| first.p50.0);
         let rtt = wait.map_or(Duration::from_secs_f64(median), |wait| wait.floor());
-        let mut left_out = others(model);
+        let mut left_out = unreplayed_figures(model);
         let mut fixed = |name: &str, flow: &Option<Flow>| {
             let flow = flow.as_ref()?;
             if flow.each == Each::Service {
@@ -57,7 +57,7 @@ impl Replay {
             left_out.push(format!("rates.client ({} B/s)", client.rate.0));
         }
         let (rate, burst) = total.or(client).as_ref().map_or((None, None), limits);
-        let per_connection = connection.map(|flow| of(flow.rate.0));
+        let per_connection = connection.map(|flow| rate_of(flow.rate.0));
         if rtt.is_zero() && rate.is_none() && per_connection.is_none() {
             return Err(Error::Model { model: model.name.clone() });
         }
@@ -65,7 +65,7 @@ impl Replay {
     }
 }
 
-fn of(bytes_per_second: f64) -> Rate {
+fn rate_of(bytes_per_second: f64) -> Rate {
     Rate::bytes_per_second(bytes_per_second.round() as u64)
 }
 
@@ -74,16 +74,16 @@ fn of(bytes_per_second: f64) -> Rate {
 fn limits(flow: &Flow) -> (Option<Rate>, Option<Burst>) {
     match (flow.burst.filter(|burst| *burst > flow.rate), flow.bucket) {
         (Some(burst), Some(bucket)) => {
-            let burst = Burst { bytes: bucket.0.round() as u64, rate: of(burst.0) };
-            (Some(of(flow.rate.0)), Some(burst))
+            let burst = Burst { bytes: bucket.0.round() as u64, rate: rate_of(burst.0) };
+            (Some(rate_of(flow.rate.0)), Some(burst))
         }
-        (Some(burst), None) => (Some(of(burst.0)), None),
-        (None, _) => (Some(of(flow.rate.0)), None),
+        (Some(burst), None) => (Some(rate_of(burst.0)), None),
+        (None, _) => (Some(rate_of(flow.rate.0)), None),
     }
 }
 
 /// Returns the names of the model's figures that a link does not replay.
-fn others(model: &Service) -> Vec<String> {
+fn unreplayed_figures(model: &Service) -> Vec<String> {
     let (latency, rates, operations) = (&model.latency, &model.rates, &model.operations);
     let known = [
         ("latency.ready", latency.ready.is_some()),

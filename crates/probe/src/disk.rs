@@ -11,10 +11,10 @@ use rustix::fs::{Advice, fadvise, fdatasync, statvfs};
 use serde::Serialize;
 
 /// Most bytes to write.
-const MOST: u64 = 512 << 20;
+const MAX_WRITTEN: u64 = 512 << 20;
 
 /// At most one part in this many of the free space is written.
-const PART: u64 = 8;
+const FREE_DIVISOR: u64 = 8;
 
 /// Rates of a disk in bytes per second, and its free space.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,7 +35,7 @@ pub struct Disk {
 /// The directory is not writable or is full.
 pub(crate) fn measure(place: &Path, time: Duration) -> io::Result<Disk> {
     let free = statvfs(place).map(|fs| fs.f_frsize * fs.f_bavail)?;
-    let most = MOST.min(free / PART);
+    let most = MAX_WRITTEN.min(free / FREE_DIVISOR);
     if most < 1 << 20 {
         return Err(io::Error::new(io::ErrorKind::StorageFull, "less than 8 MiB are free"));
     }

@@ -35,7 +35,7 @@ pub use ledger::{Budget, Spent};
 pub use model::Identity;
 pub use names::Names;
 pub use quantiles::Quantiles;
-pub use rates::{Burst, Rates, Step};
+pub use rates::{Burst, RampStep, Rates};
 pub use report::Report;
 pub use small::{Ceiling, Latencies};
 

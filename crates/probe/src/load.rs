@@ -16,16 +16,16 @@ use crate::place::{BUFFER, Piece, Sample, Samples};
 use crate::timeline::Timeline;
 
 /// Interval at which idle workers and waiters check for changes.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Length of the first range of a stream: one second at 1 MB/s.
-const FIRST: u64 = 1 << 20;
+const FIRST_RANGE: u64 = 1 << 20;
 
 /// Bytes of the first read of a range.
 const HEAD: usize = 4 << 10;
 
 /// Length of the largest range.
-const LARGEST: u64 = 64 << 20;
+const MAX_RANGE: u64 = 64 << 20;
 
 /// Intended seconds of a range: much longer than the wait for its first byte, much shorter than a
 /// phase.
@@ -76,7 +76,7 @@ impl<'a> Streams<'a> {
             timeline,
             active: AtomicUsize::new(0),
             started: AtomicUsize::new(0),
-            length: AtomicU64::new(FIRST),
+            length: AtomicU64::new(FIRST_RANGE),
             ended: AtomicBool::new(false),
             found: Mutex::default(),
         }
@@ -104,7 +104,7 @@ impl<'a> Streams<'a> {
     pub(crate) fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.has_ended() && Instant::now() < until {
-            thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+            thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Streams<'a> {
         let mut buffer = vec![0; BUFFER];
         while !self.has_ended() {
             if number >= self.active.load(Ordering::Relaxed) {
-                thread::sleep(LOOK);
+                thread::sleep(POLL_INTERVAL);
                 continue;
             }
             match self.read_one(&mut buffer) {
@@ -163,7 +163,7 @@ impl<'a> Streams<'a> {
         let stream = Stream { rate: bytes as f64 / seconds, seconds };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).streams.push(stream);
         let fitting = (stream.rate * RANGE_SECONDS) as u64;
-        self.length.store(fitting.clamp(FIRST, (2 * length).min(LARGEST)), Ordering::Relaxed);
+        self.length.store(fitting.clamp(FIRST_RANGE, (2 * length).min(MAX_RANGE)), Ordering::Relaxed);
         Ok(true)
     }
 }

@@ -210,7 +210,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::access::Access;
-    use crate::rates::{Burst, Step};
+    use crate::rates::{Burst, RampStep};
     use crate::small::Ceiling;
 
     fn report() -> Report {
@@ -219,7 +219,7 @@ mod tests {
         let mut report = Report::new(Access::default(), latencies, None);
         report.rates = Some(crate::Rates {
             connection: 40e6,
-            steps: vec![Step { connections: 1, rate: 40e6 }],
+            steps: vec![RampStep { connections: 1, rate: 40e6 }],
             total: 75e6,
             full: true,
             burst: Some(Burst { rate: 600e6, bucket: 300e6 }),

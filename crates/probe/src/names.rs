@@ -16,10 +16,10 @@ use crate::ledger::Ledger;
 const PAGES: usize = 5;
 
 /// Share of the time for listing.
-const PART: f64 = 0.05;
+const LISTING_PART: f64 = 0.05;
 
 /// Names per page below which the request itself, not the names, takes most of the time.
-const MANY: f64 = 100.0;
+const MIN_NAMES: f64 = 100.0;
 
 /// Speed of listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -36,13 +36,13 @@ impl Names {
     /// Returns names per second; `None` if there are too few names.
     #[must_use]
     pub fn per_second(&self) -> Option<f64> {
-        (self.names >= MANY && self.seconds > 0.0).then(|| self.names / self.seconds)
+        (self.names >= MIN_NAMES && self.seconds > 0.0).then(|| self.names / self.seconds)
     }
 }
 
 /// Lists `location`, a prefix or a directory.
 pub(crate) fn measure(store: &Store, location: &Location, ledger: &Ledger<'_>) -> Result<Option<Names>> {
-    let until = Instant::now() + ledger.part(PART);
+    let until = Instant::now() + ledger.part(LISTING_PART);
     match location.as_local() {
         Some(path) => directory(path, until).map(Some),
         None => pages(store, location, ledger, until),

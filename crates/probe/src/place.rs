@@ -15,13 +15,13 @@ use rustix::fs::{Advice, fadvise};
 use crate::error::{Error, Result};
 
 /// Most entries to list: some pages of a bucket, or a large directory.
-const LOOKED_AT: usize = 4_096;
+const MAX_ENTRIES: usize = 4_096;
 
 /// Bytes of the largest object that counts as a small one.
-const SMALL: u64 = 256 << 10;
+const MAX_SMALL_SIZE: u64 = 256 << 10;
 
 /// Least bytes of an object that serves to measure rates. Without one, the largest object serves.
-const LARGE: u64 = 16 << 20;
+const MIN_LARGE_SIZE: u64 = 16 << 20;
 
 /// Bytes of one read.
 pub(crate) const BUFFER: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Sample {
 /// The objects of a location.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// The objects, at most [`LOOKED_AT`].
+    /// The objects, at most [`MAX_ENTRIES`].
     pub(crate) all: Vec<Sample>,
     /// The location has no other objects.
     pub(crate) complete: bool,
@@ -61,7 +61,7 @@ impl Samples {
         let (mut found, until) = (Self::default(), Instant::now() + time);
         let options = ListOptions { recursive: true, ..ListOptions::default() };
         let mut entries = store.list(location, &options)?;
-        while found.all.len() < LOOKED_AT && Instant::now() < until {
+        while found.all.len() < MAX_ENTRIES && Instant::now() < until {
             match entries.next() {
                 None => {
                     found.complete = true;
@@ -78,12 +78,12 @@ impl Samples {
 
     /// Returns the objects that are read whole, as small files.
     pub(crate) fn small(&self) -> Vec<&Sample> {
-        self.all.iter().filter(|sample| (1..=SMALL).contains(&sample.size)).collect()
+        self.all.iter().filter(|sample| (1..=MAX_SMALL_SIZE).contains(&sample.size)).collect()
     }
 
     /// Returns the objects that serve to measure rates: the large ones, or else the largest.
     pub(crate) fn large(&self) -> Vec<&Sample> {
-        let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= LARGE).collect();
+        let large: Vec<&Sample> = self.all.iter().filter(|sample| sample.size >= MIN_LARGE_SIZE).collect();
         if large.is_empty() {
             self.all.iter().max_by_key(|sample| sample.size).into_iter().collect()
         } else {

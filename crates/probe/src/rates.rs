@@ -27,20 +27,20 @@ const AFTERWARDS: f64 = 0.35;
 const SHORTEST_STEP: Duration = Duration::from_millis(300);
 
 /// Most connections.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// Factor by which a step must exceed all earlier ones, or more connections do not help.
 const GAIN: f64 = 1.1;
 
 /// Least seconds of a stream that shows the rate of a connection.
-const LONG: f64 = 0.1;
+const MIN_STREAM_SECONDS: f64 = 0.1;
 
 /// Part of all processors from which on this process may be the limit.
 const BUSY: f64 = 0.9;
 
 /// Total rate at one number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct RampStep {
     /// Number of connections.
     pub connections: usize,
     /// Bytes per second.
@@ -62,7 +62,7 @@ pub struct Rates {
     /// Rate of one connection, after its first byte.
     pub connection: f64,
     /// Rates by number of connections.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RampStep>,
     /// Rate of all connections after the burst; the highest rate if no burst ended.
     pub total: f64,
     /// More connections did not raise the rate.
@@ -106,7 +106,7 @@ pub(crate) fn measure(
         let mut without_gain = 0;
         while !streams.has_ended()
             && without_gain < 2
-            && at_once <= MOST
+            && at_once <= MAX_CONNECTIONS
             && (at_once == 1 || !ledger.left_before(AFTERWARDS).is_zero())
         {
             streams.raise(at_once, scope);
@@ -118,7 +118,7 @@ pub(crate) fn measure(
             if streams.has_ended() && timeline.now() < from + 5 {
                 break;
             }
-            rates.steps.push(Step { connections: at_once, rate });
+            rates.steps.push(RampStep { connections: at_once, rate });
             without_gain = if rate < GAIN * highest { without_gain + 1 } else { 0 };
             highest = highest.max(rate);
             at_once *= 2;
@@ -160,7 +160,8 @@ fn levels(rates: &mut Rates, bins: &[f64], watched: usize) {
 /// ended meanwhile. If the objects are too small for long ranges, it is `mean`, the rate over all
 /// time.
 fn connection(streams: &[Stream], mean: f64) -> f64 {
-    let mut rates: Vec<f64> = streams.iter().filter(|one| one.seconds >= LONG).map(|one| one.rate).collect();
+    let mut rates: Vec<f64> =
+        streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() * 3 / 4).copied().unwrap_or(mean)
 }
@@ -174,8 +175,8 @@ fn cpu_seconds() -> f64 {
 mod tests {
     use super::*;
 
-    fn step(connections: usize, rate: f64) -> Step {
-        Step { connections, rate }
+    fn step(connections: usize, rate: f64) -> RampStep {
+        RampStep { connections, rate }
     }
 
     #[test]

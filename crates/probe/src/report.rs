@@ -222,13 +222,13 @@ fn ceiling(ceiling: Option<&Ceiling>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rates::{Burst, Step};
+    use crate::rates::{Burst, RampStep};
 
     fn report() -> Report {
         let access = Access { list: Right::Granted, read: Right::Granted, ..Access::default() };
         let first_byte = Quantiles::of(vec![0.03; 64]);
         let mut report = Report::new(access, Latencies { first_byte, open: None }, None);
-        let step = |connections, rate| Step { connections, rate };
+        let step = |connections, rate| RampStep { connections, rate };
         report.rates = Some(Rates {
             connection: 40e6,
             steps: vec![step(1, 40e6), step(16, 400e6), step(32, 400e6)],

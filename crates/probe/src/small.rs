@@ -14,7 +14,7 @@ use crate::place::{Sample, Samples};
 use crate::quantiles::Quantiles;
 
 /// Bytes of a timed request: they arrive together with the response's head.
-const TIMED: u64 = 1;
+const TIMED_BYTES: u64 = 1;
 
 /// Shares of the time: for requests one after another, and for each step of concurrent ones.
 const ALONE_PART: f64 = 0.08;
@@ -25,10 +25,10 @@ const STEP_PART: f64 = 0.01;
 const WAITERS: usize = 8;
 
 /// Most timed requests per connection, or most timed local files.
-const TIMED_MOST: usize = 200;
+const MAX_TIMED: usize = 200;
 
 /// Most concurrent requests: a client's usual number of connections.
-const MOST: usize = 64;
+const MAX_AT_ONCE: usize = 64;
 
 /// Shares of the time: for small files and the disk after the ceiling, and for the disk alone.
 const AFTER_CEILING: f64 = 0.18;
@@ -67,7 +67,7 @@ pub(crate) fn latencies(store: &Store, samples: &Samples, ledger: &Ledger<'_>) -
     let Some(one) = samples.large().first().copied() else { return Ok(Latencies::default()) };
     let (until, mut times) = (Instant::now() + ledger.part(ALONE_PART), Vec::new());
     if one.location.as_local().is_some() {
-        let all = samples.all.iter().filter(|sample| sample.size > 0).take(TIMED_MOST);
+        let all = samples.all.iter().filter(|sample| sample.size > 0).take(MAX_TIMED);
         let mut opens = Vec::new();
         for sample in all.take_while(|_| Instant::now() < until) {
             times.push(sample.first_block()?);
@@ -88,8 +88,8 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
     let mut times = Vec::new();
     let mut connected = false;
     // At least one request is timed, even at a very slow location.
-    while times.len() < TIMED_MOST && (times.is_empty() || Instant::now() < until) {
-        let Some(_reserved) = ledger.reserve(ledger.read(TIMED as f64)) else { break };
+    while times.len() < MAX_TIMED && (times.is_empty() || Instant::now() < until) {
+        let Some(_reserved) = ledger.reserve(ledger.read(TIMED_BYTES as f64)) else { break };
         let seconds = timed(store, one)?;
         if connected {
             times.push(seconds);
@@ -102,7 +102,7 @@ fn waits(store: &Store, one: &Sample, ledger: &Ledger<'_>, until: Instant) -> Re
 /// Times a request to its first byte, in seconds.
 fn timed(store: &Store, sample: &Sample) -> Result<f64> {
     let began = Instant::now();
-    let mut body = sample.open(store, ByteRange::new(0, TIMED.min(sample.size)))?;
+    let mut body = sample.open(store, ByteRange::new(0, TIMED_BYTES.min(sample.size)))?;
     let mut byte = [0; 1];
     while body.read(&mut byte)? > 0 {}
     Ok(began.elapsed().as_secs_f64())
@@ -119,7 +119,7 @@ pub(crate) fn ceiling(
     if all.is_empty() {
         return Ok(None);
     }
-    let usd = ledger.read(TIMED as f64);
+    let usd = ledger.read(TIMED_BYTES as f64);
     let operation = |number: usize| {
         let sample = all[number % all.len()];
         if sample.location.as_local().is_some() { sample.open_only() } else { timed(store, sample) }.map(drop)
@@ -160,7 +160,7 @@ fn climb(
 ) -> Result<Option<Ceiling>> {
     let warm = Duration::from_secs_f64((2.5 * wait).min(2.0));
     let (mut best, mut at_once): (Option<Ceiling>, usize) = (None, 1);
-    while at_once <= MOST && (at_once == 1 || !ledger.left_before(after).is_zero()) {
+    while at_once <= MAX_AT_ONCE && (at_once == 1 || !ledger.left_before(after).is_zero()) {
         let time = ledger.part(STEP_PART).max(SHORTEST_STEP).max(Duration::from_secs_f64(5.0 * wait));
         let found = repeat(ledger, Pattern { at_once, warm, time, usd }, operation)?;
         let Repeated { per_second, throttled, spent, .. } = found;

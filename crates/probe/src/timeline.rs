@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 pub(crate) const BIN: Duration = Duration::from_millis(20);
 
 /// Bins of the shortest level.
-const SHORTEST: usize = 5;
+const MIN_LEVEL_BINS: usize = 5;
 
 /// A fall by a smaller factor is noise.
-const FALL: f64 = 1.25;
+const MIN_FALL: f64 = 1.25;
 
 /// Least part of the variation that two levels must explain.
-const EXPLAINED: f64 = 0.7;
+const MIN_EXPLAINED: f64 = 0.7;
 
 /// Bytes received in each bin since the probe began.
 pub(crate) struct Timeline {
@@ -86,18 +86,18 @@ pub(crate) fn fall(rates: &[f64]) -> Option<Fall> {
         values.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
     };
     let whole = square(rates);
-    let cuts = SHORTEST..rates.len().saturating_sub(SHORTEST);
+    let cuts = MIN_LEVEL_BINS..rates.len().saturating_sub(MIN_LEVEL_BINS);
     let (left, at) = cuts
         .map(|at| (square(&rates[..at]) + square(&rates[at..]), at))
         .min_by(|one, other| one.0.total_cmp(&other.0))?;
     let found = Fall { before: mean(&rates[..at]), after: mean(&rates[at..]), at };
-    (found.before > FALL * found.after && left < (1.0 - EXPLAINED) * whole).then_some(found)
+    (found.before > MIN_FALL * found.after && left < (1.0 - MIN_EXPLAINED) * whole).then_some(found)
 }
 
-/// Finds the bin in which a rate reaches its highest level: the first mean over [`SHORTEST`] bins
-/// that comes close to the highest mean.
+/// Finds the bin in which a rate reaches its highest level: the first mean over [`MIN_LEVEL_BINS`]
+/// bins that comes close to the highest mean.
 pub(crate) fn peak(rates: &[f64]) -> usize {
-    let means: Vec<f64> = rates.windows(SHORTEST).map(mean).collect();
+    let means: Vec<f64> = rates.windows(MIN_LEVEL_BINS).map(mean).collect();
     let highest = means.iter().copied().fold(0.0, f64::max);
     means.iter().position(|mean| *mean >= 0.9 * highest).unwrap_or(0)
 }

@@ -19,7 +19,7 @@ pub(super) enum Method {
 
 /// Where the data is when a job starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Life {
+pub(super) enum DataState {
     /// On the service.
     Ready,
     /// In the bucket or snapshot behind the service, which fetches it on first access.
@@ -33,7 +33,7 @@ pub(super) enum Life {
 pub(super) struct Choice<'a> {
     pub(super) model: &'a Service,
     pub(super) method: Method,
-    pub(super) life: Life,
+    pub(super) life: DataState,
     /// Provisioned bytes; 0 for a service without a capacity.
     pub(super) capacity: f64,
 }
@@ -45,8 +45,8 @@ impl Choice<'_> {
             (Method::Download, _) => "-download",
             (Method::Lazy, _) => "-lazy",
             (Method::Mount, _) => "-mount",
-            (Method::InPlace, Life::Ready) if hydrates(self.model) => "-hydrated",
-            (Method::InPlace, Life::Made) => "-made",
+            (Method::InPlace, DataState::Ready) if hydrates(self.model) => "-hydrated",
+            (Method::InPlace, DataState::Made) => "-made",
             (Method::InPlace, _) => "",
         };
         format!("{}{way}", self.model.name)
@@ -59,18 +59,18 @@ impl Choice<'_> {
             (Method::Download, _) => format!("{title}, download first"),
             (Method::Lazy, _) => format!("{title}, open lazily"),
             (Method::Mount, _) => format!("{title}, firstbyte mount"),
-            (Method::InPlace, Life::Ready) if hydrates(self.model) => format!("{title}, hydrated ahead"),
-            (Method::InPlace, Life::FirstTouch) if hydrates(self.model) => {
+            (Method::InPlace, DataState::Ready) if hydrates(self.model) => format!("{title}, hydrated ahead"),
+            (Method::InPlace, DataState::FirstTouch) if hydrates(self.model) => {
                 format!("{title}, first touch from S3")
             }
-            (Method::InPlace, Life::Made) => format!("{title}, made by each job from S3"),
+            (Method::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
             (Method::InPlace, _) => title.clone(),
         }
     }
 
     /// Returns true if a machine runs all month because the data is on its own disk.
     pub(super) fn keeps_machine(&self) -> bool {
-        self.model.kind == Kind::LocalDisk && self.life == Life::Ready
+        self.model.kind == Kind::LocalDisk && self.life == DataState::Ready
     }
 
     /// Returns the same option for `bytes` bytes of data.
@@ -92,11 +92,11 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<
             Kind::Object => &[Method::Download, Method::Lazy, Method::Mount],
             Kind::FileSystem | Kind::Volume | Kind::LocalDisk => &[Method::InPlace],
         };
-        let lives: &[Life] = match (hydrates(model), model.capacity.creation.is_some()) {
-            (true, true) => &[Life::Ready, Life::FirstTouch, Life::Made],
-            (true, false) => &[Life::Ready, Life::FirstTouch],
-            (false, _) if model.rates.hydration.is_some() => &[Life::FirstTouch],
-            (false, _) => &[Life::Ready],
+        let lives: &[DataState] = match (hydrates(model), model.capacity.creation.is_some()) {
+            (true, true) => &[DataState::Ready, DataState::FirstTouch, DataState::Made],
+            (true, false) => &[DataState::Ready, DataState::FirstTouch],
+            (false, _) if model.rates.hydration.is_some() => &[DataState::FirstTouch],
+            (false, _) => &[DataState::Ready],
         };
         let capacity = capacity(model, workload.data.bytes);
         for (method, life) in methods.iter().flat_map(|method| lives.iter().map(|life| (*method, *life))) {

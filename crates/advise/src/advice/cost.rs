@@ -2,7 +2,7 @@
 //! month or once. Called by `row`; the prices turn it into dollars.
 
 use super::Inputs;
-use super::choice::{Choice, Life};
+use super::choice::{Choice, DataState};
 use super::moved::{CHUNK, Moved};
 use crate::model::{Billed, Catalogue, Flow, HERE};
 use crate::prices::spot;
@@ -117,7 +117,7 @@ fn amount(
         Billed::StoredSmall if !moved.direct => Amount::Month(stored, Unit::GiBMonth),
         Billed::ReadSmall if !moved.direct => Amount::Job(moved.bytes / GIB, Unit::GiB),
         Billed::DirectRequests if moved.direct => Amount::Job(moved.requests, Unit::Requests),
-        Billed::HydrationRequests if choice.life != Life::Ready => {
+        Billed::HydrationRequests if choice.life != DataState::Ready => {
             Amount::Job((moved.whole / CHUNK).max(moved.files), Unit::Requests)
         }
         Billed::StoredSmall
@@ -128,11 +128,11 @@ fn amount(
         Billed::Read => Amount::Job(moved.bytes / GIB, Unit::GiB),
         Billed::Requests => Amount::Job(moved.requests, Unit::Requests),
         // Concurrent jobs share one service.
-        Billed::Capacity if choice.life == Life::Made => {
+        Billed::Capacity if choice.life == DataState::Made => {
             Amount::Job(choice.capacity / GIB * seconds / month / jobs, Unit::GiBMonth)
         }
         Billed::Capacity => Amount::Month(choice.capacity / GIB, Unit::GiBMonth),
-        Billed::Hours if choice.life == Life::Made => Amount::Job(seconds / 3_600.0 / jobs, Unit::Hours),
+        Billed::Hours if choice.life == DataState::Made => Amount::Job(seconds / 3_600.0 / jobs, Unit::Hours),
         Billed::Hours => Amount::Month(HOURS_PER_MONTH, Unit::Hours),
         Billed::ProvisionedRate => Amount::Month(rate / 1_048_576.0, Unit::MiBpsMonth),
         Billed::VolumeRate => {

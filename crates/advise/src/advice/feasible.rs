@@ -1,7 +1,7 @@
 //! Checks before ranking: refuses, with a reason, an option that is impossible or that cannot
 //! sustain the jobs of a day. Called by [`advise`](super::advise) for each option.
 
-use super::choice::{Choice, Life, Method};
+use super::choice::{Choice, DataState, Method};
 use super::host::host;
 use super::row::{Outcome, Row};
 use crate::limits::Limit;
@@ -119,7 +119,7 @@ pub(super) fn overload(workload: &Workload, choice: &Choice<'_>, outcome: &Outco
         }
     }
     match choice.life {
-        Life::Made if jobs.at_once > 1_000.0 => {
+        DataState::Made if jobs.at_once > 1_000.0 => {
             Some("so many file systems at once are not created".to_owned())
         }
         _ => None,

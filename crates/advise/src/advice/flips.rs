@@ -158,7 +158,7 @@ pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
 
 /// Returns the greatest useful value of a variable: concurrent jobs do not exceed the jobs of a
 /// day.
-pub(super) fn most(workload: &Workload, variable: Variable, high: f64) -> f64 {
+pub(super) fn max_useful_value(workload: &Workload, variable: Variable, high: f64) -> f64 {
     match variable {
         Variable::AtOnce => workload.jobs.per_day.max(workload.jobs.at_once).clamp(2.0, high),
         _ => high,
@@ -181,7 +181,7 @@ pub(super) fn measure(
 }
 
 /// Returns the dollars per month of an option; `None` if it is not feasible or a price is missing.
-fn had(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
+fn feasible_month_cost(workload: &Workload, choice: &Choice<'_>, inputs: &Inputs<'_>) -> Option<f64> {
     let choice = choice.sized(workload.data.bytes);
     if refusal(workload, &choice, inputs.catalogue).is_some() {
         return None;
@@ -200,11 +200,14 @@ pub(super) fn flips(
 ) -> Vec<Flip> {
     let mut found = Vec::new();
     for (variable, low, high) in ranges(workload) {
-        let high = most(workload, variable, high);
+        let high = max_useful_value(workload, variable, high);
         for other in others {
             let both = |value: f64| {
                 let workload = varied(workload, variable, value);
-                Some((had(&workload, best, inputs)?, had(&workload, other, inputs)?))
+                Some((
+                    feasible_month_cost(&workload, best, inputs)?,
+                    feasible_month_cost(&workload, other, inputs)?,
+                ))
             };
             for (value, rising) in crossings(both, low, high) {
                 let (below, above) =

@@ -1,7 +1,7 @@
 //! The numbers of one job on one option: turns a workload, a choice and the models into a [`Page`]
 //! to predict. Called by `row`.
 
-use super::choice::{Choice, Life, Method};
+use super::choice::{Choice, DataState, Method};
 use super::host::{Host, flow_of, host};
 use super::moved::{Moved, moved};
 use crate::limits::{Lanes, Limit, Page, Pool};
@@ -31,10 +31,10 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
     let moved = moved(ahead);
     let client =
         catalogue.clients.get(&workload.compute.client).filter(|_| choice.model.kind == Kind::Object);
-    let maker = Maker { workload, choice, host: &host, moved, client, ahead };
+    let builder = JobBuilder { workload, choice, host: &host, moved, client, ahead };
     let (compute, beside) = (&workload.compute, beside && choice.method != Method::Download);
-    let cpu = maker.client_cpu();
-    let mut pools = maker.pools();
+    let cpu = builder.client_cpu();
+    let mut pools = builder.pools();
     if let Some(client) = client {
         pools.push(Pool::steady(Limit::Cpu, cpu, host.vcpus.min(client.processors)));
     }
@@ -43,11 +43,11 @@ pub(super) fn job(workload: &Workload, choice: &Choice<'_>, catalogue: &Catalogu
     }
     let readers = compute.threads.min(host.vcpus.max(1.0));
     let page = Page {
-        start: compute.startup + maker.ready(),
-        names: maker.names(),
-        lanes: maker.lanes(cpu),
+        start: compute.startup + builder.ready(),
+        names: builder.names(),
+        lanes: builder.lanes(cpu),
         pools,
-        restored: maker.restored(),
+        restored: builder.restored(),
         cached: moved.cached / (host.copy * readers),
         local: host.store.map_or(0.0, |rate| moved.local / rate.min(host.copy * readers)),
         compute: compute.cpu_seconds / compute.threads.min(host.vcpus),
@@ -65,7 +65,7 @@ pub(super) fn loadings(workload: &Workload) -> &'static [bool] {
     }
 }
 
-struct Maker<'a> {
+struct JobBuilder<'a> {
     workload: &'a Workload,
     choice: &'a Choice<'a>,
     host: &'a Host,
@@ -74,7 +74,7 @@ struct Maker<'a> {
     ahead: f64,
 }
 
-impl Maker<'_> {
+impl JobBuilder<'_> {
     /// Returns the seconds of a latency: the median for one request, the mean for several.
     fn seconds(&self, latency: Option<&Latency>) -> f64 {
         latency.map_or(0.0, |latency| if self.moved.requests > 1.0 { latency.mean() } else { latency.p50.0 })
@@ -82,7 +82,7 @@ impl Maker<'_> {
 
     fn ready(&self) -> f64 {
         let model = self.choice.model;
-        let creation = model.capacity.creation.as_ref().filter(|_| self.choice.life == Life::Made);
+        let creation = model.capacity.creation.as_ref().filter(|_| self.choice.life == DataState::Made);
         model.latency.ready.as_ref().map_or(0.0, |ready| ready.p50.0)
             + creation.map_or(0.0, |creation| creation.value.0)
     }
@@ -163,7 +163,7 @@ impl Maker<'_> {
         let own = model.kind.is_of_one_machine();
         // Each machine has a separate volume; all jobs share any other service.
         let all = if own { 1.0 } else { jobs };
-        let copied = model.kind == Kind::LocalDisk && self.choice.life == Life::FirstTouch;
+        let copied = model.kind == Kind::LocalDisk && self.choice.life == DataState::FirstTouch;
         let network = if !own {
             moved.bytes
         } else if copied {
@@ -201,7 +201,7 @@ impl Maker<'_> {
     /// Returns the seconds until the whole first file is restored. Reading it begins only then.
     fn restored(&self) -> f64 {
         let file = self.choice.model.rates.hydration_file.as_ref();
-        let first_touch = self.choice.life != Life::Ready && self.moved.first > 0.0;
+        let first_touch = self.choice.life != DataState::Ready && self.moved.first > 0.0;
         let file = file.filter(|_| first_touch && self.choice.model.kind == Kind::FileSystem);
         file.map_or(0.0, |file| self.moved.whole / self.moved.files.max(1.0) / file.rate.0)
     }
@@ -209,7 +209,7 @@ impl Maker<'_> {
     /// Returns the limits of the disks behind caching servers, and of data fetched to them once.
     fn hydration(&self, jobs: f64) -> Vec<Pool> {
         let (model, moved) = (self.choice.model, self.moved);
-        let first_touch = self.choice.life != Life::Ready && moved.first > 0.0;
+        let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
         let again = moved.bytes * jobs - moved.first;
         let disk = match (first_touch, moved.first <= cache * self.choice.capacity / TIB) {

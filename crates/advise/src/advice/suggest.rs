@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::choice::{Choice, Life, Method};
+use super::choice::{Choice, DataState, Method};
 use super::flips::Reach;
 use super::row::{Row, row};
 use super::{Inputs, verdict};
@@ -14,7 +14,7 @@ use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{Needs, Place, Workload};
 
 /// The least relative saving that is offered.
-const WORTH: f64 = 0.1;
+const MIN_SAVING: f64 = 0.1;
 
 /// The least number of files for which packing is considered, and their largest mean size in bytes.
 const MANY: (f64, f64) = (100_000.0, 1e6);
@@ -87,11 +87,11 @@ pub(super) fn suggestions(
         let any = changed(&|workload| workload.data.needs = Needs::Any);
         offers.offer("mount --eager, which fetches in parallel ahead of the reader".to_owned(), &any, &eager);
     }
-    if choice.life == Life::FirstTouch
+    if choice.life == DataState::FirstTouch
         && choice.model.kind != Kind::Volume
         && choice.model.kind != Kind::LocalDisk
     {
-        let ahead = Choice { life: Life::Ready, ..choice.clone() };
+        let ahead = Choice { life: DataState::Ready, ..choice.clone() };
         offers.offer("hydrate ahead".to_owned(), workload, &ahead);
     }
     hydrate_to_disk(workload, choice, &mut offers);
@@ -156,7 +156,7 @@ fn hydrate_to_disk(workload: &Workload, choice: &Choice<'_>, offers: &mut Offers
     if choice.model.kind == Kind::LocalDisk || data.bytes > store.size.0 || data.passes < 2.0 {
         return;
     }
-    let copied = Choice { model, method: Method::InPlace, life: Life::FirstTouch, capacity: 0.0 };
+    let copied = Choice { model, method: Method::InPlace, life: DataState::FirstTouch, capacity: 0.0 };
     let what = format!("hydrate the {} to the instance's disk first", shown_bytes(data.bytes));
     offers.offer(what, workload, &copied);
 }
@@ -171,8 +171,8 @@ impl Offers<'_> {
     fn offer(&mut self, what: String, workload: &Workload, choice: &Choice<'_>) {
         let (after, _) = row(workload, choice, self.inputs);
         let month = self.before.month.zip(after.month);
-        let faster = after.seconds < self.before.seconds * (1.0 - WORTH);
-        let cheaper = month.is_some_and(|(before, after)| after < before * (1.0 - WORTH));
+        let faster = after.seconds < self.before.seconds * (1.0 - MIN_SAVING);
+        let cheaper = month.is_some_and(|(before, after)| after < before * (1.0 - MIN_SAVING));
         if faster || cheaper {
             let seconds = (self.before.seconds, after.seconds);
             self.all.push(Suggestion { what, option: self.before.name.clone(), seconds, month });

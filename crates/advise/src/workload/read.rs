@@ -17,10 +17,10 @@ const REGION: &str = "us-east-1";
 const MOST_BYTES: f64 = 1e17;
 
 /// The longest time that is accepted: a year.
-const LONGEST: f64 = 366.0 * 86_400.0;
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// The largest count that is accepted.
-const MOST: f64 = 1e12;
+const MAX_COUNT: f64 = 1e12;
 
 /// Seconds of a day.
 const DAY: f64 = 86_400.0;
@@ -157,8 +157,8 @@ impl Reader<'_> {
     /// Checks a count of at least `least`.
     fn count(&self, field: &str, value: Option<f64>, default: f64, least: f64) -> Result<f64, FileError> {
         match value.unwrap_or(default) {
-            count if !(least..=MOST).contains(&count) => {
-                self.error(field, format!("{count} is not between {least} and {MOST:e}"))
+            count if !(least..=MAX_COUNT).contains(&count) => {
+                self.error(field, format!("{count} is not between {least} and {MAX_COUNT:e}"))
             }
             count => Ok(count),
         }
@@ -166,7 +166,7 @@ impl Reader<'_> {
 
     fn duration(&self, field: &str, value: Option<Seconds>) -> Result<f64, FileError> {
         match value.map_or(0.0, |time| time.0) {
-            seconds if seconds > LONGEST => self.error(field, "more than a year is absurd"),
+            seconds if seconds > MAX_SECONDS => self.error(field, "more than a year is absurd"),
             seconds => Ok(seconds),
         }
     }

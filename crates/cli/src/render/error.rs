@@ -129,7 +129,7 @@ impl Error {
     }
 
     /// Returns the log's fields: those of a receipt's entry, without location and sentence.
-    pub fn facts(&self) -> Map<String, Value> {
+    pub fn log_fields(&self) -> Map<String, Value> {
         let item = json!(self.item(String::new()));
         let own = |(name, _): &(String, Value)| !matches!(name.as_str(), "location" | "error");
         match item {

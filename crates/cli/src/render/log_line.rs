@@ -43,7 +43,7 @@ pub fn said(line: &str) -> String {
 
 /// Formats an error as a line of the log.
 pub fn failed(error: &Error) -> String {
-    json::line(&object(Level::ERROR, "firstbyte", &error.sentence(), error.facts()))
+    json::line(&object(Level::ERROR, "firstbyte", &error.sentence(), error.log_fields()))
 }
 
 /// Makes the object for one line, with the fields of an event.

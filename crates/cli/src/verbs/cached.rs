@@ -76,7 +76,7 @@ impl CacheArgs {
     }
 
     /// Opens the cache of the mount that contains the operands, else the given one.
-    pub fn open_for(&self, places: &[Place], globals: &Globals) -> Result<Option<Cache>> {
+    pub fn open_for(&self, places: &[CacheOperand], globals: &Globals) -> Result<Option<Cache>> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
         let Some(mounted) = mounted.filter(|_| self.named().is_none()) else {
             return self.open(globals);
@@ -104,14 +104,14 @@ impl CacheArgs {
 }
 
 /// An operand: a location, or a path under a mount.
-pub struct Place {
+pub struct CacheOperand {
     /// The location, with a pattern if the operand has one.
     pub operand: Operand,
     /// The path of an operand that is under a mount.
     pub mounted: Option<PathBuf>,
 }
 
-impl Place {
+impl CacheOperand {
     /// Parses `text`. A path under a mount is replaced by the mounted location.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let operand = Operand::parse(text)?;

@@ -18,7 +18,7 @@ use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
 
 use super::account::AccountArgs;
-use super::cached::{CacheArgs, Place};
+use super::cached::{CacheArgs, CacheOperand};
 use super::sharding::Sharding;
 use super::start;
 use crate::globals::Globals;
@@ -81,7 +81,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     if shard.is_some() || args.replay.is_some() {
         args.account.refuse_budget("--manifest and --replay")?;
     }
-    let places = Place::parse_all(&args.operands)?;
+    let places = CacheOperand::parse_all(&args.operands)?;
     if places.iter().any(|place| place.mounted.is_some()) {
         args.account.refuse_budget("a path under a mount")?;
     }
@@ -89,7 +89,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
     let mut report = Report::new("hydrate", sources, None);
     report.keep_in(args.sharding.receipt());
-    let (mounted, others): (Vec<Place>, Vec<Place>) =
+    let (mounted, others): (Vec<CacheOperand>, Vec<CacheOperand>) =
         places.into_iter().partition(|place| place.mounted.is_some());
     let outcome = here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
         mounted.iter().try_for_each(|place| by_daemon(args, globals, place, &stop, &mut report))
@@ -107,7 +107,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
 fn here(
     args: &HydrateArgs,
     globals: &Globals,
-    places: Vec<Place>,
+    places: Vec<CacheOperand>,
     shard: Option<&ShardRun>,
     stop: &Stop,
     report: &mut Report,
@@ -153,7 +153,7 @@ fn here(
 }
 
 /// Lists the objects of an operand, as they are found.
-fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
+fn found(place: CacheOperand, recursive: bool, store: &Store) -> WantedList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
         let found = wanted::below(store, &root);
@@ -191,7 +191,7 @@ fn replayed(start: &Arc<StartFile>) -> WantedList {
 fn by_daemon(
     args: &HydrateArgs,
     globals: &Globals,
-    place: &Place,
+    place: &CacheOperand,
     stop: &Stop,
     report: &mut Report,
 ) -> Result<()> {

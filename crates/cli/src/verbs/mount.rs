@@ -29,7 +29,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
-pub use place::Place;
+pub use place::MountPaths;
 use share::ShareArgs;
 
 /// The end of a mount after a signal. After SIGTERM, which ends services, open files stay readable
@@ -142,8 +142,8 @@ impl From<Passthrough> for PassthroughUse {
 }
 
 impl MountArgs {
-    fn place(&self) -> Result<Place> {
-        Place::of(&self.directory, self.log.as_deref())
+    fn place(&self) -> Result<MountPaths> {
+        MountPaths::of(&self.directory, self.log.as_deref())
     }
 
     /// Returns the location as an absolute one, because a daemon leaves the current directory.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use firstbyte_hydrate::cache::{Cache, Released};
 
-use super::cached::{CacheArgs, Place};
+use super::cached::{CacheArgs, CacheOperand};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -35,7 +35,7 @@ pub struct ReleaseArgs {
 }
 
 pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
-    let places = Place::parse_all(&args.operands)?;
+    let places = CacheOperand::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
     let mut report = Report::new("release", super::joined(&args.operands), None);
     let released =
@@ -63,7 +63,7 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Releases the operands.
-fn release(args: &ReleaseArgs, cache: &Cache, places: &[Place]) -> Result<Released> {
+fn release(args: &ReleaseArgs, cache: &Cache, places: &[CacheOperand]) -> Result<Released> {
     if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
         let takes = |location: &_| args.all || places.iter().any(|place| place.operand.takes(location));
         return firstbyte::release_matching(cache, takes).map_err(Error::from);
@@ -72,7 +72,7 @@ fn release(args: &ReleaseArgs, cache: &Cache, places: &[Place]) -> Result<Releas
 }
 
 /// Releases every version of each operand.
-fn release_each(cache: &Cache, places: &[Place]) -> Result<Released> {
+fn release_each(cache: &Cache, places: &[CacheOperand]) -> Result<Released> {
     let mut sum = Released::default();
     for place in places {
         sum += cache.release(&place.operand.root)?;

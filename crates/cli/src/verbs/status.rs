@@ -13,7 +13,7 @@ use firstbyte_location::shown;
 use firstbyte_mount::mount_table::Mounts;
 use serde_json::{Value, json};
 
-use super::cached::{CacheArgs, Place};
+use super::cached::{CacheArgs, CacheOperand};
 use super::mount_counts;
 use crate::globals::Globals;
 use crate::render::console;
@@ -60,7 +60,7 @@ struct Totals {
 }
 
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
-    let places = Place::parse_all(&args.operands)?;
+    let places = CacheOperand::parse_all(&args.operands)?;
     let cache = args.cache.open_for(&places, globals)?;
     if args.verify {
         return verify(cache.as_ref(), globals);
@@ -199,7 +199,7 @@ impl Write for Output {
 }
 
 /// Fails if a local path does not exist. Locations in a store are not requested.
-fn exists(place: &Place) -> Result<()> {
+fn exists(place: &CacheOperand) -> Result<()> {
     match place.mounted.as_deref().or(place.operand.root.as_local()).map(Path::symlink_metadata) {
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
             let location =
@@ -253,7 +253,7 @@ impl From<Status> for Row {
 
 impl Row {
     /// Makes the row of an object that is not in the cache.
-    fn unknown(place: &Place) -> Self {
+    fn unknown(place: &CacheOperand) -> Self {
         Self {
             location: place.operand.root.to_string(),
             version: None,

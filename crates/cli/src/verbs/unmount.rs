@@ -8,7 +8,7 @@ use firstbyte_location::shown;
 use firstbyte_mount::{Control, Ending, Left};
 use serde_json::json;
 
-use super::mount::Place;
+use super::mount::MountPaths;
 use super::mount_counts;
 use crate::globals::Globals;
 use crate::render::console;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest wait for the daemon's counts. A stopped daemon gives none, and is unmounted
 /// nevertheless.
-const BRIEFLY: Duration = Duration::from_secs(1);
+const COUNTS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// End a mount, and return when its daemon has ended
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub struct UnmountArgs {
 /// Connects to the daemon of the mount at `directory`; `None` if it does not answer.
 fn daemon(directory: &Path) -> Option<Control> {
     let directory = firstbyte_mount::mounted_directory(directory).ok()?;
-    let usual = Place::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
+    let usual = MountPaths::of(&directory, None).ok().and_then(|place| Control::at(&place.control).ok());
     usual.or_else(|| Control::of(&directory).ok().flatten())
 }
 
@@ -51,7 +51,7 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     let ending = if args.lazy { Ending::Lazy } else { Ending::Clean };
     let (daemon, counts) = match daemon {
         Some(mut daemon) => {
-            let counts = mount_counts::ask(&mut daemon, BRIEFLY);
+            let counts = mount_counts::ask(&mut daemon, COUNTS_PATIENCE);
             (Some(daemon), counts)
         }
         None => (None, None),

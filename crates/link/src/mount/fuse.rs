@@ -29,7 +29,7 @@ const BACKGROUND: u16 = 128;
 
 /// How long the kernel caches names and attributes: not at all, so that a client sends as many
 /// requests as without a cache.
-const KEPT: Duration = Duration::ZERO;
+const CACHE_VALIDITY: Duration = Duration::ZERO;
 
 /// A client: one mount of the mirror.
 pub(super) struct Client {
@@ -85,7 +85,7 @@ impl Filesystem for Client {
         let began = Instant::now();
         let found = self.mirror.find(parent.0, name);
         self.answer(began, move || match found {
-            Ok((ino, found)) => reply.entry(&KEPT, &attributes(ino, &found), Generation(0)),
+            Ok((ino, found)) => reply.entry(&CACHE_VALIDITY, &attributes(ino, &found), Generation(0)),
             Err(error) => reply.error(Errno::from(error)),
         });
     }
@@ -98,7 +98,7 @@ impl Filesystem for Client {
         let began = Instant::now();
         let found = self.mirror.metadata(ino.0);
         self.answer(began, move || match found {
-            Ok(found) => reply.attr(&KEPT, &attributes(ino.0, &found)),
+            Ok(found) => reply.attr(&CACHE_VALIDITY, &attributes(ino.0, &found)),
             Err(error) => reply.error(Errno::from(error)),
         });
     }

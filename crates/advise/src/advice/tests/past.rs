@@ -189,7 +189,7 @@ fn flips_are_all_crossings_beyond_the_error_in_two_digits() {
                 let varied = flips::varied(
                     &workload,
                     flip.variable,
-                    value.clamp(range.1, flips::most(&workload, flip.variable, range.2)),
+                    value.clamp(range.1, flips::max_useful_value(&workload, flip.variable, range.2)),
                 );
                 option(&varied, name, &known.inputs()).unwrap().total().unwrap()
             };

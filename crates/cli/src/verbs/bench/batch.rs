@@ -24,21 +24,21 @@ use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
 /// Options with a value that concern this machine or become settings of the job.
-const HERE: [&str; 8] =
+const LOCAL_OPTIONS: [&str; 8] =
     ["--on", "--results", "--job-setup", "--out", "--memory-limit", "--cpus", "--budget", "--profile"];
 /// Additional time for a job, besides its measuring time, to make data and deliver results.
-const BESIDE: Duration = Duration::from_secs(300);
+const JOB_OVERHEAD: Duration = Duration::from_secs(300);
 /// Longest time to end the job after Ctrl-C: a job that keeps running costs money.
 const ENDING: Duration = Duration::from_secs(15);
 
 /// Queue, job definition and endpoint of AWS Batch.
-pub struct Place<'a> {
+pub struct BatchQueue<'a> {
     pub queue: &'a str,
     pub definition: &'a str,
     pub endpoint: Option<&'a str>,
 }
 
-pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit> {
+pub fn run(args: &RunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Result<Exit> {
     let results = check(args)?;
     let of_environment =
         ["AWS_ENDPOINT_URL_BATCH", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable);
@@ -93,7 +93,7 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
         if name == "--dry-run" {
             continue;
         }
-        if !HERE.contains(&name) {
+        if !LOCAL_OPTIONS.contains(&name) {
             words.push(word);
         } else if name == word {
             given.next();
@@ -104,9 +104,9 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Returns the budget for the job's reads: the rest after its instance is paid for the longest
 /// time. `None` without a budget.
-fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &Place<'_>) -> Result<Option<f64>> {
+fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &BatchQueue<'_>) -> Result<Option<f64>> {
     let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
-    let hours = (most.get() + BESIDE).as_secs_f64() / 3600.0;
+    let hours = (most.get() + JOB_OVERHEAD).as_secs_f64() / 3600.0;
     let tariff = args.cost.tariff(globals, None)?;
     let costs = tariff.of_instance(&format!("batch:{}", place.queue), &batch.instances()?, hours);
     args.cost.check(&costs)?;
@@ -131,7 +131,7 @@ fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<
         line,
         cpus: args.cpus.map(|cpus| cpus.ceil() as u32),
         memory_mib: memory.map(|bytes| bytes.div_ceil(1 << 20)),
-        limit: args.max_time.map(|most| most.get() + BESIDE),
+        limit: args.max_time.map(|most| most.get() + JOB_OVERHEAD),
         once: args.cost.budget.is_some(),
         env: region.into_iter().map(|region| ("AWS_REGION".to_owned(), region)).collect(),
     })

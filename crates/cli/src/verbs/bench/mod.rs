@@ -22,7 +22,7 @@ use firstbyte_location::shown;
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 
-use batch::Place;
+use batch::BatchQueue;
 pub use run::clean_environment;
 
 /// Measure storage: contenders run in turn, cache states are verified, content is checked
@@ -50,7 +50,7 @@ pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Action::Run(args) => match &args.on {
             Some(On::Batch { queue, definition, endpoint }) => {
-                batch::run(args, globals, &Place { queue, definition, endpoint: endpoint.as_deref() })
+                batch::run(args, globals, &BatchQueue { queue, definition, endpoint: endpoint.as_deref() })
             }
             _ => run::run(args, globals),
         },

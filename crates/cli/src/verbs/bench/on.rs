@@ -56,7 +56,7 @@ pub fn called(on: Option<&On>) -> Result<Option<Called>> {
 }
 
 /// Ends the jobs that an interrupted measurement has left in a queue.
-pub fn leave(on: Option<&On>) {
+pub fn cancel_queued_jobs(on: Option<&On>) {
     if on == Some(&On::Slurm) {
         // Fails if there is no such job.
         let name = format!("--name={}", job_name());

@@ -205,7 +205,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         None => Writer::in_memory(header),
     };
     let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| watch(&event, globals));
-    on::leave(args.on.as_ref());
+    on::cancel_queued_jobs(args.on.as_ref());
     let ending = ending?;
     finish(ending, &writer, globals)
 }

@@ -9,7 +9,7 @@ use rustix::fs::{statfs, statvfs};
 use super::Finding;
 
 /// Bytes of free space that one large object can fill.
-const LITTLE: u64 = 5 << 30;
+const LOW_SPACE: u64 = 5 << 30;
 
 /// File systems by the magic number that `statfs` returns (linux/magic.h).
 const NAMES: [(u64, &str); 13] = [
@@ -56,7 +56,7 @@ fn place(what: &'static str, path: &Path) -> Finding {
     match free_space(existing) {
         Ok(free) => {
             let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));
-            if free < LITTLE {
+            if free < LOW_SPACE {
                 Finding::warn(
                     what,
                     found,

@@ -12,7 +12,7 @@ use firstbyte_bench::mounts::{Mount, Mounts, real};
 use super::Finding;
 
 /// Mount options that decide the number and size of calls in flight.
-const TOLD: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
+const REPORTED_OPTIONS: [&str; 5] = ["vers", "rsize", "wsize", "nconnect", "local_lock"];
 
 /// Returns findings about the mount of `path`; none if it is not NFS.
 pub(super) fn look(path: &Path) -> Vec<Finding> {
@@ -28,7 +28,8 @@ pub(super) fn look(path: &Path) -> Vec<Finding> {
 /// Returns findings about a mount. `ahead` is the setting of its read-ahead, and its bytes.
 fn findings(mount: &Mount, ahead: Option<(String, u64)>) -> Vec<Finding> {
     let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
-    let told: Vec<String> = TOLD.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();
+    let told: Vec<String> =
+        REPORTED_OPTIONS.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();
     let mut findings = vec![Finding::ok("mount", format!("{} ({})", mount.kind, told.join(", ")))];
     let rsize = value("rsize").and_then(|text| text.parse().ok());
     if let (Some((setting, ahead)), Some(rsize)) = (ahead, rsize) {

@@ -13,14 +13,14 @@ use firstbyte_store::{Opening, PrivateDirectory, Sharing};
 use crate::render::error::{Error, Result};
 
 /// Paths of a mount, unique on this machine.
-pub struct Place {
+pub struct MountPaths {
     /// Directory of the control socket, and of the log unless `--log` names another.
     runtime: PrivateDirectory,
     pub log: PathBuf,
     pub control: PathBuf,
 }
 
-impl Place {
+impl MountPaths {
     /// Chooses the paths of a mount at `directory`.
     pub fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
