@@ -22,7 +22,7 @@ use crate::render::error::{Error, Exit, Result};
 /// Time for work to end cleanly. The program promises to end within two seconds; the rest is for
 /// the process to exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
-/// Time for a measurement to remove everything.
+/// Time for a measurement to end its processes and remove its files.
 const MEASUREMENT_GRACE: Duration = Duration::from_secs(15);
 /// Time to undo effects that must not outlive the process. A file system may not answer.
 const UNDOING: Duration = Duration::from_millis(400);

@@ -1,11 +1,11 @@
-//! `advise prices` as users run it: what is shown, what is missing, and the import of AWS's files.
+//! `advise prices` as users run it: shown prices, missing prices, and the import of AWS's files.
 
 use crate::support;
 
 use serde_json::Value;
 use support::World;
 
-/// A made offer file of S3 with `filler` products that are not used.
+/// Returns an offer file of S3 with `filler` products that the import skips.
 fn offer(filler: usize) -> String {
     let product = |sku: &str, usage: &str| {
         format!(
@@ -98,7 +98,7 @@ fn an_import_overrides_the_embedded_price_and_keeps_what_was_imported() {
     assert_eq!(get_price(&world)["usd"], 3e-7);
     assert_eq!(rows(&world, &["s3-standard/put", "--region", "us-east-1"])[0]["usd"], 3e-7);
 
-    // One that has nothing for the region leaves the catalogue as it is.
+    // An import without prices for the region leaves the catalogue unchanged.
     let ran = world
         .run_with_input(&["advise", "prices", "import", "-", "--region", "eu-west-1"], second.as_bytes());
     assert_eq!(ran.code, Some(1), "{ran:?}");

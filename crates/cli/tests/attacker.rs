@@ -1,6 +1,6 @@
-//! Another local user has prepared the directories that this program uses, where it has no home of
-//! its own or shares a cache: links, pipes, modes, foreign owners. Nothing of the
-//! victim's is written or read, as root and as an ordinary user.
+//! Another local user has prepared the directories that this program uses without a home or as a
+//! shared cache: links, pipes, modes, foreign owners. Nothing of the victim's is written or read,
+//! as root and as an ordinary user.
 
 use crate::support;
 
@@ -16,23 +16,23 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::place::detach;
 use support::{PROGRAM, Ran, World, names_below};
 
-/// The attacker, and a group that attacker and victim are in.
+/// User id of the attacker, and a group of attacker and victim.
 const ATTACKER: u32 = 12_345;
 const GROUP: u32 = 23_456;
 
-/// A place in which a victim runs the program.
+/// Directories in which a victim runs the program.
 struct Scene {
     world: World,
     victim: u32,
-    /// A file that the victim owns and others may not see, in a directory of its own.
+    /// A file in a directory of its own that only the victim may read.
     secret: PathBuf,
-    /// Whether the attacker left root's runtime directory to be made by the program.
+    /// The program must make root's runtime directory, which the attacker left out.
     is_runtime_new: bool,
-    /// An S3 service that begins each upload and takes no part of it.
+    /// An S3 service that begins each upload and accepts no part of it.
     service: Scripted,
 }
 
-/// Answers of [`Scene::service`].
+/// Replies of [`Scene::service`].
 fn begins_uploads(_: usize, head: &str) -> Reply {
     let begun = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
     match head.split(' ').next() {
@@ -65,12 +65,12 @@ impl Scene {
         Self { world, victim, secret, is_runtime_new: true, service: Scripted::start(begins_uploads) }
     }
 
-    /// Root's directory for control sockets and logs, in this scene's `/run`.
+    /// Returns root's directory for control sockets and logs, in this scene's `/run`.
     fn runtime(&self) -> PathBuf {
         self.world.path("tmp/firstbyte")
     }
 
-    /// The directory that the program uses without a home.
+    /// Returns the directory that the program uses without a home.
     fn own(&self) -> PathBuf {
         self.world.path("tmp").join(format!("firstbyte-{}", self.victim))
     }
@@ -108,8 +108,8 @@ impl Scene {
         .unwrap();
     }
 
-    /// All that is below the scene's `/tmp` and the victim's directory. Root's runtime directory is
-    /// not among it where the program makes it.
+    /// Returns everything below the scene's `/tmp` and the victim's directory, but not root's
+    /// runtime directory if the program makes it.
     fn state(&self) -> BTreeMap<PathBuf, (u32, u32, u64, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut waiting = vec![self.world.path("tmp"), self.world.path("private")];
@@ -134,8 +134,8 @@ fn pipe(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
 }
 
-/// Plants in `directory` what a cache, a runtime directory and uploads have, as links to the secret
-/// or to its directory, as pipes, and as second names of the secret.
+/// Plants the names that a cache, a runtime directory and uploads use: as links to the secret or to
+/// its directory, as pipes, and as hard links of the secret.
 fn plant(scene: &Scene, directory: &Path) {
     fs::create_dir_all(directory.join("packs")).unwrap();
     fs::write(directory.join("format"), "firstbyte cache 3\n").unwrap();
@@ -183,16 +183,16 @@ const PREPARED: [(&str, Prepare); 6] = [
     }),
 ];
 
-/// The object that [`Scene::service`] begins to take.
+/// An upload that [`Scene::service`] begins.
 const UPLOAD: &str = "s3://bucket/large";
 
-/// Whether a run has printed the victim's secret, on either stream.
+/// Returns whether a run has printed the victim's secret on either stream.
 fn shows_the_secret(ran: &Ran) -> bool {
     ran.stderr.contains("of the victim") || String::from_utf8_lossy(&ran.stdout).contains("of the victim")
 }
 
-/// Runs every verb that has to do with a cache, with journals or with control sockets. Each may
-/// fail. Asserts that nothing has changed.
+/// Runs every verb that uses a cache, journals or control sockets. Each may fail. Asserts that
+/// nothing has changed.
 fn nothing_changes(scene: &Scene, what: &str) {
     let before = scene.state();
     let verbs: [&[&str]; 7] = [
@@ -228,7 +228,7 @@ fn nothing_of_the_victims_is_written_or_read_where_another_user_prepared_its_dir
     }
 }
 
-/// The journals of uploads that are in a directory.
+/// Returns the journals of uploads in a directory.
 fn journals(directory: &Path) -> Vec<PathBuf> {
     let is_journal = |name: &String| name.starts_with("upload-");
     names_below(directory).into_iter().filter(is_journal).map(|name| directory.join(name)).collect()
@@ -242,7 +242,7 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
     for victim in [0, 65_534] {
         let scene = Scene::new(victim);
         let upload = |deadline: &str| scene.run(&["cp", "large", UPLOAD, "--deadline", deadline]);
-        // The first that is long enough here for an upload to begin.
+        // The first deadline that is long enough here for an upload to begin.
         let long_enough = |deadline: &&str| {
             let ran = upload(deadline);
             assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -251,7 +251,7 @@ fn an_upload_keeps_its_journal_in_a_directory_of_the_victim_alone_and_follows_no
         let deadline = ["1s", "5s", "25s"].into_iter().find(long_enough).expect("a journal");
         let [journal] = &journals(&scene.own())[..] else { panic!("not one journal") };
         assert_eq!(fs::metadata(journal).unwrap().mode() & 0o777, 0o600);
-        // As an attacker prepares it where the directory was once open to all.
+        // States in which an attacker leaves the directory if it was once open to all.
         let prepared: [Prepare; 4] = [
             |scene, journal| symlink(&scene.secret, journal).unwrap(),
             |scene, journal| fs::hard_link(&scene.secret, journal).unwrap(),
@@ -290,7 +290,7 @@ fn nothing_of_roots_is_written_or_read_where_another_user_prepared_its_runtime_d
     }
 }
 
-/// A directory that the victim and the attacker share as a cache, prepared before it is.
+/// Makes a cache directory that victim and attacker share; `prepare` acts before it is used.
 fn shared_cache(victim: u32, prepare: impl Fn(&Scene, &Path)) -> (Scene, PathBuf) {
     let scene = Scene::new(victim);
     let shared = scene.world.path("tmp/shared");

@@ -1,5 +1,5 @@
-//! What users do wrong and what happens to them: one clear line, the right exit code, the
-//! destination as it was, and no temporary file left behind by what cannot be resumed.
+//! Mistakes of users and their outcome: one clear line, the right exit code, an unchanged
+//! destination, and no temporary file that cannot be resumed.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use support::rogue::{Manner, Rogue};
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// Copies from `source` over an existing file, which has to stay as it was.
+/// Copies from `source` over an existing file, which must stay unchanged.
 #[track_caller]
 fn fails_and_keeps_the_destination(world: &World, args: &[&str], facts: &[&str]) {
     world.write("old", b"what was there");
@@ -144,7 +144,7 @@ fn a_black_hole_is_given_up_after_the_deadline() {
     let hole = Rogue::start(Manner::BlackHole, Vec::new());
     let world = World::new();
     let url = format!("{}/x", hole.url);
-    // No other request than the copy's own.
+    // Only the copy's own request.
     let args = ["--compare", "none", "--read-timeout", "200ms", "--deadline", "5s", &url];
     fails_and_keeps_the_destination(&world, &args, &[&url]);
 }
@@ -277,7 +277,7 @@ fn the_second_of_two_copies_to_one_destination_gets_an_error_that_says_so() {
     let link = slow_link(&s3, 24 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let first = world.spawn(&["cp", "s3://bucket/slow", "out"]);
-    // The first has the destination once its temporary file is there.
+    // The destination exists once its temporary file does.
     while !world.names().iter().any(|name| name.contains("out")) {
         std::thread::yield_now();
     }
@@ -357,7 +357,7 @@ fn an_unreadable_source_file_is_named() {
     let world = World::new();
     let path = world.write("locked", b"secret");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read everything; then there is nothing to refuse, and the copy has to be right.
+    // Root may read everything, so nothing is refused, and the copy must be right.
     let ran = world.run(&["cp", "locked", "out"]);
     match std::fs::read(&path) {
         Ok(content) => assert_eq!((ran.code, world.read("out")), (Some(0), content)),

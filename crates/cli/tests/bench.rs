@@ -43,7 +43,7 @@ fn read(out: &Path) -> Option<Results> {
     Results::parse(&fs::read_to_string(out).ok()?).ok()
 }
 
-/// Starts a measurement, and gives the process id that one of its commands wrote into `mark`.
+/// Starts a measurement. Returns the process id that one of its commands wrote into `mark`.
 fn started(mut command: Command, mark: &Path) -> (Child, String) {
     let running = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut pid = String::new();
@@ -54,7 +54,7 @@ fn started(mut command: Command, mark: &Path) -> (Child, String) {
     (running, pid.trim().to_owned())
 }
 
-/// True if the process exists and has not ended: init may take a while to reap an orphan.
+/// Returns true if the process exists and has not ended. Init may take a while to reap an orphan.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -73,9 +73,9 @@ fn contenders_take_turns_and_every_run_is_written() {
     let world = World::new();
     let (output, results) = bench(&world, SLEEPERS, &[]);
     assert!(output.status.success(), "{}", message(&output));
-    // The report is a result, so `-q` leaves it.
+    // The report is a result, so `-q` does not suppress it.
     let shown = String::from_utf8_lossy(&output.stdout);
-    // Which of them is fastest depends on what else runs: the sentences have tests of their own.
+    // The fastest of them depends on other load. The sentences have separate tests.
     assert!(["two sleepers", "short", "long", "goal"].iter().all(|word| shown.contains(word)), "{shown}");
     let results = results.unwrap();
     assert_eq!(results.header.cases[0].subject, "short");
@@ -176,7 +176,7 @@ command = ["sleep", "60"]
     assert_eq!(output.status.code(), Some(3), "{}", message(&output));
     let runs = results.unwrap().runs;
     assert_eq!(rounds(&runs, "right"), [0, 1, 2, 3]);
-    // Two failures in a row leave a contender out.
+    // After two failures in a row a contender is skipped.
     for (name, outcome, text) in [
         ("wrong", Outcome::Wrong, "wrong content at byte 3145727"),
         ("failing", Outcome::Failed, "exit code 7: no such luck"),

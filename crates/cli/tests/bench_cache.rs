@@ -1,5 +1,5 @@
-//! Caches that something else warms between the moment when the engine emptied them and the run:
-//! each time the run is marked, and without the adversary it is not.
+//! Another process warms caches between their emptying and the run. The run is then marked, and
+//! without that process it is not.
 
 use crate::support;
 
@@ -18,8 +18,8 @@ use support::servers::S3;
 
 const SIZE: u64 = 3 << 20;
 
-/// The marks of a run that reads nothing itself. `adversary` acts between the preparation and the
-/// observation.
+/// Returns the marks of a run that reads nothing itself. `adversary` acts between the preparation
+/// and the observation.
 fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>, Vec<String>) {
     let mut prepared = cache::prepare(spec, tools).unwrap();
     adversary();
@@ -41,8 +41,8 @@ fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce
     );
 }
 
-/// A directory on a file system whose files can be out of memory: tmpfs has none, and the build may
-/// lie on it.
+/// Makes a directory on a file system that can have files outside memory, unlike tmpfs, which the
+/// build may use.
 fn on_a_disk() -> tempfile::TempDir {
     const TMPFS: i64 = 0x0102_1994;
     let is_disk = |place: &&str| rustix::fs::statfs(*place).is_ok_and(|found| found.f_type != TMPFS);
@@ -102,7 +102,7 @@ fn an_object_that_was_hydrated() {
     });
 }
 
-/// The kernel does not say which names it has; what came from the device does, on ext4.
+/// The kernel does not report which names are cached. On ext4, reads from the device show it.
 #[test]
 fn names_that_were_listed() {
     let directory = on_a_disk();

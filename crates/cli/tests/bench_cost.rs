@@ -1,4 +1,4 @@
-//! What a measurement costs: shown before it runs, and never above a budget.
+//! The cost of a measurement is shown before it runs, and never above a budget.
 
 use crate::support;
 

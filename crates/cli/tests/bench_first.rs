@@ -8,13 +8,13 @@ use firstbyte_testkit::{BUCKET, bytes, lacks_root};
 use support::World;
 use support::servers::S3;
 
-/// More than a run reads of one object.
+/// More bytes than a run reads of one object.
 const LARGE: u64 = 257 << 20;
 
 fn results(world: &World, name: &str) -> Results {
     let results = Results::parse(&String::from_utf8(world.read(name)).unwrap()).unwrap();
     for run in &results.runs {
-        // Files of these tests may be in memory, where nothing is cold.
+        // Files of these tests may be in memory, and are then never cold.
         let marks = run.marks.iter().filter(|mark| !mark.starts_with("meant to be cold"));
         assert!(run.outcome == Outcome::Ok && marks.count() == 0, "{run:?}");
     }
@@ -49,7 +49,7 @@ fn a_directory_by_its_relative_name_is_measured_reported_and_compared() {
     for column in [">MB/s<", ">operations a second<", ">p50 of one<", ">p99 of one<"] {
         assert!(page.contains(column), "{column}");
     }
-    // One run has no percentiles, and a chart has something to show.
+    // A single run has no percentiles, so these columns are missing.
     assert!(!page.contains(">p95<") && !page.contains(">p99<"));
 }
 
@@ -74,7 +74,7 @@ fn an_object_of_more_than_a_run_reads_is_measured_by_every_way_and_program() {
     for own in ["cp, then read", "lazy open", "mount", "mount, hydrated"] {
         assert!(names.contains(&own), "{names:?}");
     }
-    // Programs of others contend where they are installed.
+    // Other programs are contenders if they are installed.
     let path = std::env::var_os("PATH").unwrap();
     for program in ["s5cmd", "aws", "rclone"] {
         let installed = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());

@@ -21,7 +21,7 @@ const SEED: u64 = 3;
 /// The job of [`a_job_of_its_own_process`].
 const JOB: &str = "FIRSTBYTE_TEST_JOB";
 
-/// A server with `big` and `small/`, and a place to mount at.
+/// A server with `big` and `small/`, and a mount point.
 struct World {
     s3: S3,
     scratch: tempfile::TempDir,
@@ -136,14 +136,14 @@ fn a_job_that_fails_leaves_no_mount() {
     assert!(error.contains("not empty"), "{error}");
 }
 
-/// Is the job in a process of its own, for the tests that end it.
+/// Runs the job in a separate process, for the tests that end it.
 #[test]
 fn a_job_of_its_own_process() {
     let Ok(job) = std::env::var(JOB) else { return };
     run(&Job::parse(&job).unwrap(), &Watch::of_process()).unwrap();
 }
 
-/// This test binary, as that job, in a process group of its own as the engine starts it.
+/// Starts this test binary as that job, in a separate process group like the engine.
 fn spawn(job: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "bench_job::a_job_of_its_own_process"]).env(JOB, job).process_group(0);

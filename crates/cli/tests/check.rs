@@ -49,7 +49,7 @@ fn names_sizes_and_content_are_compared() {
         assert_eq!(rows(&["--content", "s3://bucket/u", "tree", "--exclude", "new"]).len(), 3);
         world.run(&["check", "tree", "s3://bucket/t", "--exclude", "*", "--include", "same"]).ok();
         world.run(&["cp", "tree/a", "s3://bucket/u/a"]).ok();
-        // Two objects of one store: their checksums or ETags, without a look at the bytes.
+        // Two objects of one store are compared by checksums or ETags, without their bytes.
         assert_eq!(rows(&["s3://bucket/t", "s3://bucket/u"]), ["content"]);
     }
 }
@@ -63,7 +63,7 @@ fn single_objects_and_missing_places() {
     let ran = world.run(&["check", "tree/a", "s3://bucket/t/d/c"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(String::from_utf8(ran.stdout).unwrap().contains("size differs"));
-    // A typing error is not a loss of data.
+    // A typing error does not count as lost data.
     world.run(&["check", "tree", "s3://bucket/missing"]).fails(1, &["s3://bucket/missing", "not found"]);
     std::fs::create_dir(world.path("empty")).unwrap();
     let empty = world.run(&["check", "tree", "empty"]);
@@ -85,7 +85,7 @@ fn a_name_that_cannot_be_listed_hides_what_is_in_it_and_nothing_else() {
         ["a/x", "loop/x", "z"].iter().for_each(|name| drop(world.write(&format!("{side}/{name}"), b"same")));
     }
     world.write("one/only", b"x");
-    // A link back to a directory above it cannot be listed by any user.
+    // No user can list a link to a directory above itself.
     std::fs::remove_file(world.path("other/loop/x")).unwrap();
     std::fs::remove_dir(world.path("other/loop")).unwrap();
     std::os::unix::fs::symlink(".", world.path("other/loop")).unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 use support::servers::S3;
 use support::{Ran, World, names_below};
 
-/// Runs it with a standard input that `redirection` makes, as a shell does.
+/// Runs `args` with the standard input of a shell's `redirection`.
 fn run(world: &World, redirection: &str, args: &[&str]) -> Ran {
     let bare = world.command(args);
     let mut shell = Command::new("sh");
@@ -46,7 +46,7 @@ fn nothing_is_replaced_by_an_input_that_is_closed_or_cannot_be_read() {
     assert_eq!(fs::read(&object).unwrap(), b"old");
     assert_eq!((world.read("file"), world.read("out/a")), (b"old".to_vec(), b"old".to_vec()));
     assert_eq!(names_below(&world.path("")), ["file", "out/a", "tree/a"]);
-    // An input that is open and empty is an empty object, as by every program.
+    // An open and empty input is an empty object, as in every program.
     run(&world, "</dev/null", &["cp", "-", "s3://bucket/object"]).ok();
     assert_eq!(fs::read(&object).unwrap(), b"");
 }

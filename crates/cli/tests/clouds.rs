@@ -1,4 +1,4 @@
-//! `gs://` and `az://`: what the verbs do with each, by its emulator.
+//! `gs://` and `az://`: each verb against an emulator of the service.
 
 use crate::support;
 
@@ -26,7 +26,7 @@ fn google() -> Cloud<Process> {
     Cloud { _server: server, world, root }
 }
 
-/// The server is shared, so each test names a container of its own.
+/// The server is shared, so each test names a separate container.
 fn azure(root: &'static str) -> Cloud<Arc<Process>> {
     let server = azurite();
     let mut world = World::new();
@@ -59,7 +59,7 @@ impl<S> Cloud<S> {
         assert_eq!(counts, (Some(copied), Some(skipped)), "{receipt}");
     }
 
-    /// One file of several parts, or by a session, and an empty one.
+    /// Copies a file in several parts or by a session, and an empty one, there and back.
     fn files_go_there_and_come_back(&self) {
         for (name, content) in
             [("big", bytes(7, (20 << 20) + 3)), ("small", bytes(8, 9)), ("empty", Vec::new())]
@@ -78,7 +78,7 @@ impl<S> Cloud<S> {
         }
         let part = self.world.run(&["cat", &self.at("big"), "--range", "5000000-5000009"]).ok().stdout;
         assert_eq!(part, bytes(7, 6 << 20)[5_000_000..5_000_010]);
-        // Within the service, and from there to itself by way of this machine.
+        // Copies within the service, and via this machine.
         self.world.run(&["cp", &self.at("big"), &self.at("copies/big")]).ok();
         self.world.run(&["mv", &self.at("copies/big"), &self.at("copies/moved")]).ok();
         self.world.run(&["check", "big", &self.at("copies/moved"), "--content"]).ok();
@@ -89,7 +89,7 @@ impl<S> Cloud<S> {
 
     fn trees_go_there_and_come_back(&self) {
         plant(&self.world);
-        // Stores date objects in whole seconds: the files are to be older than the objects.
+        // Stores date objects in whole seconds, so the files must be older than the objects.
         self.world.age("tree");
         let tree = self.at("tree");
         self.assert_synced("tree", &tree, 4, 0);
@@ -178,7 +178,7 @@ fn mistakes_with_google_are_explained() {
     cloud.mistakes_are_explained("gs");
     cloud.world.run(&["rb", cloud.root]).ok();
     let mut world = World::new();
-    // Nothing listens there.
+    // No server listens there.
     world.set("GCE_METADATA_HOST", &format!("127.0.0.1:{}", free_port()));
     world.run(&["ls", "gs://bucket"]).fails(1, &["no usable credentials", "GOOGLE_APPLICATION_CREDENTIALS"]);
     let file = world.write("key.json", br#"{"type": "service_account", "private_key": "hidden"}"#);
@@ -197,7 +197,7 @@ fn mistakes_with_azure_are_explained() {
     let connection = azure_connection(&azurite().url(), wrong);
     cloud.world.set("AZURE_STORAGE_CONNECTION_STRING", &connection);
     cloud.world.run(&["ls", cloud.root]).fails(1, &["access denied", "AZURE_STORAGE_KEY"]);
-    // Whatever is logged, neither the key nor what it signs is.
+    // The log contains neither the key nor what it signs.
     let ran = cloud.world.run(&["-vvv", "ls", cloud.root]);
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), ran.stderr);
     assert!(!said.contains(wrong) && !said.contains("SharedKey"), "{said}");
@@ -226,8 +226,8 @@ fn a_shared_access_signature_is_not_shown() {
     assert!(!ran.stderr.contains(secret) && !log.contains(secret), "{ran:?}: {log}");
 }
 
-/// Azurite checks no tokens. The managed identity gives one; the store refuses the first as if it
-/// were revoked, and takes the second.
+/// Azurite does not check tokens. The managed identity issues them; the store refuses the first as
+/// if it were revoked, and accepts the second.
 #[test]
 fn a_token_is_asked_for_once_and_again_after_it_was_refused() {
     let tokens = Scripted::start(|number, _| {

@@ -16,7 +16,7 @@ fn store_with(name: &str, quirks: &[Quirk]) -> QuirkStore {
     store
 }
 
-/// A world with this configuration file, of which `p` is the profile.
+/// Makes a world with this configuration file and its profile `p`.
 fn world_with(config: &str) -> World {
     let mut world = World::new();
     let (config, keys) = (world.write("config", config.as_bytes()), format!("[p]\n{KEYS}"));
@@ -28,7 +28,7 @@ fn world_with(config: &str) -> World {
     world
 }
 
-/// The names that a listing of the bucket prints.
+/// Returns the names that a listing of the bucket prints.
 #[track_caller]
 fn listed(world: &World) -> String {
     String::from_utf8(world.run(&["ls", "s3://bucket/"]).ok().stdout).unwrap()
@@ -101,7 +101,7 @@ fn the_addressing_style_of_the_profile_puts_the_bucket_into_the_host_name() {
     }
 }
 
-/// A world that reaches every host at the store, which is its proxy.
+/// Makes a world that reaches every host through the store as its proxy.
 fn world_through(config: &str, store: &QuirkStore) -> World {
     let mut world = world_with(config);
     world.set("http_proxy", store.url());
@@ -136,7 +136,7 @@ fn settings_that_cannot_be_honoured_are_refused_by_name() {
 #[test]
 fn the_endpoints_of_fips_and_dual_stack_are_those_of_aws() {
     let sent = |config: &str| {
-        // It refuses the tunnel, and has seen where it leads.
+        // The proxy refuses the tunnel after it has seen its target.
         let proxy = Scripted::start(|_, _| Reply::answer("403 Forbidden", &[], b"").then_close());
         let mut world = world_with(config);
         world.set("https_proxy", proxy.url());
@@ -165,7 +165,7 @@ fn the_certificates_of_the_profile_are_trusted() {
     world.run(&["ls", "s3://bucket/"]).ok();
 }
 
-/// A world whose credentials come from a role at this STS.
+/// Makes a world whose credentials come from a role at this STS.
 fn world_with_role(sts: &str, store: &QuirkStore) -> World {
     let mut world = World::new();
     let config = "[profile r]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n[profile base]\n";
@@ -180,7 +180,7 @@ fn world_with_role(sts: &str, store: &QuirkStore) -> World {
     world
 }
 
-/// Host and port of a URL.
+/// Returns host and port of a URL.
 fn host(url: &str) -> &str {
     url.split_once("://").unwrap().1
 }

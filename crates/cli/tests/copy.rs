@@ -1,4 +1,4 @@
-//! `cp` between every two kinds of places, as users write it.
+//! `cp` between all kinds of locations, as users write it.
 
 use crate::support;
 

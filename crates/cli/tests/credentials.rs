@@ -1,5 +1,5 @@
-//! Credentials that end while they are in use: renewed without interruption, or
-//! reported plainly, and never refused for good.
+//! Credentials that expire during use are renewed without interruption or reported plainly, and
+//! never refused for good.
 
 use crate::support;
 
@@ -15,10 +15,10 @@ use time::format_description::well_known::Rfc3339;
 
 const CONTENT: &[u8] = b"content of the object";
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Each has one object, `x`: reading one does not bring those of the others along.
+/// Directories with one object `x` each. Reading one does not bring the others along.
 const DIRECTORIES: [&str; 3] = ["a", "b", "c"];
 
-/// An S3 service that knows one access key at a time and calls every other expired.
+/// An S3 service that accepts one access key at a time and reports every other as expired.
 struct Service {
     server: Scripted,
     valid: Arc<Mutex<String>>,
@@ -49,7 +49,7 @@ fn answer(head: &str, valid: &str) -> Reply {
     Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
 }
 
-/// What a listing asks for: everything, the directories, or what is in one of them.
+/// Returns a listing of everything, of the directories, or of the content of one.
 fn listing(head: &str) -> String {
     let object =
         |name: &str| format!("<Contents><Key>{name}/x</Key><Size>21</Size><ETag>\"1\"</ETag></Contents>");
@@ -63,8 +63,8 @@ fn listing(head: &str) -> String {
     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
 }
 
-/// A world whose credentials come from a program that says what the file `now` says, and leaves a
-/// line in `asked`.
+/// Makes a world whose credentials come from a program. It prints the file `now`, and appends a
+/// line to `asked`.
 fn world(service: &Service) -> World {
     let mut world = World::new();
     let (now, asked) = (world.path("now"), world.path("asked"));
@@ -76,7 +76,7 @@ fn world(service: &Service) -> World {
     world
 }
 
-/// From now on the program gives this key, for so long.
+/// Makes the program return this key from now on, valid for `lifetime`.
 fn give(world: &World, key: &str, lifetime: Duration) {
     let end = (OffsetDateTime::now_utc() + lifetime).format(&Rfc3339).unwrap();
     let keys = format!(r#""AccessKeyId": "{key}", "SecretAccessKey": "secret", "SessionToken": "token""#);
@@ -115,8 +115,8 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert_eq!(world.read("asked").len(), 1);
 }
 
-/// A world in which the machine itself has an identity, as a container or an instance has one,
-/// beside the given configuration; and its service, which takes every key.
+/// Makes a world on a machine with an identity, such as a container or instance, besides the given
+/// configuration; and its service, which accepts every key.
 fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {

@@ -13,7 +13,7 @@ fn stat(world: &World, location: &str) -> Value {
 
 #[test]
 fn uploads_get_the_content_type_of_their_extension() {
-    // It guesses nothing itself.
+    // This server does not guess types.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for name in ["site/index.html", "site/d/style.CSS", "site/d/reads.bam", "site/none"] {
@@ -39,7 +39,7 @@ fn uploads_get_the_content_type_of_their_extension() {
     ] {
         assert_eq!(stat(&world, &format!("s3://bucket/{key}"))["content_type"], expected, "{key}");
     }
-    // The type of a source is kept, whatever its copy is called.
+    // The type of a source is kept, whatever the name of its copy.
     world.run(&["cp", "s3://bucket/off.html", "s3://bucket/copy.json"]).ok();
     assert_eq!(stat(&world, "s3://bucket/copy.json")["content_type"], "binary/octet-stream");
 }
@@ -98,10 +98,10 @@ fn objects_of_the_customers_own_key_are_written_read_and_copied() {
     assert!(world.read("back") == content);
     with("key", &["cp", "s3://bucket/large", "s3://bucket/copy"]).ok();
     assert!(with("key", &["cat", "s3://bucket/copy"]).ok().stdout == content);
-    // Neither without the key nor by another one.
+    // Reads without the key and with another key both fail.
     assert_eq!(world.run(&["cat", "s3://bucket/small"]).code, Some(1));
     assert_eq!(with("other", &["cat", "s3://bucket/small"]).code, Some(1));
-    // An object without a key is read too, and a copy of it gets one.
+    // Objects without a key are read too, and their copies get one.
     world.run(&["cp", "small", "s3://bucket/plain"]).ok();
     assert_eq!(with("key", &["cat", "s3://bucket/plain"]).ok().stdout, b"small");
     with("key", &["cp", "s3://bucket/plain", "s3://bucket/encrypted"]).ok();

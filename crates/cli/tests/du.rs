@@ -1,4 +1,4 @@
-//! `du`: the totals that GNU `du` has, and for stores those of their listings.
+//! `du`: the totals equal those of GNU `du`, and for stores those of their listings.
 
 use crate::support;
 
@@ -29,7 +29,7 @@ fn rows(ran: &Ran) -> Vec<(String, u64)> {
     text.lines().map(row).collect()
 }
 
-/// What GNU `du` says of the disk space.
+/// Returns the disk space that GNU `du` prints.
 fn gnu(world: &World, arguments: &[&str]) -> Vec<(String, u64)> {
     let mut command = Command::new("du");
     let output = command.current_dir(world.path("")).arg("-B1").args(arguments).output().unwrap();
@@ -143,6 +143,6 @@ fn memory_does_not_grow_with_the_number_of_rows() {
     let (few, least) = du(&["tree"]);
     let (many, most) = du(&["-d", "1", "tree"]);
     assert_eq!((few, many), (1, ROWS + 1));
-    // 8 MiB for sums, as much for rows that are sorted, and buffers; all of them would take 25 MiB.
+    // 8 MiB for sums, as much for sorted rows, and buffers. Without a limit, 25 MiB would be used.
     assert!(most <= least + (14 << 20), "{most} bytes for {many} rows, {least} for one");
 }

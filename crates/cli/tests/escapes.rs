@@ -5,7 +5,7 @@ use crate::support;
 use firstbyte_testkit::{Reply, Scripted};
 use support::{World, names_below};
 
-/// A bucket whose only key is `x/../esc`, beside an object `x/..`; at any other path a byte.
+/// Serves a bucket whose only key is `x/../esc`, an object `x/..`, and a byte at any other path.
 fn bucket() -> Scripted {
     Scripted::start(|_, head| {
         let target = head.split(' ').nth(1).unwrap_or_default();
@@ -66,7 +66,7 @@ fn a_key_that_ends_in_dots_is_copied_into_no_directory() {
         world.run(&[verb, "s3://b/x/..", "d/e/"]).fails(2, &["no usable file name"]);
     }
     assert!(names_below(&world.path("")).is_empty());
-    // The key below it is refused by its own name.
+    // The key below it is refused with its own name.
     for verb in [&["cp", "-r"][..], &["mv", "-r"], &["sync"]] {
         let args = [verb, &["s3://b/x/", "d/e/"]].concat();
         let ran = world.run(&args);

@@ -33,7 +33,7 @@ impl Case {
         self.text("name").unwrap()
     }
 
-    /// The answer to a request with this head.
+    /// Returns the reply to a request with this head.
     fn reply(&self, head: &str) -> Reply {
         if self.is("silent") {
             return Reply::Silence;
@@ -44,7 +44,7 @@ impl Case {
         if let Some(raw) = self.text("raw") {
             return Reply::SendAndClose(raw.as_bytes().to_vec());
         }
-        // What a HEAD does not tell, a GET does: the object is there until it is read.
+        // GET reports what HEAD does not: the object exists until it is read.
         if head.starts_with("HEAD") && self.text("store") == Some("s3") {
             return Reply::raw("200 OK", &["content-length: 9", "etag: \"x\""], b"");
         }
@@ -116,7 +116,7 @@ fn cases() -> Vec<Case> {
     table.into_iter().map(|fields| Case { fields }).collect()
 }
 
-/// Many at once: they mostly wait between attempts.
+/// Runs many cases concurrently, which mostly wait between attempts.
 #[test]
 fn kind_status_and_request_id_of_each_failure_are_in_receipt_log_and_text() {
     let cases = Arc::new(cases());
@@ -158,7 +158,7 @@ fn try_case(cases: &Arc<Vec<Case>>, index: usize) -> Result<(), String> {
     case.check(&json, &text.stderr)
 }
 
-/// The last failure of a run: kind, status, and whether it has a request id.
+/// Returns the last failure of a run: kind, status, and whether it has a request id.
 #[track_caller]
 fn failure(ran: &Ran) -> (String, Option<u64>, bool) {
     let failed = ran.receipt()["failed"].as_array().unwrap().last().unwrap().clone();
@@ -171,7 +171,7 @@ fn assert_failure(ran: &Ran, kind: &str, status: Option<u64>, has_id: bool) {
     assert_eq!(failure(ran), (kind.to_owned(), status, has_id), "{ran:?}");
 }
 
-/// Failures that every S3 server has, without those of keys.
+/// Checks failures that every S3 server has, except those of keys.
 fn assert_of_server(server: &S3) {
     let mut world = World::with_s3(server);
     world.write("some", b"content");

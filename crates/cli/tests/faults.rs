@@ -1,5 +1,5 @@
-//! Every way to read or write an object under the same faults: the same number of requests, the
-//! same end, the same words. A mount says EIO, and the words in its log.
+//! Every method of reading or writing an object under the same faults: the same number of requests,
+//! the same outcome, the same words. A mount reports EIO, and the words in its log.
 
 use crate::support;
 
@@ -19,41 +19,41 @@ use firstbyte_testkit::{Reply, Scripted, bytes};
 use support::World;
 use support::place::Place;
 
-/// One block of the cache, so that each way needs one request for all of it.
+/// Bytes of the object: one block of the cache, so that each method needs a single request.
 const LENGTH: usize = 100_000;
 const SEED: u64 = 3;
-/// A body is cut after so many bytes.
+/// Bytes after which a body is cut.
 const CUT: usize = 20_000;
-/// Or after so many: twenty requests for the object.
+/// Bytes after which it is cut often: twenty requests for the object.
 const OFTEN: usize = LENGTH / 20;
-/// Between the pieces of a slow body: too short to count as silence.
+/// Pause between the pieces of a slow body, too short to count as silence.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The body of an error.
 const ERROR: &[u8] = b"<Error><Code>InternalError</Code><Message>try again</Message></Error>";
-/// The answer to the beginning of an upload.
+/// Response to the beginning of an upload.
 const CREATED: &[u8] =
     b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
 /// Requests of a write or read whose every attempt fails: the first, and nine retries.
 const ALL: usize = 10;
 
-/// The answer to a read of these bytes; its number counts reads from 0.
+/// Reply to a read: the number of the read from 0, the offset, and the bytes from there.
 type Answer = fn(usize, usize, &[u8]) -> Reply;
 
-/// A fault, and what is to come of it.
+/// A fault and its expected outcome.
 struct Fault {
     name: &'static str,
     answer: Answer,
-    /// Reads of each way.
+    /// Expected number of reads.
     reads: usize,
-    /// Text that every way reports; empty if the object arrives.
+    /// Text that every method reports; empty if the object arrives.
     says: &'static str,
 }
 
 const FAULTS: [Fault; 9] = [
     Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT).then_close(), reads: 5, says: "" },
-    // More often than retries are allowed in a row: progress begins another row.
+    // Cut more often than retries are allowed in a row: progress starts a new row.
     Fault { name: "often", answer: |_, at, rest| sent(at, rest, OFTEN).then_close(), reads: 20, says: "" },
-    // All of it comes, a little at a time: no reason for another request.
+    // All bytes arrive slowly, which is no reason for another request.
     Fault {
         name: "slow",
         answer: |_, at, rest| match sent(at, rest, LENGTH) {
@@ -63,7 +63,7 @@ const FAULTS: [Fault; 9] = [
         reads: 1,
         says: "",
     },
-    // In the middle of the object, an error that says 200: it is not the rest.
+    // In the middle of the object, an error with status 200 must not count as content.
     Fault {
         name: "error in 200",
         answer: |number, at, rest| match number {
@@ -73,18 +73,18 @@ const FAULTS: [Fault; 9] = [
         reads: 2,
         says: "changed",
     },
-    // Each answer ends as it says, with less than was asked for.
+    // Each reply ends properly, with less than was requested.
     Fault { name: "short", answer: |_, at, rest| short(at, rest), reads: 5, says: "" },
-    // Connections are closed instead of an answer.
+    // The connection is closed without a reply.
     Fault { name: "dead", answer: |_, _, _| Reply::Hang, reads: ALL, says: "connection lost" },
-    // Silence is noticed, and the request repeated.
+    // Silence is noticed, and the request is repeated.
     Fault {
         name: "stall",
         answer: |number, at, rest| sent(at, rest, if number == 0 { LENGTH / 2 } else { LENGTH }),
         reads: 2,
         says: "",
     },
-    // Each read brings the same bytes, or none: half of the object never comes.
+    // Each read brings the same bytes or none, so half of the object never arrives.
     Fault {
         name: "broken",
         answer: |_, at, rest| sent(at, rest, (LENGTH / 2).saturating_sub(at)).then_close(),
@@ -99,7 +99,7 @@ const FAULTS: [Fault; 9] = [
     },
 ];
 
-/// Head and the first `most` bytes of an answer that states all of `rest`, from offset `at`.
+/// Returns the head of a reply that states all of `rest`, and its first `most` bytes.
 fn sent(at: usize, rest: &[u8], most: usize) -> Reply {
     let length = format!("content-length: {}", rest.len());
     let range = format!("content-range: bytes {at}-{}/{LENGTH}", LENGTH - 1);
@@ -110,7 +110,7 @@ fn sent(at: usize, rest: &[u8], most: usize) -> Reply {
     }
 }
 
-/// A 206 with a part of the range. A first answer has no range, and is cut.
+/// Returns a 206 with a part of the range. The first request has no range, so its reply is cut.
 fn short(at: usize, rest: &[u8]) -> Reply {
     let body = &rest[..CUT.min(rest.len())];
     if at == 0 {
@@ -149,7 +149,7 @@ impl Faulty {
     }
 }
 
-/// A way to read the object: what it got, or what it says.
+/// A method of reading the object. It returns the content, or the message.
 type Way = (&'static str, fn(&str) -> Result<Vec<u8>, String>);
 
 const WAYS: [Way; 6] = [
@@ -165,7 +165,7 @@ const WAYS: [Way; 6] = [
     ("hydrate", |url| {
         let world = World::new();
         let ran = world.run(&["hydrate", "--cache", "cache", url]);
-        // A reader of the cache makes no request.
+        // A reader of the cache sends no request.
         let rows = world.run(&["--json", "status", "--cache", "cache", url]).ok().stdout;
         let is_hydrated = String::from_utf8_lossy(&rows).contains("\"hydrated\"");
         match (ran.code, is_hydrated) {
@@ -195,7 +195,7 @@ const WAYS: [Way; 6] = [
     }),
 ];
 
-/// The deviations of one way under one fault.
+/// Returns the deviations of one method under one fault.
 fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
     let faulty = Faulty::start(fault);
     let got = read(&faulty.url());
@@ -207,7 +207,7 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
         Ok(content) => found.push(format!("{} bytes", content.len())),
         Err(text) => found.push(format!("says {text}")),
     }
-    // On a busy machine a pause may look like silence, for which a request is sent again.
+    // On a busy machine a pause may look like silence and cause another request.
     let reads = if fault.name == "slow" { reads.saturating_sub(1).max(1) } else { reads };
     if reads * 5 > fault.reads * 6 || reads * 6 < fault.reads * 5 {
         found.push(format!("{reads} reads instead of {}", fault.reads));
@@ -215,7 +215,8 @@ fn differences(fault: &Fault, (way, read): &Way) -> Vec<String> {
     found.into_iter().map(|what| format!("{way} under {}: {what}", fault.name)).collect()
 }
 
-/// Some 17 s: the pauses of nine retries, for which a user waits too. All cases wait at once.
+/// Takes some 17 s, the pauses of nine retries, which users also wait for. All cases wait
+/// concurrently.
 #[test]
 fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
     let differing = Mutex::new(Vec::new());
@@ -231,8 +232,8 @@ fn every_way_to_read_makes_as_many_requests_and_says_the_same() {
             }
         }
     });
-    // On a busy machine a pause looks like silence, for which a request is sent again: what differs
-    // among all is tried alone, and stays if it differs each time.
+    // On a busy machine a pause looks like silence and causes another request. So deviations among
+    // all cases are tried again alone, and count if they occur each time.
     let again = differing.into_inner().unwrap().into_iter().flat_map(|(fault, way)| {
         let tries: Vec<Vec<String>> = (0..3).map(|_| differences(fault, way)).collect();
         tries.into_iter().min_by_key(Vec::len).unwrap_or_default()
@@ -252,7 +253,7 @@ fn a_write_is_sent_as_often_as_a_read() {
     assert_eq!(server.heads().iter().filter(|head| head.starts_with("PUT")).count(), ALL);
 }
 
-/// The same codes inside a 200 and with a status of their own: S3 sends both.
+/// Checks the same codes inside a 200 and with a status of their own. S3 sends both.
 #[test]
 fn a_completion_is_sent_as_often_with_an_error_inside_a_200_as_with_one_of_its_status() {
     for status in ["200 OK", "500 Internal Server Error"] {

@@ -12,7 +12,7 @@ use firstbyte_testkit::{QuirkStore, Reply, Scripted, bytes, lacks_root, until};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Ran, World};
 
-/// Lines that start threads, each in its own way. `$N` is the number of the run.
+/// Lines that start threads in different ways. `$N` is the number of the run.
 const LINES: [&str; 12] = [
     "cp -r many out/tree-$N",
     "cp big s3://bucket/big-$N",
@@ -47,7 +47,7 @@ fn world(store: &QuirkStore) -> World {
     world
 }
 
-/// Runs the lines below a limit. Panics, signals and endless waits are refused.
+/// Runs the lines below a limit. Refuses panics, signals and endless waits.
 #[track_caller]
 fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], user: Option<u32>) {
     let number = format!("{}-{}", limits[0].0 as u32, limits[0].1);
@@ -57,7 +57,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
     let read = mounts_cleanly(world, &format!("mnt-{number}"), |line| limited(world, line, limits, user));
     match read {
-        // A read takes a descriptor of its own; the mount stays without one.
+        // A read takes a descriptor; without one, the mount continues.
         Err(error) if limits[0].0 == Resource::Nofile => {
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{limits:?}");
         }
@@ -65,7 +65,7 @@ fn run_all(world: &World, files: &Scripted, limits: &'static [(Resource, u64)], 
     }
 }
 
-/// A line that runs below a limit.
+/// Makes the command for a line that runs below a limit.
 fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: Option<u32>) -> Command {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = if user.is_some() { world.unprivileged(&words) } else { world.command(&words) };
@@ -77,13 +77,13 @@ fn limited(world: &World, line: &str, limits: &'static [(Resource, u64)], user: 
             Ok(setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })?)
         })
     };
-    // SAFETY: the closure makes system calls alone.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(limit) };
     command
 }
 
-/// Mounts a directory by the command that `limited` makes of the line, and reads a file there.
-/// A mount that is refused counts as read.
+/// Mounts a directory with the limited command, and reads a file there. A refused mount counts as
+/// read.
 #[track_caller]
 fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) -> std::io::Result<Vec<u8>> {
     let line = format!("mount --allow-other many {name}");
@@ -98,7 +98,7 @@ fn mounts_cleanly(world: &World, name: &str, limited: impl Fn(&str) -> Command) 
     read
 }
 
-/// A web server with a file under every name.
+/// Serves a file under every name.
 fn files() -> Scripted {
     Scripted::start(|_, head| {
         let content = bytes(3, 3 << 20);
@@ -121,11 +121,11 @@ fn ends_cleanly(mut command: Command, what: &str) -> Ran {
     ran
 }
 
-/// A control group that limits processes, of either version of the interface. Removed when dropped.
+/// A control group that limits processes, with either version of the interface. Removed on drop.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where this user or container may not make one.
+    /// Makes a group; `None` if this user or container may not.
     fn new(most: u32) -> Option<Self> {
         let name = format!("firstbyte-test-{}-{most}", std::process::id());
         let group = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].into_iter().find_map(|root| {
@@ -135,7 +135,7 @@ impl Group {
         std::fs::write(group.0.join("pids.max"), most.to_string()).ok().map(|()| group)
     }
 
-    /// Starts a command as a member.
+    /// Starts a command in the group.
     fn take(&self, command: &mut Command) {
         let members = std::fs::File::options().write(true).open(self.0.join("cgroup.procs")).unwrap();
         // SAFETY: the closure makes one system call.
@@ -191,7 +191,7 @@ fn few_processes_mean_fewer_threads_or_one_line() {
         std::fs::create_dir_all(world.path(directory)).unwrap();
         std::fs::set_permissions(world.path(directory), std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // A user of whom there is no process.
+    // A user without processes.
     let user = 50_000 + std::process::id() % 10_000;
     for limits in [
         &[(Resource::Nproc, 1)],

@@ -1,4 +1,4 @@
-//! A destination that takes two names for one: the second source is refused by name, and neither a
+//! A destination that treats two names as one: the second source is refused by name, and neither a
 //! copy nor a move loses the first.
 
 use crate::support;
@@ -19,7 +19,7 @@ fn folding(s3: &S3) -> (World, WeakFs) {
     (world, mounted)
 }
 
-/// One of the two names was copied, the other refused.
+/// Checks that one of the two names was copied and the other refused.
 #[track_caller]
 fn assert_one_refused(world: &World, ran: &Ran, below: &str) {
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -55,7 +55,7 @@ fn the_second_of_two_names_that_become_one_file_is_refused() {
         let target = format!("m/{place}");
         let args = [args, &[target.as_str()]].concat();
         assert_one_refused(&world, &world.run(&args), &format!("back/{place}"));
-        // Again: the one that is there is unchanged, the other is refused again.
+        // In the second run the existing one is unchanged, and the other is refused again.
         let again = world.run(&args);
         assert_one_refused(&world, &again, &format!("back/{place}"));
         assert_eq!(again.receipt()["objects"], 0, "{args:?}: {again:?}");
@@ -98,7 +98,7 @@ fn two_named_sources_do_not_become_one_file() {
         world.write(name, name.as_bytes());
     }
     fs::create_dir(world.path("plain")).unwrap();
-    // One name: refused before a byte is copied.
+    // Both have one name, so they are refused before a byte is copied.
     let ran = world.run(&["cp", "one/x", "two/x", "plain/"]);
     assert!(ran.code == Some(2) && names_below(&world.path("plain")).is_empty(), "{ran:?}");
     let ran = world.run(&["--json", "cp", "one/x", "two/X", "m/"]);
@@ -110,7 +110,7 @@ fn two_named_sources_do_not_become_one_file() {
     assert_eq!(names.len(), 1, "{names:?}");
     let content = String::from_utf8(world.read(&format!("back/{}", names[0]))).unwrap();
     assert!(["one/x", "two/X"].contains(&content.as_str()) && *refused != content.as_str(), "{receipt}");
-    // A file that was there before is replaced, as by cp.
+    // A file that existed before is replaced, as by cp.
     world.write("plain/x", b"before");
     world.run(&["cp", "one/x", "plain/"]).ok();
     assert_eq!(world.read("plain/x"), b"one/x");

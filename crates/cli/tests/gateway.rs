@@ -1,5 +1,5 @@
-//! `serve` of a remote location, and `--via`: gateways as processes, which are killed, wrong or not
-//! there.
+//! `serve` of a remote location, and `--via`: gateways as processes that are killed, wrong or
+//! missing.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use support::World;
 use support::place::Place;
 use support::servers::S3;
 
-/// A gateway of its own process; killed when dropped.
+/// A gateway in a separate process, killed on drop.
 struct Gateway {
     child: Child,
     url: String,
@@ -23,7 +23,7 @@ struct Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It may have been killed by the test.
+        // The test may already have killed it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -48,7 +48,7 @@ impl Gateway {
         TcpStream::connect(self.url.trim_start_matches("http://")).unwrap()
     }
 
-    /// The value of a counter.
+    /// Returns the value of a counter.
     fn counter(&self, name: &str) -> u64 {
         let text = String::from_utf8(self.ask("/.firstbyte/metrics", "")).unwrap();
         let line =
@@ -84,7 +84,7 @@ fn a_kill_loses_no_finished_block_and_the_cache_is_one_like_any_other() {
         let from = usize::try_from(run).unwrap() * block % content.len();
         let range = format!("Range: bytes={from}-{}\r\n", from + block - 1);
         assert!(gateway.ask("/bucket/k", &range).ends_with(&content[from..from + block]));
-        // The first block of all runs is there from the first run on.
+        // The first block of every run is cached from the first run on.
         assert!(gateway.ask("/bucket/k", "Range: bytes=0-9\r\n").ends_with(&content[..10]));
         let received = gateway.counter("firstbyte_gateway_origin_bytes_total");
         let is_new = from != 0 || run == 0;
@@ -127,7 +127,7 @@ fn memory_stays_within_the_ceiling_with_many_clients() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.child.id())).unwrap();
     let peak = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
-    // The ceiling, and what a connection and a debug build need.
+    // The ceiling, and the needs of a connection and a debug build.
     assert!(kib < (32 << 10) + 24 * 1024 + 16 * clients as u64, "{peak}");
     drop(open);
 }
@@ -146,8 +146,8 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
         assert!(world.read(copy) == content, "{copy}");
     }
     let fetched: u64 = gateways.iter().map(|it| it.counter("firstbyte_gateway_origin_bytes_total")).sum();
-    // On a busy machine requests are late, and a few are sent twice. Each gateway alone would have
-    // fetched all of it.
+    // On a busy machine requests are late and a few are sent twice. Separate gateways would have
+    // fetched everything each.
     assert!(fetched > 100 << 20 && fetched < 2 * (150 << 20), "{fetched}");
     gateways[1].child.kill().unwrap();
     gateways[1].child.wait().unwrap();
@@ -158,7 +158,7 @@ fn several_gateways_fetch_each_byte_once_and_one_that_is_killed_costs_no_read() 
     assert!(String::from_utf8(again.stdout).unwrap().contains("hydrated"));
 }
 
-/// Bytes of bodies that a server has sent.
+/// Returns the bytes of bodies that a server has sent.
 fn sent(address: &str) -> u64 {
     let text = String::from_utf8(ask(address, "/.firstbyte/metrics", "")).unwrap();
     ["firstbyte_sendfile_bytes_total ", "firstbyte_copied_bytes_total "]
@@ -184,7 +184,7 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
     for place in &places {
         assert!(place.read("big").unwrap() == content);
     }
-    // On a busy machine a node that is silent is passed by, so the origin may send more than once.
+    // On a busy machine a silent node is bypassed, so the origin may send more than once.
     let shared: u64 = ports.iter().map(|port| sent(&format!("127.0.0.1:{port}"))).sum();
     assert!(shared > 0, "the nodes read nothing from each other; the origin sent {}", sent(s3.address()));
     let pid = i32::try_from(receipts[1]["pid"].as_i64().unwrap()).unwrap();
@@ -196,7 +196,7 @@ fn mounts_that_share_read_from_each_other_and_a_killed_one_costs_no_read() {
     let other = [&reach[..], &["127.0.0.1:1", "--via", "http://127.0.0.1:2"]].concat();
     places[0].world.run(&other).fails(2, &["none of the gateways of --via is here"]);
     places[0].unmount().ok();
-    // Of the killed one only the mount point is left.
+    // Only the mount point of the killed one remains.
     places[1].unmount();
 }
 
@@ -206,7 +206,7 @@ fn wrong_gateways_are_passed_by() {
     let world = World::with_s3(&s3);
     let content = bytes(4, 20 << 20);
     put(&s3, "k", &content);
-    // Not a gateway, one that answers nothing, one that is not there, one that lies about content.
+    // In turn: not a gateway, a silent one, a missing one, and one with wrong content.
     let page = Scripted::start(|_, _| Reply::answer("200 OK", &[], b"hello"));
     let mute = Scripted::start(|_, _| Reply::Silence);
     let real = Gateway::start(&world, "cache", &[]);
@@ -225,7 +225,7 @@ fn wrong_gateways_are_passed_by() {
         .unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
-        // One bit of the second half is another.
+        // One bit of the second half differs.
         let at = all.len() / 2;
         all[at] ^= 1;
         Reply::SendAndClose(all)
@@ -325,7 +325,7 @@ fn a_gateway_speaks_tls_and_its_certificate_is_checked() {
     assert!(gateway.url.starts_with("https://"), "{}", gateway.url);
     let direct = ["--endpoint-url", &gateway.url, "cat", "s3://bucket/k"];
     world.run(&direct).fails(1, &["not signed by a trusted authority"]);
-    // As any other that fails, it is passed by.
+    // It is bypassed like any failed gateway.
     assert!(world.run(&["cat", "s3://bucket/k", "--via", &gateway.url]).ok().stdout == content);
     world.set("FIRSTBYTE_CA_BUNDLE", chain.to_str().unwrap());
     assert!(world.run(&direct).ok().stdout == content);

@@ -1,4 +1,4 @@
-//! `--header` reaches the server that was named and no other; `-v` and `--log-file` name what ends.
+//! `--header` reaches only the named server; `-v` and `--log-file` name completed objects.
 
 use crate::support;
 
@@ -65,8 +65,8 @@ fn each_object_is_named_as_it_ends() {
 
 #[test]
 fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
-    // The portal logs in by Basic authentication; the data host wants the cookie that it sets for
-    // the code.
+    // The portal logs in by Basic authentication, and the data host requires the cookie that it
+    // sets for the code.
     let portal =
         Scripted::start(|_, head| match head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0") {
             true => {
@@ -76,7 +76,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
             }
             false => Reply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""),
         });
-    // Another name of the same machine, as portals and data hosts are.
+    // Another name of the same machine, as with portals and data hosts.
     let login = portal.url().replace("127.0.0.1", "localhost");
     let data = Scripted::start(move |_, head| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
@@ -105,7 +105,7 @@ fn a_login_portal_is_passed_by_netrc_redirects_and_a_cookie() {
         "{:?}",
         data.heads()
     );
-    // A signed URL has a user of its own.
+    // A signed URL has its own user.
     let signed = portal.url().replace("127.0.0.1", "localhost");
     let before = portal.count();
     assert_ne!(world.run(&["cp", &format!("{signed}/x?X-Amz-Signature=1"), "y"]).code, Some(0));

@@ -1,7 +1,7 @@
 //! `kill -9` at any moment: the next run resumes, the result is identical, little is moved twice,
-//! nothing is left over.
+//! and no temporary file remains.
 //!
-//! `FIRSTBYTE_KILLS` says how many moments are tried for each direction.
+//! `FIRSTBYTE_KILLS` is the number of moments tried for each direction.
 
 use crate::support;
 
@@ -12,8 +12,9 @@ use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
 
 const LENGTH: u64 = 96 << 20;
-/// What the sockets of a download may hold behind the chunk under way, since a request spans
-/// several: a client that gets no processor time leaves it there. A part is a request of its own.
+/// Bytes that a download's sockets may hold behind the chunk in flight, because a request spans
+/// several chunks and a client without processor time leaves them there. A part is a separate
+/// request.
 const IN_SOCKETS: u64 = 4 << 20;
 
 fn kills() -> u64 {
@@ -42,7 +43,7 @@ fn a_killed_download_over_http_resumes() {
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
         let url = format!("http://{}/bucket/big", link.address());
-        // Another port is another source, so all runs of one seed go through one link.
+        // Another port is another source, so all runs of a seed use one link.
         download_survives(&world, survive(&world, &[&url, "out"], link, LENGTH, seed, 1));
     }
 }
@@ -62,7 +63,7 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
     write_file(&world.write("source", b""), 3, LENGTH).unwrap();
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
-        // Uploads are remembered by destination; a new one each keeps the runs of different seeds
+        // Uploads are remembered by destination, so a new one keeps the runs of different seeds
         // apart.
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));

@@ -1,4 +1,4 @@
-//! `layout` as users run it: what it prints, how it ends, what it refuses.
+//! `layout` as users run it: its output, its exit codes, its refusals.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{Ran, World};
 
-/// A world with a flat directory `data` of so many files.
+/// Makes a world with a flat directory `data` of `files` files.
 fn flat(files: u32) -> World {
     let world = World::new();
     for number in 0..files {
@@ -25,7 +25,7 @@ fn a_directory_is_sharded_used_and_unsharded() {
     let dry = world.run(&["layout", "shard", "data", "--dry-run"]).ok();
     let printed = String::from_utf8(dry.stdout).unwrap();
     let (_, rest) = printed.split_once("would move 2000 files, 16 directories, about ").expect(&printed);
-    // On a slow machine some seconds are predicted.
+    // On a slow machine the prediction is some seconds.
     let time = rest.lines().next().unwrap();
     let seconds = time.strip_suffix(" s").and_then(|seconds| seconds.parse::<u32>().ok());
     assert!(time == "a second or less" || seconds.is_some(), "{printed}");
@@ -124,7 +124,7 @@ fn a_target_that_is_taken_is_left_alone_and_named() {
 fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     let world = World::new();
     world.write("keep", b"");
-    // A file system with room for so many inodes; the directories of the layout do not fit.
+    // A file system with few inodes, in which the layout's directories do not fit.
     let script = "mkdir disk && mount -t tmpfs -o nr_inodes=130 none disk && cd disk && mkdir data \
         && (cd data && touch $(seq -f file-%g 100)) \
         && { \"$0\" layout shard data --levels 1 --width 2 || echo \"code $?\"; } \
@@ -241,17 +241,17 @@ fn a_shape_is_assumed_where_there_is_no_layout_and_has_to_agree_where_there_is()
     world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(1, &["the layout there is"]);
 }
 
-/// Plants every kind of damage into the sharded directory `data` of 300 files; how many there are
-/// of each kind that can be mended, and of each that cannot.
+/// Plants every kind of damage into the sharded directory `data` of 300 files. Returns the numbers
+/// of damages that can and cannot be repaired.
 fn damage(world: &World) -> (u64, u64) {
     let place = |number: u32| {
         let name = format!("sample-{number}.json");
         let path = world.run(&["layout", "path", "data", &name]).ok().stdout;
         String::from_utf8(path).unwrap().trim_end().to_owned()
     };
-    // Strays, so many that some are met again in the directories they are moved to.
+    // So many strays that some are met again in the directories to which they are moved.
     (0..40).for_each(|number| drop(world.write(&format!("data/stray-{number}"), b"stray")));
-    // In another directory than its own.
+    // Files in other directories than their own.
     for number in 0..5 {
         let right = place(number);
         let level = if right.starts_with("data/0/") { "1" } else { "0" };
@@ -259,12 +259,12 @@ fn damage(world: &World) -> (u64, u64) {
         let wrong = format!("data/{level}/0/sample-{number}.json");
         fs::rename(world.path(&right), world.path(&wrong)).unwrap();
     }
-    // Files of one name: three equal ones, two that differ.
+    // Files with the same name: three equal ones, two that differ.
     (10..13).for_each(|number| {
         drop(world.write(&format!("data/sample-{number}.json"), number.to_string().as_bytes()));
     });
     (20..22).for_each(|number| drop(world.write(&format!("data/sample-{number}.json"), b"differs")));
-    // What a killed writer left, and a link among files.
+    // A file that a killed writer left, and a link among files.
     world.write("data/.put-0123456789abcdef.firstbyte-part", b"half");
     let level = place(30).rsplit_once('/').unwrap().0.to_owned();
     std::os::unix::fs::symlink("nowhere", world.path(&format!("{level}/link"))).unwrap();
@@ -284,9 +284,9 @@ fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
         assert_eq!(receipt["findings"], rows, "one row for each: {ran:?}");
         ["objects", "findings", "mended", "left", "failures"].map(|name| receipt[name].as_u64().unwrap())
     };
-    // Of 300 files and 40 strays, with 5 more of names that there are.
+    // 300 files and 40 strays, with 5 more of existing names.
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [345, can + cannot, 0, can + cannot, 0]);
-    // The equal ones among them go.
+    // The equal ones are removed.
     let mended = counts(&["--json", "layout", "check", "data", "--mend"]);
     assert_eq!(mended, [342, can + cannot, can, cannot, 0]);
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
@@ -304,8 +304,8 @@ fn a_dry_run_and_the_run_after_it_count_the_same_also_where_files_lie_wrong() {
     let ran = world.run(&["--json", "layout", "unshard", "data"]);
     let receipt = ran.receipt();
     let names = |name: &str| receipt[name].as_u64().unwrap();
-    // Two have their names taken in the root, and three equal ones as well; the link is in the way
-    // of one directory.
+    // Two have names that exist in the root, and so do three equal ones; the link blocks one
+    // directory.
     assert_eq!(
         (names("objects") + 5, names("failures")),
         (dry["would_move"].as_u64().unwrap(), 5 + 1),

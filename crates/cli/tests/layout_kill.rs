@@ -1,6 +1,6 @@
 //! `kill -9` at random instants of conversions there and back, while writers and readers work:
-//! nothing is lost, nothing is doubled, no reader ever fails to find a file that is there, and in
-//! the end every file is the same inode.
+//! nothing is lost or doubled, no reader fails to find an existing file, and in the end every file
+//! is the same inode.
 //!
 //! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
 
@@ -20,14 +20,15 @@ use support::World;
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// Of so many files in a row the first four belong to a writer each; no process touches the others.
+/// Period in the order of files: the first four of each belong to a writer, no process changes the
+/// others.
 const STRIDE: u64 = 8;
 
 fn name(number: u64) -> String {
     format!("sample-{number:07}")
 }
 
-/// Numbers drawn from a seed.
+/// Random numbers from a seed.
 struct Draws {
     seed: u64,
     drawn: u64,
@@ -45,11 +46,11 @@ impl Draws {
     }
 }
 
-/// What writers and readers share.
+/// State shared by writers and readers.
 struct Field {
     root: PathBuf,
     files: u64,
-    /// Of all files at first.
+    /// Inodes of all files at the start.
     inodes: Vec<u64>,
     over: AtomicBool,
     written: AtomicU64,
@@ -65,7 +66,7 @@ impl Field {
         Self { root, files, inodes, over, written, read }
     }
 
-    /// The layout, as soon as there is one.
+    /// Opens the layout as soon as it exists.
     fn open(&self) -> Layout {
         let mut layout = None;
         until("a layout", || {
@@ -75,8 +76,8 @@ impl Field {
         layout.unwrap()
     }
 
-    /// Replaces, removes and creates files of its own, each looked at again; what there is of them
-    /// in the end.
+    /// Replaces, removes and creates files of its own, and checks each. Returns their final
+    /// content.
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
         while !self.over.load(Ordering::Relaxed) {
@@ -98,7 +99,7 @@ impl Field {
         mine
     }
 
-    /// Opens files that are there all the time.
+    /// Opens files that exist all the time.
     fn read(&self, reader: u64) {
         let (layout, mut draws) = (self.open(), Draws::new(100 + reader));
         while !self.over.load(Ordering::Relaxed) {
@@ -121,8 +122,8 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
     world.command(&args).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills conversions there and back until there have been `kills` of them; how many came to their
-/// end meanwhile.
+/// Kills conversions there and back until `kills` were killed. Returns how many were completed
+/// meanwhile.
 fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
@@ -131,7 +132,7 @@ fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) ->
             break;
         }
         let mut child = convert(world, verb, &field.root, scheme);
-        // From the first milliseconds, when the layout file is made, to long enough for whole
+        // From the first milliseconds, in which the layout file is made, to enough for whole
         // conversions.
         let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
@@ -140,13 +141,13 @@ fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) ->
         match status.code() {
             None => killed += 1,
             Some(code) => {
-                // Before the first conversion has left a layout file there is nothing to undo.
+                // Before the first conversion leaves a layout file, there is nothing to undo.
                 assert!(code == 0 || verb == "unshard", "{verb} ended with {code}");
                 completed += u64::from(code == 0);
                 verb = other(verb);
             }
         }
-        // Now and then it is turned round half-way.
+        // From time to time the direction is reversed half-way.
         if draws.below(10) == 0 {
             verb = other(verb);
         }
@@ -154,7 +155,7 @@ fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) ->
     completed
 }
 
-/// What must be there in the end: the content of what writers own, the inode of everything else.
+/// Checks the final state: the content of writers' files, and the inodes of all others.
 fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present: &BTreeMap<String, PathBuf>) {
     let mut expected = 0;
     for number in 0..field.files {

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::World;
 
-/// A running link, and what it prints.
+/// A running link and its output.
 struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -39,7 +39,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already, unless the test failed.
+        // It has already ended unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

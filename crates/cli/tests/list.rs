@@ -1,4 +1,4 @@
-//! `run` runs every line of a list; a line that fails is named and keeps no other from its work.
+//! `run` runs every line of a list. A failed line is named and does not stop the others.
 
 use crate::support;
 
@@ -53,7 +53,7 @@ fn a_list_is_stopped_with_its_lines() {
     let mut child = world.spawn(&["run", "-"]);
     let mut input = child.stdin.as_ref().unwrap();
     input.write_all(b"link --to 127.0.0.1:1\n").unwrap();
-    // Where the link listens: the line runs.
+    // The link's address: the line is running.
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     let pid = rustix::process::Pid::from_child(&child);

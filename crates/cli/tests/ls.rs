@@ -1,4 +1,4 @@
-//! `ls`: every name, whatever it is made of, from every place, in every format.
+//! `ls`: every name, of any bytes, from every location, in every format.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
 
-/// Names that break programs which take them for text.
+/// Names that break programs which treat them as text.
 const ODD: [&[u8]; 7] = [
     b".hidden",
     b"with space",
@@ -38,7 +38,7 @@ fn plant(world: &World) {
     symlink(".", world.path("tree/loop")).unwrap();
 }
 
-/// What `find` says, and so what must come.
+/// Returns the names that `find` prints, which must be listed.
 fn find(world: &World, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("find");
     command
@@ -238,7 +238,7 @@ fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let run = |args: &[&str]| Ran::from(world.unprivileged(args).output().unwrap());
-    // Where nothing can match it is not looked.
+    // Directories in which nothing can match are not listed.
     assert_eq!(lines(&run(&["ls", "tree/a*/t*"]).ok()), ["a/two.txt"]);
     assert_eq!(lines(&run(&["ls", "-R", "tree/a"]).ok()).len(), 3);
     assert_eq!(run(&["du", "tree/a*"]).ok().stderr, "");

@@ -104,7 +104,7 @@ fn options_as_other_programs_call_them() {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(2, &[words[0], ours, "--help"]);
     }
-    // Another verb's option is not suggested.
+    // An option of another verb is not suggested.
     let unknown = world.run(&["stat", "a", "--delete-after"]);
     assert!(unknown.code == Some(2) && !unknown.stderr.contains("is called"), "{unknown:?}");
 }
@@ -250,7 +250,7 @@ fn http_and_https_confused() {
     let mut world = planted(&s3);
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("http:", "https:"));
     check(&world, &[("ls s3://bucket", 1, &["without TLS", "http://"])]);
-    // A TLS server answers a plain request by an alert; some in words.
+    // A TLS server replies to a plain request with an alert, or with words.
     let alert = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", alert.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -273,7 +273,7 @@ fn http_and_https_confused() {
 fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
     let mut child = world.spawn(&["cp", "-", "out"]);
-    // Open until the end: at the end of its input it would be done.
+    // Kept open: at the end of its input the run would end.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&[7; 9 << 20]).unwrap();
     until("it writes", || !world.names().is_empty());

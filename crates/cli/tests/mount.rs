@@ -43,7 +43,7 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
     for left in ["control", "log"] {
         assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
     }
-    // Neither page has its mark of a killed process, so the next mount counts nothing again.
+    // Neither page has the mark of a killed process, so the next mount does not count again.
     for page in ["cache/usage", "cache/packs/state"] {
         assert_eq!(place.world.read(page)[16], 0, "{page}");
     }
@@ -123,7 +123,7 @@ fn in_the_foreground_it_ends_with_the_mount() {
     assert!(child.wait().unwrap().success());
 }
 
-/// An S3 service that describes an object and, once switched, never sends its bytes.
+/// An S3 service that describes an object and, once `silent` is set, never sends its bytes.
 fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {
@@ -134,7 +134,7 @@ fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
         if silent.load(Ordering::SeqCst) {
             return Reply::Silence;
         }
-        // Small enough to be asked for whole.
+        // Small enough to be requested as a whole.
         Reply::answer("200 OK", &["etag: \"1\""], b"content of the object")
     })
 }
@@ -210,7 +210,7 @@ fn a_mount_whose_daemon_does_not_answer_can_be_detached() {
     until("the daemon ends", || !is_running(daemon));
 }
 
-/// Runs `firstbyte mount src mnt` by a shell line that takes something away first; `"$@"` is the
+/// Runs `firstbyte mount src mnt` in a shell line that first removes something; `"$@"` is the
 /// command.
 fn mount_without(place: &Place, line: &str) -> Ran {
     let command = place.world.command(&["mount", "src", "mnt"]);
@@ -228,7 +228,7 @@ fn without_the_device_or_the_privilege_it_says_what_to_do() {
     }
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");
-    // Another /dev, in a mount name space of its own, with no more than this test needs.
+    // Another /dev, in a separate mount name space, with only what this test needs.
     let without_device = "mount --bind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm \
                           && mount --bind /mnt /dev/shm && mknod /dev/null c 1 3 && cd \"$PWD\" && exec \"$@\"";
     mount_without(&place, without_device).fails(1, &["/dev/fuse", "modprobe fuse", "--device /dev/fuse"]);
@@ -260,7 +260,7 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
     let place = Place::new(World::new());
     let content = bytes(4, 500_000);
     place.world.write("src/x", &content);
-    // Another user who may enter here, with a copy of the program in reach.
+    // Another user who may enter here, with a reachable copy of the program.
     let (root, program) =
         (place.directory.parent().unwrap().parent().unwrap(), place.world.path("firstbyte"));
     fs::copy(env!("CARGO_BIN_EXE_firstbyte"), &program).unwrap();
@@ -274,7 +274,7 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
         Ran::from(command.current_dir(place.world.path("")).stdin(Stdio::null()).output().unwrap())
     };
     as_nobody("./firstbyte mount src mnt --cache cache").ok();
-    // Twice: from the source, then by the kernel's pages; nothing can be passed through.
+    // Twice: from the source, then from the kernel's pages. Nothing can be passed through.
     for _ in 0..2 {
         assert!(as_nobody("cat mnt/x").ok().stdout == content);
     }
@@ -358,7 +358,7 @@ fn the_daemon_holds_no_descriptor_of_the_process_that_started_it() {
     place.unmount().ok();
 }
 
-/// A mount whose daemon is stopped, as after Ctrl-Z or by a debugger.
+/// Stops the daemon of a mount, as Ctrl-Z or a debugger does.
 fn stopped(place: &Place) -> Pid {
     let daemon = pid(&place.mount("src", &[]));
     kill_process(daemon, Signal::STOP).unwrap();
@@ -415,7 +415,7 @@ fn a_truncated_file_of_the_cache_ends_the_daemon_with_a_line_in_its_log() {
     assert!(place.read("x").is_ok());
     fs::File::options().write(true).open(place.world.path("cache/usage")).unwrap().set_len(0).unwrap();
     until("the daemon ends", || {
-        // Each read of something new looks for room in the cache.
+        // Each read of new bytes looks for room in the cache.
         place.world.write("src/y", &bytes(6, 1 << 20));
         let _ = place.read("y");
         !is_running(pid(&receipt))
@@ -440,7 +440,7 @@ fn a_mount_whose_named_cache_is_on_a_full_disk_reads_without_it() {
     place.unmount().ok();
 }
 
-/// An S3 service with one object, whose tag and length are those of every other.
+/// An S3 service with one object, whose ETag and length equal those of every other.
 fn tagged_s3(content: &'static [u8]) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {

@@ -1,4 +1,4 @@
-//! `mv` moves what it is given: nothing is lost at any instant, and nothing beyond is deleted.
+//! `mv` moves its operands: nothing is lost at any instant, and nothing else is deleted.
 
 use crate::support;
 
@@ -64,7 +64,7 @@ fn what_has_a_free_name_on_the_same_file_system_is_renamed() {
     assert_eq!((inode("new/deep/run/a.txt"), inode("new/deep/run")), (file, directory));
     world.run(&["mv", "new/deep/run/a.txt", "tree"]).ok();
     assert_eq!(inode("tree/a.txt"), file);
-    // A directory that is there already takes the files one by one.
+    // An existing directory takes the files one by one.
     world.run(&["mv", "-r", "new/deep/run/", "tree"]).ok();
     assert_eq!(
         names_below(&world.path("tree")),
@@ -173,7 +173,7 @@ fn no_link_is_followed() {
     );
     assert_eq!(keys(&world), ["tree/file"]);
     assert!(world.path("tree/to-directory").is_symlink() && world.path("tree/to-file").is_symlink());
-    // A link that is renamed stays what it is.
+    // A renamed link stays a link.
     world.run(&["mv", "link", "renamed"]).ok();
     assert_eq!(std::fs::read_link(world.path("renamed")).unwrap(), world.path("outside"));
     assert_eq!(world.read("outside/kept"), b"kept");
@@ -190,7 +190,7 @@ fn a_directory_that_becomes_a_link_leads_no_deletion_outside() {
         let link = support::kills::slow_link(&s3, 8 << 20);
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let mut child = world.spawn(&["mv", "-r", "tree", &format!("s3://bucket/{round}/")]);
-        // While it is sent, or just after.
+        // During or just after sending.
         let sent = round * 1_400_000 + 100_000;
         until("it sends", || link.counters().bytes_to_server >= sent || child.try_wait().unwrap().is_some());
         let swapped = std::fs::rename(world.path("tree/d"), world.path("aside"))

@@ -57,7 +57,7 @@ fn keys_that_look_like_our_temporary_files_are_content_of_a_store() {
     world.run(&["check", "s3://bucket/t", "s3://bucket/u"]).ok();
     let copied = String::from_utf8(world.run(&["ls", "-R", "s3://bucket/u/"]).ok().stdout).unwrap();
     assert_eq!(copied.lines().count(), 3, "{copied}");
-    // A directory cannot hold them: each is named, and none is left out in silence.
+    // A directory cannot hold them, so each is named, and none is omitted silently.
     let ran = world.run(&["cp", "-r", "s3://bucket/t/", "out"]);
     assert!(ran.code == Some(3) && ran.stderr.contains(".x.firstbyte-part"), "{ran:?}");
 }
@@ -120,7 +120,7 @@ fn several_named_objects_are_each_skipped_where_they_are_complete() {
         world.write("b", b"b");
         world.age("");
     }
-    // How they are stored is not compared.
+    // The storage class is not compared.
     let described = ["--json", "cp", "a", "b", "s3://bucket/d/", "--storage-class", "STANDARD"];
     assert_eq!(world.run(&described).ok().receipt()["objects"], 2);
 }

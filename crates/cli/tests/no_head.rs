@@ -9,7 +9,7 @@ use support::place::Place;
 
 const LEN: usize = 300_000;
 
-/// HEAD is refused, or states no length that is true.
+/// HEAD is refused, or states no true length.
 const NO_HEAD: [Quirk; 4] = [Quirk::NoHead, Quirk::HeadDenied, Quirk::HeadsLengthZero, Quirk::HeadsNoLength];
 
 fn store_with(quirks: &[Quirk]) -> (QuirkStore, Vec<u8>, String) {

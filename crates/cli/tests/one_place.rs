@@ -1,4 +1,4 @@
-//! One place under two names: what a move has copied onto itself is not deleted.
+//! One location under two names: a move onto itself deletes nothing.
 
 use crate::support;
 
@@ -59,7 +59,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
         assert!(ran.code != Some(0) && ran.stderr.contains("the same place"), "{ran:?}");
         assert_untouched(&tree);
     }
-    // A link in the way below the destination.
+    // A link on the path to the destination.
     fs::create_dir(scratch.path().join("new")).unwrap();
     symlink("../home/tree/deep", scratch.path().join("new/deep")).unwrap();
     let ran = world.run(&["mv", "-r", &there("home/tree/"), &there("new")]);
@@ -67,7 +67,7 @@ fn a_move_between_two_names_of_a_directory_on_a_host_is_refused() {
     for name in &NAMES[1..] {
         assert_eq!(fs::read(tree.join(name)).unwrap(), name.as_bytes());
     }
-    // Different places are moved.
+    // Different locations are moved.
     world.run(&["mv", "-r", &there("home/tree/deep/"), &here("elsewhere")]).ok();
     assert_eq!(names_below(&scratch.path().join("elsewhere")), ["b", "er/c"]);
 }
@@ -179,7 +179,7 @@ fn a_sync_that_deletes_is_refused_where_a_bind_mount_is_the_source_or_the_destin
     assert_eq!(world.read("data/other"), b"other");
 }
 
-/// An overlay of a directory: what is written to it, or deleted, is so in the directory.
+/// A second path to a directory: writes and deletions there affect the directory.
 struct Overlay(PathBuf);
 
 impl Overlay {
@@ -214,7 +214,7 @@ fn a_sync_that_deletes_is_refused_where_another_file_system_shows_the_source_or_
         (["sync", "--delete", "data", "again"], "again"),
         (["sync", "--delete", "data/tree", "again/deep"], "again"),
         (["mv", "-r", "data/", "again"], "again"),
-        // Something is mounted below the destination, and shows the source.
+        // A mount below the destination shows the source.
         (["sync", "--delete", "data/tree", "whole"], "whole/mirror"),
     ] {
         let world = World::new();

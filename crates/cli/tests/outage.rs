@@ -17,9 +17,9 @@ use support::servers::S3;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Requests on the wire of one call at most: those that are silent are cut and sent again, each
-/// time after twice as long. Ten calls that share a deadline take no more, but for a second's pause
-/// of the machine, after which one of them asks again.
+/// Most requests on the wire of one call: silent ones are cut and repeated, each after twice as
+/// long. Ten calls that share a deadline need no more, except after a second's pause of the
+/// machine, after which one of them repeats its request.
 const REQUESTS_OF_ONE: u64 = 10;
 
 /// Stops a server until dropped.
@@ -29,7 +29,7 @@ impl Stopped {
     fn of(server: &S3) -> Self {
         let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
-        // The signal is on its way when `kill` returns. This returns when all threads have stopped.
+        // `kill` returns before the signal is handled; this waits until all threads have stopped.
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
         Self(pid)
     }
@@ -41,7 +41,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Ten threads do the same thing, and all of them have to fail. Returns the requests on the wire.
+/// Runs the call in ten threads, all of which must fail. Returns the number of requests on the
+/// wire.
 fn requests_of_ten(link: &Running, call: impl Fn() -> std::io::Result<()> + Sync) -> u64 {
     let before = link.counters().requests;
     std::thread::scope(|scope| {
@@ -82,7 +83,7 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
         file.read_exact_at(&mut [0; 4096], 40 << 30)
     });
     assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
-    // Calls made now do not wait for a deadline of their own.
+    // Calls made now do not wait for a separate deadline.
     let requests = requests_of_ten(&link, || read_page(&place.directory.join("big"), 50 << 30));
     assert!(requests <= REQUESTS_OF_ONE, "{requests}");
     drop(stopped);
@@ -95,7 +96,7 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
 fn ten_lookups_of_one_name_fail_within_one_deadline() {
     let (server, link, place) = mounted();
     let stopped = Stopped::of(&server);
-    // What was listed when it was mounted is believed for 100 ms: time itself is the event.
+    // Listings from the time of the mount are trusted for 100 ms; only time can end this.
     std::thread::sleep(Duration::from_millis(200));
     let requests = requests_of_ten(&link, || fs::metadata(place.directory.join("other")).map(drop));
     assert!(requests <= 2 * REQUESTS_OF_ONE, "{requests}");
@@ -110,13 +111,13 @@ fn a_copy_survives_an_outage_that_outlasts_several_read_timeouts() {
     let content = bytes(2, 24 << 20);
     fs::write(server.root.join("bucket/big"), &content).unwrap();
     let mut world = World::with_s3(&server);
-    // Four seconds for all of it, so that it is not over before the server stops.
+    // Long enough, 4 s, that the server stops before the end.
     let link = slow_link(&server, 12 << 20);
     world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let mut child = world.spawn(&["--read-timeout", "1s", "cp", "s3://bucket/big", "out"]);
     until("a part of it", || link.counters().bytes_to_client >= 1 << 20);
     let stopped = Stopped::of(&server);
-    // As long as three timeouts: time itself is tested.
+    // Three timeouts long, because time itself is tested.
     std::thread::sleep(Duration::from_millis(3_500));
     assert_eq!(child.try_wait().unwrap(), None, "it ended before the server was back");
     drop(stopped);

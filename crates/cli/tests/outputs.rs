@@ -1,4 +1,4 @@
-//! What becomes of a run whose standard streams are full, closed, broken, or never read.
+//! Runs whose standard streams are full, closed, broken, or never read.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
-/// Runs to the end with these streams; one that hangs is killed, and fails the test.
+/// Runs to the end with these streams. A run that hangs is killed, and fails the test.
 #[track_caller]
 fn run(world: &World, args: &[&str], stdout: Stream, stderr: Stream) -> Ran {
     let mut command = closing(&world.command(args), stdout, stderr);
@@ -49,7 +49,7 @@ fn no_standard_error_keeps_a_run_from_its_work() {
         let ran = run(&world, &["-vv", "cp", "-r", "tree/", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(0), "{stderr:?}: {ran:?}");
         assert_eq!(support::names_below(&world.path("out")).len(), 300, "{stderr:?}");
-        // Failed objects are reported there.
+        // Failed objects are reported on standard error.
         let ran = run(&world, &["cp", "none", "nor this", "file", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(3), "{stderr:?}: {ran:?}");
         assert_eq!(world.read("out/file"), b"content");
@@ -99,7 +99,7 @@ fn a_reader_that_has_left_ends_a_run_quietly() {
     for args in PRINTING {
         let ran = run(&world, args, Stream::Broken, Stream::Read);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
-        // As `2>&1 | head -1` has it.
+        // As in `2>&1 | head -1`.
         assert_eq!(run(&world, args, Stream::Broken, Stream::Broken).code, Some(0), "{args:?}");
     }
 }

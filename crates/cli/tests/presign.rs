@@ -8,7 +8,7 @@ use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, bytes, scratch, until};
 use support::World;
 use support::servers::S3;
 
-/// The status that curl gets, and the body.
+/// Returns the status and the body that curl receives.
 fn curl(args: &[&str], url: &str) -> (u16, Vec<u8>) {
     let output = Command::new("curl")
         .args(["-s", "-w", "%{stderr}%{http_code}"])
@@ -42,7 +42,7 @@ fn curl_reads_and_writes_one_object_until_the_url_expires() {
         let get = url(&world, &["--expires", "2m", key]);
         assert!(get.contains("X-Amz-Expires=120"), "{get}");
         assert!(curl(&[], &get) == (200, content.clone()), "{get}");
-        // For one method, one object, and with its own signature only.
+        // Valid for one method and one object, and only with its own signature.
         assert_eq!(curl(&["-T", path.to_str().unwrap()], &get).0, 403);
         assert_eq!(curl(&["-X", "DELETE"], &put).0, 403);
         assert_eq!(curl(&[], &get.replace(".bin", ".bim")).0, 403);

@@ -68,7 +68,7 @@ fn receipts_have_predictions_of_a_model_and_are_graded() {
             range[0].as_f64().unwrap() < predicted && predicted < range[1].as_f64().unwrap(),
             "{receipt}"
         );
-        // Nothing bills a server on this machine.
+        // A server on this machine is not billed.
         assert!(receipt.get("usd").is_none() && receipt["requests_by_kind"]["get"].as_u64().unwrap() > 0);
         receipts.push_str(&format!("{receipt}\n"));
     }
@@ -107,7 +107,7 @@ fn a_probe_that_cannot_measure_is_one_line() {
 #[test]
 fn a_budget_without_prices_is_refused_and_a_probe_without_one_is_not() {
     let (s3, mut world) = bucket();
-    // As a name of another host it is not known what bills it.
+    // By the name of another host its billing is unknown.
     world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("127.0.0.1", "0.0.0.0"));
     world
         .run(&["cp", "s3://bucket/data/1", "x", "--budget", "1USD", "--transfer", "none"])

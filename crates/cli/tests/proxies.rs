@@ -16,7 +16,7 @@ fn world_with(variable: &str, value: &str) -> World {
     world
 }
 
-/// All verbs between local places work.
+/// Checks that all verbs between local locations work.
 #[track_caller]
 fn works_locally(world: &World, options: &[&str]) {
     for words in [

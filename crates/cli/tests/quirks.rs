@@ -19,13 +19,13 @@ use firstbyte_testkit::{Quirk, QuirkStore, bytes};
 use support::place::Place;
 use support::{Ran, World, names_below};
 
-/// The tables that the test writes are between these lines.
+/// The test writes its tables between these lines.
 const BEGIN: &str = "<!-- results: begin -->";
 const END: &str = "<!-- results: end -->";
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/quirks.md");
 
-/// Keys whose order, encoding or length some store gets wrong, and the lengths of their contents.
-/// More than a page of the store.
+/// Keys whose order, encoding or length some store gets wrong, with the lengths of their contents.
+/// They fill more than one page of the store.
 const KEYS: [(&str, usize); 10] = [
     ("a+b", 11),
     ("a-b", 12),
@@ -44,7 +44,7 @@ const LARGE: usize = 17 << 20;
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// A column of the table.
+/// Column of the table.
 type Verb = (&'static str, fn(&Case) -> Outcome);
 
 const VERBS: [Verb; 11] = [
@@ -61,16 +61,16 @@ const VERBS: [Verb; 11] = [
     ("open", open),
 ];
 
-/// Cells that differ from run to run: a key that is listed twice is moved twice, or is gone; the
-/// thirty requests of a read of the large object end before its deadline, or do not; it is read by
-/// one request from its beginning, or by several.
+/// Cells that differ between runs. A key that is listed twice is moved twice or is gone. The thirty
+/// requests of a read of the large object end before its deadline or not. It is read by one request
+/// from its beginning, or by several.
 const RACES: [(&str, &str); 3] =
     [("repeats-keys", "mv -r from"), ("cut-bodies", "mount"), ("wrong-ranges", "mount")];
 
-/// The end of a verb.
+/// Outcome of a verb.
 enum Outcome {
     Right,
-    /// A failure that lost nothing: the reasons given.
+    /// A failure without loss, with its reasons.
     Refused(BTreeSet<String>),
     /// A success with a wrong result, or a loss.
     Wrong(String),
@@ -95,12 +95,13 @@ impl Case {
         Self { world, store, quirk }
     }
 
-    /// From now on the store has its quirk.
+    /// Gives the store its quirk from now on.
     fn begin(&self) {
         self.store.set_quirks(&[self.quirk]);
     }
 
-    /// Stores the tree in the bucket, an hour ago: newer than local files, and not by seconds.
+    /// Stores the tree in the bucket, dated an hour ago: newer than the local files by more than
+    /// seconds.
     fn plant_objects(&self) -> Tree {
         let tree = contents(1);
         let modified = SystemTime::now() - Duration::from_secs(3600);
@@ -114,7 +115,7 @@ impl Case {
         tree
     }
 
-    /// The objects of the bucket below `t/`.
+    /// Returns the objects of the bucket below `t/`.
     fn objects(&self) -> Tree {
         let all = self.store.objects().into_iter();
         all.filter_map(|(key, content)| Some((key.strip_prefix("t/")?.to_owned(), content))).collect()
@@ -137,13 +138,14 @@ fn contents(seed: u64) -> Tree {
     KEYS.iter().map(|(key, length)| ((*key).to_owned(), bytes(seed, *length))).collect()
 }
 
-/// Files below a directory, without those that a copy has not finished.
+/// Returns the files below a directory, without unfinished copies.
 fn read_below(root: &Path) -> Tree {
     let names = names_below(root).into_iter().filter(|name| !name.contains(".firstbyte"));
     names.map(|name| (name.clone(), fs::read(root.join(name)).unwrap())).collect()
 }
 
-/// The outcome of a run whose result should be `right`, and which must never be `lost`.
+/// Returns the outcome of a run whose result should be `right` and that must not have `lost`
+/// anything.
 fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
     match (ran.code, lost) {
         (_, Some(lost)) => Outcome::Wrong(format!("{lost}: {ran:?}")),
@@ -153,7 +155,7 @@ fn outcome(ran: &Ran, right: bool, lost: Option<String>) -> Outcome {
     }
 }
 
-/// Why a run failed, without what differs from run to run: locations, times, addresses.
+/// Returns the reasons of a failure, without its variable parts: locations, times, addresses.
 fn reasons(stderr: &str) -> BTreeSet<String> {
     let lines = stderr.lines().filter_map(|line| line.strip_prefix("error: "));
     let reasons = lines.filter(|line| !line.contains(" failed:") && !line.ends_with("failed"));
@@ -244,7 +246,7 @@ fn remove(case: &Case) -> Outcome {
     outcome(&ran, case.objects().is_empty(), lost)
 }
 
-/// Equal trees must be equal, and a difference must be found.
+/// Checks that equal trees are equal, and that a difference is found.
 fn check(case: &Case) -> Outcome {
     case.plant_objects();
     case.plant_files("tree");
@@ -258,7 +260,7 @@ fn check(case: &Case) -> Outcome {
         (Some(0), _) => Outcome::Refused(reasons(&other.stderr)),
         // A failure has a line on standard error, a difference a row on standard output.
         (_, _) if equal.stderr.contains("error: ") => Outcome::Refused(reasons(&equal.stderr)),
-        // The listing states other lengths than the files have, and that is what is reported.
+        // The listing states other lengths than the files have, and `check` reports this.
         (_, _) if !String::from_utf8_lossy(&equal.stdout).contains("only in") => {
             Outcome::Refused(["size differs".to_owned()].into())
         }
@@ -320,7 +322,7 @@ fn list_below(root: &Path) -> std::io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The library's `open`, which that of Python calls.
+/// Reads with the library's `open`, which Python's calls.
 fn open(case: &Case) -> Outcome {
     let tree = case.plant_objects();
     let mut options = Options::default();
@@ -358,7 +360,7 @@ fn with(tree: &Tree, other: &Tree) -> Tree {
     tree.iter().chain(other).map(|(name, content)| (name.clone(), content.clone())).collect()
 }
 
-/// A name whose content is neither the right one nor an old one.
+/// Finds a name whose content is neither the right one nor an old one.
 fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     let right = contents(1);
     found.iter().find_map(|(name, content)| {
@@ -367,7 +369,7 @@ fn torn(found: &Tree, allowed: &Tree) -> Option<String> {
     })
 }
 
-/// A name whose content is at neither end of a move.
+/// Finds a name whose content is at neither end of a move.
 fn missing(tree: &Tree, here: &Tree, there: &Tree) -> Option<String> {
     tree.iter().find_map(|(name, content)| {
         let kept = [here, there].iter().any(|end| end.get(name) == Some(content));

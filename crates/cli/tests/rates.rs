@@ -1,5 +1,5 @@
-//! Rate limits hold from the first second: no more than the rate, and one second's worth beside it,
-//! has ever passed.
+//! Rate limits hold from the first second: never more has passed than the rate and one second's
+//! worth.
 
 use crate::support;
 
@@ -30,7 +30,7 @@ fn world_behind(link: &Running, server: &S3) -> World {
     world
 }
 
-/// Looks until four seconds' worth has passed that what has passed keeps to the rate at all times.
+/// Checks until four seconds' worth has passed that the rate holds at all times.
 #[track_caller]
 fn assert_held(passed: impl Fn() -> u64) {
     until("bytes pass", || passed() >= TALK);
@@ -146,7 +146,7 @@ fn hydration_below_a_mount_keeps_to_its_rate_from_the_first_second() {
     assert_eq!(lazy.code, Some(0), "{lazy:?}");
 }
 
-/// Reads what a server sends for one GET, on a thread; returns what counts it.
+/// Reads a server's response to one GET, on a thread. Returns a function that counts its bytes.
 fn reading(server: &S3) -> impl Fn() -> u64 + use<> {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Receipts: every field that applies, in every verb.
+//! Receipts: every applicable field, in every verb.
 
 use crate::support;
 

@@ -1,4 +1,5 @@
-//! File systems and sandboxes may refuse calls that only improve a copy: it is made without.
+//! File systems and sandboxes may refuse calls that only improve a copy, which then works without
+//! them.
 
 use crate::support;
 
@@ -113,7 +114,7 @@ fn without_locks_two_copies_at_once_do_not_mix() {
     }
     assert!(contents.contains(&world.read("same")));
     assert_eq!(names_below(&world.path("")), ["same"]);
-    // A killed run leaves what no later run takes for its own.
+    // A killed run leaves a name that no later run mistakes for its own.
     symlink("nowhere", world.path(".same.firstbyte-part")).unwrap();
     let ran = run_without(&world, named("flock"), libc::EOPNOTSUPP, &["cp", "s3://bucket/one", "same"]);
     assert!(ran.code != Some(0) || world.read("same") == contents[0], "{ran:?}");

@@ -1,4 +1,4 @@
-//! A killed copy is continued only towards the same result: with the same options, at the same
+//! A killed copy is only continued towards the same result: with the same options, at the same
 //! service.
 
 use crate::support;
@@ -9,9 +9,9 @@ use std::time::SystemTime;
 use firstbyte_testkit::{Quirk, QuirkStore, bytes, until};
 use support::World;
 
-/// Several parts, of which a killed run has sent some.
+/// Bytes of several parts, of which a killed run has sent some.
 const LEN: usize = 24 << 20;
-/// Slow enough that it is killed on the way.
+/// Slow enough that the run is killed in the middle.
 const RATE: &str = "16MB";
 
 fn world_of(store: &QuirkStore) -> World {
@@ -23,7 +23,7 @@ fn world_of(store: &QuirkStore) -> World {
     world
 }
 
-/// Starts a copy, and kills it when the store has answered `count` requests that hold `text`.
+/// Starts a copy, and kills it when the store has answered `count` requests that contain `text`.
 fn kill_after(world: &World, store: &QuirkStore, args: &[&str], text: &str, count: usize) {
     let mut child = world.spawn(args);
     until("requests", || store.requests().iter().filter(|line| line.contains(text)).count() >= count);

@@ -20,7 +20,7 @@ const TOKEN: &str = "tok3ntok3ntok3n";
 const KEY: &str = "AKIASECRETKEYID";
 const SECRETS: [&str; 4] = [PASSWORD, SIGNATURE, TOKEN, KEY];
 
-/// A URL with everything in it that is secret.
+/// Returns a URL with every kind of secret.
 fn url(address: &str, path: &str, signature: &str, password: &str) -> String {
     format!(
         "http://user:{password}@{address}/{path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}%2F20260101&\
@@ -37,7 +37,7 @@ fn assert_harmless(place: &str, text: &[u8]) {
     }
 }
 
-/// All files below a directory, and their directories.
+/// Returns all files and directories below a directory.
 fn everything_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![root.to_owned()];
@@ -52,7 +52,7 @@ fn everything_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whatever a state directory holds is for its owner alone, and holds no secret.
+/// Checks that only the owner can access a state directory, and that it has no secret.
 #[track_caller]
 fn assert_private(root: &Path) {
     for path in everything_below(root) {
@@ -258,7 +258,7 @@ fn what_a_mount_leaves_in_files_tables_and_titles_holds_no_secret() {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
         assert_harmless(file, &fs::read(&path).unwrap());
     }
-    // What is asked of the daemon goes by the location as it is shown, and still works.
+    // The request to the daemon uses the location as it is displayed, and still works.
     let ran = place.world.run(&["--json", "hydrate", "--wait", "mnt"]).ok();
     assert_harmless("hydrate's receipt", &ran.stdout);
     let ran = place.world.run(&["--json", "status", "mnt"]).ok();

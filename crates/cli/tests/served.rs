@@ -1,4 +1,4 @@
-//! `serve` and `cp` together, in arrangements people set up.
+//! `serve` and `cp` together, in common arrangements.
 
 use crate::support;
 
@@ -54,7 +54,7 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
     let s3 = S3::ours_with(&["--write"]);
     let world = World::with_s3(&s3);
     let far = std::time::UNIX_EPOCH + std::time::Duration::from_secs(300_000_000_000);
-    // `cp` sends the file's time along; a file system of 64-bit times keeps such a one.
+    // `cp` sends the file's time along; a file system with 64-bit times keeps it.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let source = memory.path().join("source");
     std::fs::write(&source, "content").unwrap();
@@ -79,7 +79,7 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
 
 #[test]
 fn a_client_that_signs_nothing_reads_a_directory_served_as_one_bucket() {
-    // The directory holds another one of the bucket's own name: it must not come instead.
+    // The directory has another bucket of the same name, which must not be served.
     let s3 = S3::ours_with(&["--write", "--bucket", BUCKET]);
     let (small, large) = (bytes(1, 1_000), bytes(2, 40 << 20));
     std::fs::write(s3.root.join("small"), &small).unwrap();
@@ -121,12 +121,12 @@ fn the_access_log_shows_no_signature() {
         format!("GET /{BUCKET}/x?{forged} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream.read_to_end(&mut Vec::new()).unwrap();
-    // Lines are written behind their answers, each by the thread of its connection.
+    // Log lines are written after their responses, by the thread of each connection.
     let log = || String::from_utf8(keys.read("log")).unwrap();
     until("both lines", || log().contains("X-Amz-Signature=") && log().contains(&format!(" {ACCESS_KEY} ")));
     let log = log();
     assert!(log.contains("X-Amz-Signature=..."), "{log}");
     assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
-    // Nor can a client put words into it: there is no such key, and a line is a request.
+    // Clients cannot forge log lines: there is no such key, and each line is a request.
     assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Files on a host that is reached by SSH, with OpenSSH's server at the other end.
+//! Files on a host that is reached by SSH, with OpenSSH's server.
 
 use crate::support;
 
@@ -41,7 +41,7 @@ impl Host {
         format!("{}{}/{name}", self.sshd.url(), self.root.display())
     }
 
-    /// Waits until no process connects to it.
+    /// Waits until no process is connected to it.
     fn wait_for_end_of_sessions(&self) {
         let ssh = self.sshd.ssh(Client::Friend).replace(' ', "\0");
         let connects = |pid: String| {
@@ -101,7 +101,7 @@ fn a_tree_goes_there_and_back_with_names_of_any_bytes() {
     assert!(world.path("back/empty").is_dir());
     world.run(&["check", "--content", "tree", &there]).ok();
 
-    // Content decides where time does not, and what only the host has goes.
+    // Content decides if times do not, and files that only the host has are deleted.
     fs::write(root.join("100%"), "TREE/100%").unwrap();
     fs::create_dir(root.join("extra")).unwrap();
     fs::write(root.join("extra/file"), "x").unwrap();

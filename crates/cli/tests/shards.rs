@@ -1,4 +1,4 @@
-//! `plan`, shards of a manifest, and `receipts merge`: many workers do what one would.
+//! `plan`, shards of a manifest, and `receipts merge`: many workers do the work of one.
 
 use crate::support;
 
@@ -33,7 +33,7 @@ fn plan(world: &World, source: &str) -> Value {
     world.run(&["--json", "plan", source, "--shards", "3", "--out", "m"]).ok().receipt()
 }
 
-/// Runs a shard; its receipt is in the file `r<SHARD>`.
+/// Runs a shard. Its receipt is in the file `r<SHARD>`.
 fn shard(world: &World, verb: &str, shard: u64, destination: &[&str]) -> Ran {
     let (shard, receipt) = (format!("{shard}/{SHARDS}"), format!("r{shard}"));
     let words = ["--json", verb, "--manifest", "m", "--shard", &shard, "--receipt", &receipt];

@@ -1,5 +1,5 @@
-//! What of names reaches a terminal, an error line and a receipt: enough to tell the file, and
-//! nothing that acts.
+//! Names on a terminal, in error lines and in receipts: enough to identify the file, and no control
+//! sequences.
 
 use crate::support;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::place::Place;
 use support::{Ran, World};
 
-/// Names that act on a terminal, and names that look like what these are escaped as.
+/// Names with control sequences, and names that look like escaped ones.
 const NAMES: [&[u8]; 8] = [
     b"\x1b[2J",
     b"\\x1b[2J",
@@ -112,11 +112,11 @@ fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
 /// A name that would forge a line of a log, and clear the screen of its reader.
 const FORGED: &str = "x\n1999-01-01T00:00:00Z ERROR forged\r\x1b[2Jy";
 
-/// Whether a line of a log is one of its own.
+/// Whether a log line is genuine.
 type OwnLine = fn(&str) -> bool;
 
-/// Asserts that a log names [`FORGED`], that each of its lines is one of its own, and that nothing
-/// in it acts.
+/// Asserts that a log names [`FORGED`], and that all its lines are genuine and have no control
+/// characters.
 #[track_caller]
 fn assert_escaped(log: &str, is_own: OwnLine) {
     assert!(log.contains("forged") && log.contains("[2Jy"), "the log does not name it: {log:?}");
@@ -145,7 +145,7 @@ fn a_name_in_the_log_of_a_mount_begins_no_line_and_acts_on_no_terminal() {
     let source = place.world.write(&format!("src/{FORGED}"), &bytes(1, 300_000));
     place.mount("src", &["--log", "log"]);
     let mut opened = fs::File::open(place.directory.join(FORGED)).unwrap();
-    // Another version of it, which a reader of the first is not given.
+    // Another version of the file, which a reader of the first must not get.
     fs::write(source, bytes(2, 200_000)).unwrap();
     std::io::copy(&mut opened, &mut std::io::sink()).unwrap_err();
     drop(opened);

@@ -1,9 +1,8 @@
-//! The long runs: small here, large when the environment says so. Kills and faulty links have a
-//! program of their own (`tests/soak`); these are about numbers: clients, unchanged objects, bytes.
+//! The long runs: small by default, large by variables. Kills and faulty links have a separate
+//! program (`tests/soak`); these are about large numbers of clients, unchanged objects and bytes.
 //!
 //! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED`
-//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50): the values in brackets are what the promises are
-//! made for.
+//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50): the promises hold for the values in brackets.
 
 use crate::support;
 
@@ -52,7 +51,7 @@ fn fetch(address: &str) -> Vec<u8> {
 #[test]
 fn a_sync_of_unchanged_objects_only_lists() {
     let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
-    // The objects of `serve` have the dates of their files, which prove nothing.
+    // Objects of `serve` have the dates of their files, which prove nothing.
     let s3 = S3::versitygw();
     let world = World::with_s3(&s3);
     for number in 0..objects {

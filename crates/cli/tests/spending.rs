@@ -35,7 +35,7 @@ fn check(receipt: &Value, requests: u64) {
     let kinds = ["get", "head", "list", "put", "delete", "other"];
     let all: f64 = kinds.iter().map(|name| kind(receipt, name)).sum();
     assert_eq!(receipt["requests"].as_f64(), Some(all), "{receipt}");
-    // One that was sent again may have been lost with a connection that was closed.
+    // A repeated request may have been lost with a closed connection.
     let lost = all as u64 - requests;
     assert!(lost <= receipt["retries"].as_u64().unwrap(), "{requests} reached the server: {receipt}");
     let usd = (kind(receipt, "get") + kind(receipt, "head")) * GET
@@ -83,7 +83,7 @@ fn a_budget_ends_a_copy_before_it_is_passed_and_the_next_run_continues() {
     ran.fails(1, &["s3://bucket/large", "budget of 0.003 USD", "--budget"]);
     assert!(receipt["usd"].as_f64().unwrap() <= 0.003, "{receipt}");
     assert_eq!(receipt["failed"][0]["kind"], "full", "{receipt}");
-    // What crossed, with heads and what lay in buffers.
+    // Bytes that crossed the link, with heads and buffered data.
     assert!(link.counters().bytes_to_client - before < 40 << 20);
     assert!(!world.path("back").exists());
     let resumed = world.run(&["--json", "cp", "s3://bucket/large", "back"]).ok().receipt();
@@ -108,7 +108,7 @@ fn a_budget_ends_a_tree_and_an_upload_as_well() {
     let there = receipt["objects"].as_u64().unwrap();
     assert!(there <= 12, "{receipt}");
     let rest = world.run(&["--json", "sync", "data", "s3://bucket/data"]).ok().receipt();
-    // What was under way at the end has arrived without being counted.
+    // Objects in flight at the end have arrived without being counted.
     let (copied, skipped) = (rest["objects"].as_u64().unwrap(), rest["skipped"].as_u64().unwrap());
     assert!(copied + skipped == 40 && skipped >= there && skipped <= 12, "{there} {rest}");
 }

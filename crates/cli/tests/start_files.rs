@@ -72,7 +72,7 @@ fn reads(place: &Place) -> usize {
 fn a_mount_fetches_what_an_earlier_one_recorded_and_says_so_beforehand() {
     let recorded = Recorded::new();
     let place = &recorded.place;
-    // Beside the data, and from there.
+    // Stored beside the data, and read from there.
     place.world.run(&["-q", "cp", "start", "s3://bucket/db/.start"]).ok();
     let options = ["--cache", "second", "--replay", "s3://bucket/db/.start", "--model", "s3-standard"];
     let receipt = place.mount("s3://bucket/db", &options);

@@ -1,5 +1,6 @@
-//! Files have other content than they state: nothing in `/proc`, too much in `/sys`, and more while
-//! they grow. A copy has what reading gives, and a move never deletes the only copy.
+//! Files whose content differs from their stated length: none in `/proc`, too much in `/sys`, and
+//! more while they grow. A copy has the bytes that reading returns, and a move never deletes the
+//! only copy.
 
 use crate::support;
 
@@ -69,7 +70,7 @@ fn a_tree_that_states_no_lengths_is_copied_moved_and_never_lost() {
     fs::create_dir(world.path("m")).unwrap();
     let _mounted = WeakFs::mount(&world.path("back"), &world.path("m"), Weakness::StatesNoLength);
     assert_eq!(fs::metadata(world.path("m/d/b")).unwrap().len(), 0);
-    // An empty copy of an earlier version is no copy.
+    // An empty copy of an earlier version does not count as a copy.
     world.write("out/a", b"");
     let modified = fs::metadata(world.path("back/a")).unwrap().modified().unwrap();
     fs::File::open(world.path("out/a")).unwrap().set_modified(modified).unwrap();
@@ -110,8 +111,7 @@ fn a_lazy_open_refuses_what_states_no_length() {
     assert_ne!(world.run(&["hydrate", "m/a"]).code, Some(0));
 }
 
-/// A server that takes one PUT, and calls `change` before it reads the body. Gives the bodies that
-/// were whole.
+/// Serves one PUT, and calls `change` before it reads the body. Returns the complete bodies.
 fn uploaded_while(content: &[u8], change: fn(&std::path::Path)) -> (Ran, Vec<Vec<u8>>) {
     let mut world = World::new();
     let path = world.write("log", content);
@@ -147,7 +147,7 @@ fn uploaded_while(content: &[u8], change: fn(&std::path::Path)) -> (Ran, Vec<Vec
                 }
             }
             let answer = b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            // The client may be gone, which is what the test is about.
+            // The client may be gone, as the test intends.
             let _ = stream.write_all(answer);
         }
         whole

@@ -1,5 +1,5 @@
-//! Every run can be stopped: each verb, against servers that would keep it for ever, ends within
-//! two seconds of a signal and of its deadline, whatever its standard streams are.
+//! Every run can be stopped: each verb, even against servers that would keep it for ever, ends
+//! within two seconds of a signal and of its deadline, with any standard streams.
 //!
 //! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one
 //! of its streams; otherwise the streams and endings take turns over all pairs of verb and server.
@@ -18,12 +18,12 @@ use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{Ran, World};
 
-/// The promised time from a signal or the deadline to the end, on an idle machine.
+/// Promised time from a signal or the deadline to the end, on an idle machine.
 const PROMISE: Duration = Duration::from_secs(2);
-/// From the last visible sign of a run to its end by a signal: what follows the sign, such as the
-/// read of an answer, shows nowhere else. An earlier signal is no less to be obeyed.
+/// Time from the last visible sign of a run to its signal. Later steps, such as reading a response,
+/// are not visible elsewhere. An earlier signal must be obeyed too.
 const MEANWHILE: Duration = Duration::from_millis(100);
-/// Cases under way at once: they mostly wait.
+/// Concurrent cases: they mostly wait.
 const AT_ONCE: usize = 12;
 
 /// How a run is ended.
@@ -34,7 +34,7 @@ enum Ending {
     Deadline,
 }
 
-/// A verb with its operands, `URL` standing for the server, and whether it has a deadline.
+/// A verb with its operands, in which `URL` stands for the server, and whether it has a deadline.
 struct Verb {
     args: &'static [&'static str],
     has_deadline: bool,
@@ -108,7 +108,7 @@ const AT_A_MOUNT: &[&[&str]] = &[
     &["layout", "path", "--find", "mnt", "x"],
 ];
 
-/// One run to be ended.
+/// One run that is ended.
 struct Case<'a> {
     verb: &'a Verb,
     trouble: Trouble,
@@ -125,7 +125,7 @@ impl std::fmt::Display for Case<'_> {
     }
 }
 
-/// A world with something to send, and the server as its S3 service.
+/// Makes a world with something to send, and the server as its S3 service.
 fn world(server: &Troubled) -> World {
     let mut world = World::new();
     world.write("file", &[1; 100_000]);
@@ -140,11 +140,11 @@ fn world(server: &Troubled) -> World {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    // It is not waited for yet, so its id is its own.
+    // The child has not been waited for, so its id cannot belong to another process.
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Runs a case; says what is wrong with it.
+/// Runs a case. Returns what is wrong with it.
 fn run(case: &Case<'_>) -> Result<(), String> {
     let server = Troubled::start(case.trouble);
     let world = world(&server);
@@ -155,7 +155,7 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     let mut command = closing(&world.command(&args), case.stdout, case.stderr);
     let ((stdout, _out), (stderr, _err)) = (case.stdout.open(), case.stderr.open());
     let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
-    // What it prints is read, so that only what is meant to be stuck is.
+    // Its output is read, so that only the intended stream is stuck.
     let read = child
         .stdout
         .take()
@@ -164,7 +164,7 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     let status = match case.ending {
         Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISE, &mut child),
         ending => {
-            // A verb that asks for nothing, or whose connection is not accepted, gets some time.
+            // A verb that sends no request, or whose connection is not accepted, gets some time.
             holds_within(MEANWHILE, || server.requests() > 0);
             std::thread::sleep(MEANWHILE);
             signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });
@@ -184,9 +184,8 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     }
 }
 
-/// A transfer has nothing to show but where the server answers, or where nothing reads its results.
-/// Of the other verbs some are ended by a signal and by nothing else, and some are content with a
-/// head.
+/// Returns whether a run may succeed. A transfer may only if the server answers, or if its results
+/// are not read. Some other verbs end only by a signal, and some need only a head.
 fn may_succeed(case: &Case<'_>) -> bool {
     let answers = matches!(case.trouble, Trouble::ListsForEver | Trouble::NestsForEver);
     answers || !case.verb.has_deadline || case.stdout == Stream::Broken
@@ -237,7 +236,7 @@ fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does(
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Ends a run that has nothing to do with a server, and gives its exit code.
+/// Ends a run without a server. Returns its exit code.
 #[track_caller]
 fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     let mut child = world.spawn(args);
@@ -295,7 +294,7 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
             assert_eq!(ran.code, Some(130), "{trouble:?}, {args:?}: {ran:?}");
             assert!(ran.stderr.contains("run it again"), "{trouble:?}, {args:?}: {ran:?}");
             assert!(!ran.stderr.contains("no answer"), "{trouble:?}, {args:?}: {ran:?}");
-            // The run itself, and none of its objects.
+            // The run itself failed, none of its objects.
             let receipt = ran.receipt();
             let kinds: Vec<_> =
                 receipt["failed"].as_array().unwrap().iter().map(|failed| &failed["kind"]).collect();
@@ -304,7 +303,7 @@ fn an_interrupted_hydration_says_to_run_it_again_and_blames_no_server() {
     }
 }
 
-/// Ids of the processes whose command lines name `place`.
+/// Returns the ids of processes whose command lines name `place`.
 fn processes_of(place: &Path) -> Vec<u32> {
     let place = place.to_str().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -313,7 +312,7 @@ fn processes_of(place: &Path) -> Vec<u32> {
     ids.filter(|id| String::from_utf8_lossy(&line(id)).contains(place)).collect()
 }
 
-/// Waits until no process names `place`: one that is being killed takes a moment.
+/// Waits until no process names `place`; a killed process takes a moment to end.
 fn wait_until_alone(place: &Path) {
     let alone = holds_within(PROMISE, || processes_of(place).is_empty());
     assert!(alone, "alive: {:?}", processes_of(place));
@@ -334,10 +333,10 @@ fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount()
                     signal(&child, with);
                     let status = ends_within(PROMISE, &mut child);
                     let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
-                    // Some answer well enough to be mounted before the signal.
+                    // Some servers answer well enough to be mounted before the signal.
                     let is_alone = || processes_of(&place.directory).is_empty();
                     if status.success() || !holds_within(PROMISE, is_alone) {
-                        // One may be mounted at the very moment of the signal: its daemon answers.
+                        // A mount may be made at the moment of the signal; its daemon then answers.
                         place.world.run(&["status", "mnt"]).ok();
                         place.unmount().ok();
                     }
@@ -358,7 +357,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
         let args = ["mount", "--foreground", "src", directory];
         let mut child =
             place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        // Each instant is one of those that the test is about.
+        // The test is about each of these instants.
         std::thread::sleep(Duration::from_millis(after));
         signal(&child, Signal::INT);
         assert!(ends_within(PROMISE, &mut child).is_some(), "after {after} ms: still alive");
@@ -366,7 +365,7 @@ fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
     }
 }
 
-/// What a demo has printed when it works on each of its sections.
+/// Output of a demo when it works on each of its sections.
 const SECTIONS: [&str; 4] = ["link ", "1 READY", "2 SMALL", "3 LIST"];
 
 #[test]
@@ -481,7 +480,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
         let mut serve = world.command(&["serve", "data", "--listen", "127.0.0.1:0"]);
         serve.stdout(Stdio::piped()).spawn().unwrap()
     };
-    // A client that asks for more than sockets hold, and reads nothing.
+    // A client that requests more than sockets hold, and reads nothing.
     let ask = |child: &mut Child| {
         let mut url = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut url)
@@ -497,7 +496,7 @@ fn a_server_ends_soon_after_ctrl_c_and_at_once_after_a_second_signal_whatever_it
     std::thread::sleep(MEANWHILE);
     signal(&child, Signal::INT);
     assert!(ends_within(PROMISE, &mut child).is_some(), "serve is still alive");
-    // SIGTERM leaves a running request half a minute, and a second one does not.
+    // SIGTERM leaves a running request half a minute; a second SIGTERM does not.
     let mut child = start();
     let _client = ask(&mut child);
     std::thread::sleep(MEANWHILE);

@@ -1,5 +1,5 @@
-//! The suite s3 in tiny sizes: every case runs to its end, what blastn found is compared, and the
-//! states and passes that its tables show are those of its runs.
+//! The suite s3 in tiny sizes: every case runs to its end, results of blastn are compared, and the
+//! states and passes in its tables are those of its runs.
 
 use crate::support;
 
@@ -39,7 +39,7 @@ fn measured(world: &World, cases: &[&str], more: &[&str]) -> Results {
     Results::parse(&fs::read_to_string(out).unwrap()).unwrap()
 }
 
-/// The last run of a contender, which is not the warm-up.
+/// Returns the last run of a contender, which is not the warm-up.
 fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
     let mut of = results.runs.iter().filter(|run| run.case == case && run.contender == contender);
     let run = of.next_back().unwrap_or_else(|| panic!("{case}: no run of {contender}"));
@@ -58,7 +58,7 @@ fn searches_find_their_queries_in_every_state() {
     let four = run_of(&results, case, "four jobs, cold");
     assert_eq!(four.jobs.len(), 4);
     assert!(four.jobs.iter().all(|job| job.metrics["sequences"] == 20.0));
-    // Each job has a page cache of its own, so the storage sends the database four times.
+    // Each job has a separate page cache, so the storage sends the database four times.
     let passes = |contender| run_of(&results, case, contender).figure("passes").unwrap();
     assert!(passes("own rate, cold") > 0.8 && passes("four jobs, cold") > 0.8);
     assert!(passes("lazily, cold") > 0.8 && passes("shared rate, warm") < 0.1);

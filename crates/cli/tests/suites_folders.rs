@@ -1,5 +1,5 @@
-//! The suites s2 and s4 in tiny sizes: every contender that is installed does its work, and the
-//! published figures stand beside theirs.
+//! The suites s2 and s4 in tiny sizes: every installed contender does its work, and the published
+//! figures are shown beside theirs.
 
 use crate::support;
 

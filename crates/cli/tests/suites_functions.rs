@@ -12,8 +12,8 @@ use firstbyte_testkit::{BUCKET, lacks_root};
 use support::World;
 use support::servers::S3;
 
-/// One suite at a time: a cold run may drop the page cache of the whole machine, also what another
-/// suite has just made warm.
+/// Runs one suite at a time: a cold run may drop the page cache of the whole machine, including
+/// what another suite has just warmed.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a suite once and reads its results. Only a contender without boto3 may fail.
@@ -37,7 +37,7 @@ fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     results
 }
 
-/// The cells of a table that have a figure, by the titles of row and column.
+/// Returns the cells of a table that have a figure, by the titles of row and column.
 fn figures(results: &Results, table: usize) -> Vec<(String, String)> {
     let table = &results.header.tables[table];
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ fn s1_starts_functions_on_stand_ins() {
         let columns: Vec<&str> =
             stages.iter().filter(|(row, _)| row == &format!("512 MB, {way}")).map(|(_, c)| &**c).collect();
         assert_eq!(columns, ["ready", "opened", "first byte", "part", "all", "fits the limit", "at once"]);
-        // What crossed the links proves that each start was cold.
+        // The bytes that crossed the links prove that each start was cold.
         let cold = results.runs.iter().find(|run| run.contender == way && run.round == 1).unwrap();
         assert_eq!(cold.cache.held, Some(true), "{cold:?}");
     }

@@ -1,5 +1,5 @@
-//! TLS as users meet it: which servers are trusted, what is said of others, what is cut off, and
-//! where redirects lead.
+//! TLS for users: which servers are trusted, messages about others, cut connections, and targets of
+//! redirects.
 
 use crate::support;
 
@@ -95,7 +95,7 @@ fn a_body_that_is_cut_is_fetched_again_and_one_without_an_end_is_never_complete(
 
 #[test]
 fn a_server_that_stalls_in_the_handshake_is_given_up() {
-    // One that says nothing, and one that stops within its first record.
+    // One server that sends nothing, and one that stops within its first record.
     for said in [&b""[..], b"\x16\x03\x03\x40\x00\x02"] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/x", listener.local_addr().unwrap());
@@ -135,8 +135,8 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let mut commands = server.stdin.take().unwrap();
     let heard = said.clone();
     let typist = std::thread::spawn(move || {
-        // A line of `R` asks the client to renegotiate. Before the handshake is over it would
-        // end the server, so the typist waits for the request.
+        // A line of `R` requests a renegotiation from the client. Before the end of the handshake
+        // it would end the server, so this waits for the request.
         until("the request", || heard("/x HTTP/1.1"));
         while commands.write_all(b"R\n").and_then(|()| commands.flush()).is_ok() {
             std::thread::sleep(Duration::from_millis(100));
@@ -145,7 +145,7 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let address = format!("127.0.0.1:{port}");
     world.run(&["cat", &format!("https://{address}/x"), "--read-timeout", "2s"]).fails(1, &[&address]);
     assert!(said("HelloRequest"), "the server has asked for it");
-    // It may have ended by itself.
+    // It may already have ended.
     let _ = server.kill();
     server.wait().unwrap();
     typist.join().unwrap();

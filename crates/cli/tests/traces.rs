@@ -31,7 +31,7 @@ fn world(store: &Scripted, endpoint: &str) -> World {
     world
 }
 
-/// All spans that a collector has received.
+/// Returns all spans that a collector has received.
 fn spans(collector: &Scripted) -> Vec<Value> {
     let requests = collector.requests();
     let bodies = requests.iter().map(|request| serde_json::from_slice::<Value>(&request.body).unwrap());

@@ -1,4 +1,4 @@
-//! `tree`, and the flags of `ls` and `du` that people have in their fingers.
+//! `tree`, and the flags of `ls` and `du` that people type by habit.
 
 use crate::support;
 
@@ -57,7 +57,7 @@ fn ls_and_du_know_the_flags_of_habit() {
     let sum = text(&world, &["du", "-sh", "--apparent-size", "t"]);
     assert!(sum.contains("3.00 MiB"), "{sum}");
     assert!(text(&world, &["du", "-h", "s3://bucket/t"]).contains("3.00 MiB"));
-    // Beside --help; elsewhere a lone -h is help.
+    // Here -h means sizes; elsewhere it is help.
     assert!(text(&world, &["ls", "--help"]).contains("--human-readable"));
     assert!(text(&world, &["du", "--help"]).contains("--summarize"));
     assert!(text(&world, &["cp", "-h"]).contains("Usage"));

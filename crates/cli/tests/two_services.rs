@@ -62,7 +62,7 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
         world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
     }
     world.run(&["cp", "-r", "tree/", "s3+one://bucket/t/", "--metadata", "run=7"]).ok();
-    // Of one service to the other, and within one.
+    // From one service to the other, and within one.
     world.run(&["cp", "-r", "s3+one://bucket/t/", "s3+two://bucket/t/"]).ok();
     world.run(&["check", "s3+one://bucket/t", "s3+two://bucket/t"]).ok();
     let receipt = world.run(&["--json", "sync", "s3+one://bucket/t", "s3+two://bucket/t"]).ok().receipt();
@@ -87,14 +87,14 @@ fn every_verb_takes_a_named_endpoint_on_either_side() {
     world.run(&["stat", "s3+two://bucket/by-run"]).ok();
     world.run(&["cp", "-r", "--no-glob", "s3+one://bucket/t/", "out"]).ok();
     assert_eq!(world.read("out/z.html"), world.read("tree/z.html"));
-    // Plain locations are still those of the variables.
+    // Plain locations still use the service of the variables.
     world.run(&["cat", "s3+one://bucket/none"]).fails(1, &["s3+one://bucket/none"]);
 }
 
 #[test]
 fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let (minio, versity) = (S3::minio(), S3::versitygw());
-    // One object goes in parts.
+    // The large object is sent in parts.
     let (count, each, large) = (24_u64, 512 << 10, 20 << 20);
     let length = count * each + large;
     let link = kills::slow_link(&minio, length);
@@ -116,7 +116,7 @@ fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let copy = ["-r", "s3+minio://bucket/t/", "s3+versity://bucket/t/"];
     let survival = kills::survive(&world, &copy, link, length, 7, 3);
     assert!(survival.kills > 0);
-    // What was complete was not fetched again.
+    // Completed bytes were not fetched again.
     assert!(survival.carried.bytes_to_client < length * (1 + survival.kills), "{:?}", survival.carried);
     let direct =
         format!("[endpoint.minio]\nurl = '{}'\n[endpoint.versity]\nurl = '{}'\n", minio.url, versity.url);
@@ -154,7 +154,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
     assert!(read.unwrap() == content);
     hydrated.ok();
     assert!(String::from_utf8_lossy(&status.ok().stdout).contains("hydrated"));
-    // The same version by its own name: what is here is used.
+    // The same version by its other name uses the cache.
     let receipt = world.run(&["--json", "hydrate", "--wait", "s3+one://bucket/d/other"]).ok().receipt();
     assert_eq!(receipt["received_bytes"], 0, "{receipt}");
 }
@@ -233,7 +233,7 @@ fn doctor_lists_the_endpoints_and_an_unknown_name_is_one_line() {
     let wrong = world_with("[endpoint.lab]\nadressing = 'path'\n");
     wrong.run(&["ls", "s3+lab://b"]).fails(2, &["config.toml", "line 2", "adressing"]);
     wrong.write("x", b"x");
-    // The file concerns those alone that need it.
+    // The file matters only to runs that need it.
     wrong.run(&["cp", "x", "y"]).ok();
 }
 
@@ -251,7 +251,7 @@ fn an_endpoint_says_how_buckets_are_addressed_and_listed() {
     world.run(&["cp", "f", "s3+old://bucket/f"]).ok();
     let requests = store.requests();
     assert!(!requests.iter().any(|request| request.contains("list-type")), "{requests:?}");
-    // By the host's name, with a proxy in place of a name server.
+    // By the host's name, with a proxy that replaces a name server.
     let hosted = QuirkStore::start(&[Quirk::HostStyleOnly]);
     hosted.insert("k", b"x");
     for (addressing, code) in [("host", 0), ("path", 1)] {

@@ -1,4 +1,4 @@
-//! Uploads whose source changes under them, and uploads that are killed where the link is thin.
+//! Uploads whose source changes meanwhile, and uploads that are killed on a slow link.
 
 use crate::support;
 
@@ -13,10 +13,10 @@ use firstbyte_testkit::{ends_within, until, write_file};
 use support::World;
 use support::servers::S3;
 
-/// A failure that is noticed at once takes a fraction of it, the rest of the upload longer.
+/// Time for a failure that is noticed at once; the rest of the upload takes longer.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// A server behind a link of so many bytes a second, and a world that reaches it.
+/// Makes a server behind a link of `rate` bytes per second, and a world that uses it.
 fn behind(rate: u64) -> (S3, Running, World) {
     let server = S3::ours();
     let mut world = World::with_s3(&server);
@@ -31,7 +31,7 @@ fn wait_for_bytes(link: &Running, bytes: u64) {
     until("bytes", || link.counters().bytes_to_server >= bytes);
 }
 
-/// What it says on standard error, once it has ended, soon.
+/// Waits for its end, which must come soon. Returns its standard error.
 fn fails_at_once(mut child: Child) -> String {
     let status = ends_within(AT_ONCE, &mut child).expect("an end at once");
     let mut message = String::new();
@@ -103,7 +103,7 @@ fn an_upload_killed_on_a_thin_link_has_finished_most_of_what_it_sent() {
     wait_for_bytes(&link, 56 << 20);
     child.kill().unwrap();
     child.wait().unwrap();
-    // The same address without a limit: another one would be another service.
+    // The same address without a limit, because another address would be another service.
     let address = link.address();
     drop(link);
     let _link = Link::start(LinkConfig::new(address, server.address())).unwrap();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::World;
 use support::servers::S3;
 
-/// A signed request that `firstbyte` does not make; its answer's body.
+/// Sends a signed request that `firstbyte` does not send. Returns the body of the response.
 fn curl(words: &[&str]) -> String {
     let keys = format!("{ACCESS_KEY}:{SECRET_KEY}");
     let fixed = ["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", &keys];
@@ -35,7 +35,7 @@ fn keep_versions(s3: &S3) {
     curl(&["-X", "PUT", "-H", &hash, "-d", on, &format!("{}/bucket?versioning=", s3.url)]);
 }
 
-/// The rows of a listing of versions: name, id, state.
+/// Returns the rows of a listing of versions: name, id, state.
 fn versions(world: &World, words: &[&str]) -> Vec<(String, String, String)> {
     let ran = world.run(&[&["ls", "--versions", "--format", "ndjson"], words].concat()).ok();
     let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();

@@ -214,7 +214,7 @@ impl Line {
         self.queue.push_back((now + self.delay, load));
     }
 
-    /// True if the line has ended and everything was delivered.
+    /// Returns true if the line has ended and everything was delivered.
     pub(crate) fn drained(&self) -> bool {
         self.ended && self.queue.is_empty()
     }

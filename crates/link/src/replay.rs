@@ -18,7 +18,7 @@ use crate::wait::Wait;
 pub struct Replay {
     /// Name of the emulated network, for display.
     pub title: String,
-    /// Round-trip time: the wait of nearly every response.
+    /// Round-trip time, which nearly every response takes at least.
     pub rtt: Duration,
     /// Distribution of the wait, if it varies.
     pub wait: Option<Wait>,

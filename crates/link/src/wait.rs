@@ -44,7 +44,7 @@ impl Wait {
         Duration::from_secs_f64(self.p50)
     }
 
-    /// Returns the wait of nearly every response: the 5th percentile.
+    /// Returns the wait that nearly every response exceeds: the 5th percentile.
     #[must_use]
     pub fn floor(&self) -> Duration {
         Duration::from_secs_f64(self.at(-P95))

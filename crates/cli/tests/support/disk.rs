@@ -1,9 +1,9 @@
-//! A file system of its own, too small or not to be written to.
+//! A separate file system that is too small or not writable.
 
 use std::path::Path;
 use std::process::Command;
 
-/// A tmpfs with these options, unmounted when dropped.
+/// A tmpfs with these options, unmounted on drop.
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {

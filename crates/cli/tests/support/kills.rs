@@ -1,8 +1,8 @@
-//! Kills a copy at seeded moments until it gets through, and counts what the server had to send or
-//! take again.
+//! Kills a copy at seeded moments until it completes, and counts the bytes that the server had to
+//! send or receive again.
 //!
-//! The counts are the link's between client and server, not the client's own: they include the
-//! heads of requests and answers, which is why the bounds leave a little room.
+//! The counts are from the link between client and server, not from the client. They include the
+//! heads of requests and responses, so the bounds leave a little room.
 
 use firstbyte_link::{CounterSnapshot, Link, LinkConfig, Rate};
 use firstbyte_testkit::until;
@@ -11,22 +11,22 @@ use firstbyte_transfer::Plan;
 use super::World;
 use super::servers::S3;
 
-/// `--concurrency` of these runs: so many chunks are under way at a time.
+/// `--concurrency` of these runs: chunks in flight.
 const CONCURRENCY: u64 = 4;
-/// Heads, listings and signatures of a run, generously.
+/// Bytes of heads, listings and signatures of a run, generously.
 const TALK: u64 = 256 << 10;
 
-/// What happened.
+/// Outcome of a killed copy.
 pub struct Survival {
-    /// How often it was killed in the middle.
+    /// Number of kills before completion.
     pub kills: u64,
-    /// What the link carried, all runs together.
+    /// Counts of the link over all runs.
     pub carried: CounterSnapshot,
 }
 
 impl Survival {
-    /// No more was moved than the object's length and what each kill may cost: for each connection
-    /// the chunk of the plan under way then, and what the sockets held beyond it.
+    /// Asserts that no more was moved than the object's length and the cost of each kill: for each
+    /// connection the chunk in flight, and the bytes in its sockets.
     #[track_caller]
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan, in_sockets: u64) {
         let (length, chunk) = (plan.size(), plan.chunk());
@@ -47,8 +47,8 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
 }
 
 /// Runs `cp` with `args`, killing it up to `most` times after a seeded part of the first half has
-/// passed the link, then lets it finish. Before 64 KiB an upload may have begun that the program
-/// has not noted yet: only `--abort-stale` ends that one.
+/// passed the link, then lets it finish. Before 64 KiB, an upload may have begun that the program
+/// has not recorded yet; only `--abort-stale` ends it.
 pub fn survive(
     world: &World,
     args: &[&str],

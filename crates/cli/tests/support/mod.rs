@@ -1,4 +1,4 @@
-//! Runs the real binary as users do, in a world of its own: a directory for files, a home, no
+//! Runs the real binary like a user, in a separate world: a directory for files, a home, no
 //! settings from outside.
 //!
 //! Servers are real ones, on free loopback ports, and end with the test. Content comes from seeds.
@@ -25,20 +25,20 @@ use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, holds_within, scratch, until};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// The program. In a line for a shell, `"$PROGRAM"` of [`shell`]: its path may have blanks.
+/// The program. In a shell line use `"$PROGRAM"` of [`shell`], because its path may have blanks.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_firstbyte");
 
-/// A shell, or what runs one, that knows the program as `$PROGRAM`.
+/// Makes a command for a shell, or a program that starts one, with `$PROGRAM` set.
 pub fn shell(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("PROGRAM", PROGRAM);
     command
 }
 
-/// Waits until a run handles the signals that interrupt it. A run that handles none is not waited
-/// for long.
+/// Waits until a run handles the signals that interrupt it, but not long for a run that handles
+/// none.
 pub fn wait_for_handlers(child: &Child) {
-    // A bit for each signal; that of signal 1 is the lowest.
+    // One bit per signal, with signal 1 as the lowest.
     let interrupts = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
     holds_within(Duration::from_millis(500), || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -48,7 +48,7 @@ pub fn wait_for_handlers(child: &Child) {
     });
 }
 
-/// Waits until no thread of a process runs. One that still does may take a request from the kernel,
+/// Waits until no thread of a process runs. A running thread may take a request from the kernel,
 /// and a caller that waits for its answer cannot even be killed.
 pub fn wait_until_stopped(process: Pid) {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
@@ -59,7 +59,7 @@ pub fn wait_until_stopped(process: Pid) {
     until("all threads stop", || fs::read_dir(&tasks).unwrap().all(stopped));
 }
 
-/// A directory, and the binary run in it.
+/// A directory in which the binary is run.
 pub struct World {
     directory: tempfile::TempDir,
     environment: Vec<(String, String)>,
@@ -70,7 +70,7 @@ impl World {
         Self { directory: scratch(), environment: Vec::new() }
     }
 
-    /// The same world with `server` as its S3 service.
+    /// Makes a world with `server` as its S3 service.
     pub fn with_s3(server: &servers::S3) -> Self {
         let mut world = Self::new();
         world.set("FIRSTBYTE_ENDPOINT_URL", &server.url);
@@ -85,12 +85,12 @@ impl World {
         self.environment.push((name.into(), value.into()));
     }
 
-    /// A path in it.
+    /// Returns a path in the directory of files.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join("files").join(name)
     }
 
-    /// Writes a file, with its directories.
+    /// Writes a file, and makes its directories.
     pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -98,7 +98,7 @@ impl World {
         path
     }
 
-    /// Dates all files below a directory a minute back: before whatever is written next, also for
+    /// Dates all files below a directory a minute back, so that later writes are newer even for
     /// stores that count in whole seconds.
     pub fn age(&self, directory: &str) {
         let then = SystemTime::now() - Duration::from_secs(60);
@@ -113,13 +113,13 @@ impl World {
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// A command, ready to run in the directory of files.
+    /// Makes a command in the directory of files.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         self.command_of(Path::new(PROGRAM), args)
     }
 
-    /// A command that files can be closed to, also if root runs the tests: another user then runs a
-    /// copy of the program, because the program itself may lie where only root may enter.
+    /// Makes a command to which files can be closed, even if root runs the tests: another user then
+    /// runs a copy of the program, because the program itself may be where only root may enter.
     pub fn unprivileged<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let (root, copy) = (self.directory.path(), self.directory.path().join("firstbyte"));
         if !rustix::process::geteuid().is_root() {
@@ -157,7 +157,7 @@ impl World {
         let input = input.to_vec();
         let writer = std::thread::spawn(move || std::io::Write::write_all(&mut pipe, &input));
         let output = child.wait_with_output().unwrap();
-        // A program that failed may have left before it read everything: its exit code says so.
+        // A failed program may have left before it read everything; its exit code says so.
         let _ = writer.join().unwrap();
         Ran::from(output)
     }
@@ -168,13 +168,14 @@ impl World {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Names of everything in the directory of files, sorted, relative to it.
+    /// Returns the names of everything in the directory of files, sorted and relative to it.
     pub fn names(&self) -> Vec<String> {
         names_below(&self.directory.path().join("files"))
     }
 }
 
-/// Names of all files below a directory, sorted, relative to it; hidden ones as well.
+/// Returns the names of all files below a directory, sorted and relative to it, including hidden
+/// ones.
 pub fn names_below(root: &Path) -> Vec<String> {
     fn walk(directory: &Path, root: &Path, names: &mut Vec<String>) {
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -193,7 +194,7 @@ pub fn names_below(root: &Path) -> Vec<String> {
     names
 }
 
-/// A run that is over.
+/// A completed run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -209,14 +210,15 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// All done, and nothing to complain about.
+    /// Asserts that all is done without complaints.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// Ended with `code` and exactly one line on standard error, which names every one of `facts`.
+    /// Asserts exit code `code` and exactly one line on standard error, which has every one of
+    /// `facts`.
     #[track_caller]
     pub fn fails(self, code: i32, facts: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -233,14 +235,15 @@ impl Ran {
         self
     }
 
-    /// Refused before anything was done, for an option that is named.
+    /// Asserts that the run was refused before it did anything, for the named option.
     #[track_caller]
     pub fn fails_usage(self, option: &str) -> Self {
         assert!(self.code == Some(2) && self.stderr.contains(option), "{self:?}");
         self
     }
 
-    /// The receipt: on standard output, or first on standard error where that one has the content.
+    /// Returns the receipt: on standard output, or first on standard error if standard output has
+    /// the content.
     #[track_caller]
     pub fn receipt(&self) -> Value {
         let text = String::from_utf8_lossy(&self.stdout);

@@ -1,8 +1,8 @@
-//! Kills `mv` and `rm` at seeded moments. After each kill every object is whole at its source or at
-//! its destination, and what was not named is as it was.
+//! Kills `mv` and `rm` at seeded moments. After each kill every object is complete at its source or
+//! at its destination, and everything else is unchanged.
 //!
-//! The stores are file systems, our own server and an SSH server, whose objects are files: they are
-//! looked at without the help of the stores.
+//! The stores are file systems, our own server and an SSH server. Their objects are files, which
+//! the test reads directly.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -15,10 +15,10 @@ use super::disk::SmallDisk;
 use super::servers::S3;
 use super::{World, names_below};
 
-/// Objects of a tree: small ones, and two of several chunks or parts.
+/// Number of objects in a tree: small ones, and two of several chunks or parts.
 const OBJECTS: u64 = 120;
 
-/// A place of a tree, as the command line and as the test name it.
+/// A location of a tree, as the command line and as the test name it.
 struct Place {
     location: String,
     path: PathBuf,
@@ -32,7 +32,7 @@ fn content(number: u64) -> Vec<u8> {
     bytes(number, if number % 60 == 7 { 9 << 20 } else { 1000 + usize::try_from(number).unwrap() })
 }
 
-/// The kinds of places, each of which keeps its objects as files.
+/// All kinds of locations that keep their objects as files.
 struct Places {
     world: World,
     all: Vec<Place>,
@@ -59,7 +59,7 @@ impl Places {
         places
     }
 
-    /// All moves from one place to another. A web server's files are not moved, only replaced.
+    /// Returns all pairs to move between. Files of a web server are not moved, only replaced.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let count = self.all.len();
         let sources = (0..count).filter(|place| !self.all[*place].location.starts_with("http"));
@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-/// Writes the tree to a place, without the help of its store.
+/// Writes the tree to a location directly, not through its store.
 fn plant(place: &Place) {
     for number in 0..OBJECTS {
         let path = place.path.join(name(number));
@@ -98,7 +98,7 @@ fn plant(place: &Place) {
     }
 }
 
-/// Moves a tree between all pairs of places, each move killed until it gets through, and removes a
+/// Moves a tree between all pairs of locations, killing each move until it completes, and removes a
 /// part of it, until `kills` runs were killed.
 pub fn survive(kills: u64) {
     let places = Places::start();
@@ -106,7 +106,7 @@ pub fn survive(kills: u64) {
     let (mut killed, mut seed) = (0, 0);
     while killed < kills {
         assert!(seed < 10 * kills, "most runs end before they can be killed");
-        // Steps over the pairs so that few kills meet different kinds of places.
+        // In steps, so that few kills meet different kinds of locations.
         let (from, to) = pairs[(seed as usize * 7) % pairs.len()];
         killed += move_once(&places, &places.all[from], &places.all[to], 10 * seed);
         seed += 1;
@@ -115,7 +115,7 @@ pub fn survive(kills: u64) {
     println!("{killed} runs killed, {seed} moves");
 }
 
-/// Moves a tree between all pairs of places, to the end.
+/// Moves a tree between all pairs of locations without kills.
 pub fn between_all_pairs() {
     let places = Places::start();
     for (from, to) in places.pairs() {
@@ -129,7 +129,7 @@ pub fn between_all_pairs() {
     }
 }
 
-/// Moves a tree, killed until it gets through. Returns how many runs were killed.
+/// Moves a tree, killing the move until it completes. Returns how many runs were killed.
 fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     let beside = |place: &Place| place.path.with_file_name("beside");
     plant(from);
@@ -138,7 +138,7 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
         std::fs::write(beside(place), b"kept").unwrap();
     }
     std::fs::write(from.path.join("excluded"), b"kept").unwrap();
-    // A source that ends in a slash is its contents.
+    // A source that ends in a slash stands for its contents.
     let source = format!("{}/", from.location.trim_end_matches('/'));
     let args = ["mv", "-r", source.as_str(), to.location.as_str(), "--exclude", "excluded"];
     let killed = rounds(&places.world, &args, seed, || check(&from.path, &to.path));
@@ -152,8 +152,8 @@ fn move_once(places: &Places, from: &Place, to: &Place, seed: u64) -> u64 {
     killed
 }
 
-/// Moves trees onto themselves by another name, killed and to the end: each is whole afterwards,
-/// whether the move was refused or had nothing to do.
+/// Moves trees onto themselves by another name, with and without kills. Each is complete
+/// afterwards, whether the move was refused or had nothing to do.
 pub fn survive_aliases(kills: u64) {
     let places = Places::start();
     let (key, file) = (places.bucket().join("a"), places.world.path("here"));
@@ -179,13 +179,13 @@ pub fn survive_aliases(kills: u64) {
             kill_after(&places.world, &args, bytes_at(700 + seed, round, 1)[0].into());
             check_whole(&from.path, &args);
         }
-        // To the end: refused, or without anything to do.
+        // Without a kill: refused, or nothing to do.
         places.world.run(&args);
         check_whole(&from.path, &args);
     }
 }
 
-/// Every object is whole.
+/// Checks that every object is complete.
 fn check_whole(root: &Path, args: &[&str]) {
     for number in 0..OBJECTS {
         let found = std::fs::read(root.join(name(number))).ok();
@@ -206,7 +206,7 @@ fn kill_after(world: &World, args: &[&str], milliseconds: u64) -> Option<ExitSta
     ended
 }
 
-/// Runs and kills at seeded moments, sooner each time, until a run gets through.
+/// Runs and kills at seeded moments, each time earlier, until a run completes.
 fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     let mut killed = 0;
     for round in 0..8 {
@@ -226,7 +226,7 @@ fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     killed
 }
 
-/// Every object is whole in one of the two places at least; neither has anything torn.
+/// Checks that every object is complete in at least one of the two locations, and none is torn.
 fn check(from: &Path, to: &Path) {
     for number in 0..OBJECTS {
         let found: Vec<Vec<u8>> =
@@ -243,7 +243,7 @@ fn check(from: &Path, to: &Path) {
     assert_eq!(std::fs::read(from.join("excluded")).unwrap(), b"kept");
 }
 
-/// Kills rm of a part of a tree: the rest stays.
+/// Kills rm of a part of a tree; the rest must stay.
 fn removals(world: &World, place: &Place, seed: u64) -> u64 {
     plant(place);
     let doomed = place.path.join("doomed");

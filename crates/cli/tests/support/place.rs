@@ -1,4 +1,4 @@
-//! A place to mount at, as users have one.
+//! A mount point, as users have one.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Ran, World};
 
-/// A world with a directory `mnt`, freed when dropped whatever happened to the daemon.
+/// A world with a directory `mnt`, which is unmounted on drop, whatever happened to the daemon.
 pub struct Place {
     pub world: World,
     pub directory: PathBuf,
@@ -25,14 +25,14 @@ impl Place {
         Self { world, directory }
     }
 
-    /// Mounts, and gives the receipt.
+    /// Mounts. Returns the receipt.
     pub fn mount(&self, source: &str, options: &[&str]) -> Value {
         let args = [&["--json", "mount", source, "mnt"], options].concat();
         self.world.run(&args).ok().receipt()
     }
 
-    /// Unmounts. Another test of this process that starts a program hands it all open files until
-    /// the program is executed, so a mount in use may be free a moment later.
+    /// Unmounts. A program that another test of this process starts has all open files until it is
+    /// executed, so a mount in use may be free a moment later.
     pub fn unmount(&self) -> Ran {
         let mut ran = None;
         holds_within(Duration::from_secs(1), || {
@@ -72,7 +72,7 @@ pub fn runtime(directory: &Path) -> String {
     runtime.to_str().unwrap().to_owned()
 }
 
-/// Unmounts at once, whatever is open there. True if it is done.
+/// Unmounts at once, even with open files. Returns true if this succeeded.
 pub fn detach(directory: &Path) -> bool {
     let (program, options) = match rustix::process::geteuid().is_root() {
         true => ("umount", &["-l"][..]),

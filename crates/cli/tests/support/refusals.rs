@@ -1,11 +1,11 @@
-//! Refuses a system call to a command and to all that it starts, as some file systems and sandboxes
-//! do: by a seccomp filter, which needs no rights.
+//! Refuses a system call to a command and its children, as some file systems and sandboxes do, with
+//! a seccomp filter, which needs no rights.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A call, by its number, or one of its forms.
+/// A system call by its number, or one of its forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub name: &'static str,
@@ -18,7 +18,7 @@ enum Form {
     Any,
     /// Only with these bits in an argument.
     With(u32, u32),
-    /// Only with an argument of at least this.
+    /// Only with an argument of at least this value.
     From(u32, u32),
 }
 
@@ -26,8 +26,8 @@ const fn call(name: &'static str, number: libc::c_long) -> Call {
     Call { name, number, form: Form::Any }
 }
 
-/// Calls that only improve a copy. Another call can stand in for each of the first ones, so that
-/// the copy is the same in every way: `make soak` runs the suites of copies without each.
+/// Calls that only improve a copy. Other calls can replace the first ones, so that the copy is the
+/// same in every way: `make soak` runs the suites of copies without each.
 pub const CALLS: [Call; 25] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("fadvise64", libc::SYS_fadvise64),
@@ -56,15 +56,15 @@ pub const CALLS: [Call; 25] = [
     Call { name: "lseek to data or a hole", number: libc::SYS_lseek, form: Form::From(2, 3) },
 ];
 
-/// Errors of calls that a file system does not have.
+/// Errors of calls that a file system lacks.
 pub const ERRORS: [i32; 3] = [libc::EPERM, libc::ENOSYS, libc::EOPNOTSUPP];
 
-/// The call of this name.
+/// Returns the call with this name.
 pub fn named(name: &str) -> Call {
     CALLS.into_iter().find(|call| call.name == name).unwrap()
 }
 
-/// Refuses the call that the environment asks for, as `CALL:ERROR`, by their places in the lists.
+/// Refuses the call that the environment names as `CALL:ERROR`, by their positions in the lists.
 pub fn refuse_as_asked(command: &mut Command) {
     let Ok(asked) = std::env::var("FIRSTBYTE_REFUSED_CALL") else { return };
     let (call, error) = asked.split_once(':').unwrap();
@@ -90,11 +90,12 @@ pub fn refuse(command: &mut Command, call: Call, error: i32) {
     }
 }
 
-/// The filter's program (seccomp(2)): loads the number and perhaps an argument, and compares.
+/// Makes the filter's program (seccomp(2)): it loads the number and perhaps an argument, and
+/// compares.
 fn filter(call: Call, error: i32) -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
     let load = |offset: u32| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
-    // The arguments begin behind the number, the architecture and the instruction pointer.
+    // Arguments follow the number, the architecture and the instruction pointer.
     let argument = |index: u32| load(16 + 8 * index);
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let ret = |value: u32| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);

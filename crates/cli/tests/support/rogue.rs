@@ -1,26 +1,26 @@
-//! An HTTP server that misbehaves in one chosen way. The well-behaved ones cannot be made to.
+//! An HTTP server that misbehaves in one chosen way. Ordinary servers cannot be made to.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is wrong with it.
+/// A kind of misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Takes requests and never answers.
+    /// Accepts requests and never answers.
     BlackHole,
-    /// Promises the whole length, sends half and closes, every time.
+    /// States the whole length, sends half, and closes, every time.
     Truncates,
-    /// Answers every range with the whole, and 200.
+    /// Answers every ranged request with the whole object and 200.
     IgnoresRanges,
-    /// Says in a range's head that the object is longer than it is.
+    /// States too large an object in the head of a range.
     LiesAboutLength,
     /// Has another version of the object for every request after the first.
     Overwrites,
     /// Refuses with this status and S3 error code.
     Refuses(u16, &'static str),
-    /// Refuses every request that is not signed for this region, and names it.
+    /// Refuses every request that is not signed for this region, which it names.
     LivesIn(&'static str),
 }
 
@@ -37,7 +37,7 @@ impl Rogue {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (content, requests) = (Arc::clone(&content), Arc::clone(&requests));
-                // A client that hangs up is what many of these tests provoke.
+                // Many of these tests make the client hang up.
                 std::thread::spawn(move || drop(converse(&stream, manner, &content, &requests)));
             }
         });
@@ -65,7 +65,7 @@ fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &Atomi
 
 struct Request {
     is_head: bool,
-    /// The scope of its signature, lower case.
+    /// Scope of its signature, in lower case.
     authorization: String,
     range: Option<(usize, usize)>,
 }

@@ -1,4 +1,4 @@
-//! The S3 services the tests talk to: our own `serve`, and strangers'.
+//! The S3 services that the tests use: our own `serve`, and others.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use firstbyte_testkit::{BUCKET, Process, minio, scratch, versitygw};
 
-/// An S3 service over a directory of its own, with the one bucket [`BUCKET`].
+/// An S3 service over a separate directory, with the single bucket [`BUCKET`].
 pub struct S3 {
     pub url: String,
-    /// The directory; the bucket is below it.
+    /// The directory that contains the bucket.
     pub root: PathBuf,
     process: Service,
     _directory: tempfile::TempDir,
@@ -20,29 +20,29 @@ enum Service {
     Stranger(#[allow(dead_code, reason = "held for its drop")] Process),
 }
 
-/// Our own server; ends when dropped.
+/// Our own server, ended on drop.
 struct Serve(Child);
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing to end then.
+        // It may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl S3 {
-    /// Our own `serve --write`.
+    /// Starts our own `serve --write`.
     pub fn ours() -> Self {
         Self::ours_with(&["--write"])
     }
 
-    /// Our own `serve` with these options.
+    /// Starts our own `serve` with these options.
     pub fn ours_with(options: &[&str]) -> Self {
         Self::ours_logging(options, Stdio::inherit())
     }
 
-    /// Our own `serve` with these options, and its standard error.
+    /// Starts our own `serve` with these options and this standard error.
     pub fn ours_logging(options: &[&str], log: impl Into<Stdio>) -> Self {
         let directory = scratch();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
@@ -72,12 +72,12 @@ impl S3 {
         Self { url, root, process: Service::Stranger(process), _directory: directory }
     }
 
-    /// `HOST:PORT`.
+    /// Returns `HOST:PORT`.
     pub fn address(&self) -> &str {
         self.url.split("://").nth(1).unwrap()
     }
 
-    /// Our server's process id.
+    /// Returns our server's process id.
     pub fn pid(&self) -> u32 {
         match &self.process {
             Service::Ours(serve) => serve.0.id(),

@@ -1,10 +1,10 @@
-//! Standard streams as they can be found: read, not read, full, closed.
+//! States of standard streams: read, not read, full, closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, Write as _};
 use std::process::{Command, Stdio};
 
-/// What a stream of the program is.
+/// State of a stream of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// A pipe that is read.
@@ -22,7 +22,7 @@ pub enum Stream {
 impl Stream {
     pub const ALL: [Self; 5] = [Self::Read, Self::Stuck, Self::Broken, Self::Full, Self::Closed];
 
-    /// The stream for a child, and what has to live as long as the child.
+    /// Returns the stream for a child, and the reader that must live as long as the child.
     pub fn open(self) -> (Stdio, Option<PipeReader>) {
         match self {
             Self::Read => (Stdio::piped(), None),
@@ -44,7 +44,7 @@ fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
 }
 
-/// The same command by way of a shell that closes what is to be closed.
+/// Wraps the command in a shell that closes the streams to be closed.
 pub fn closing(command: &Command, stdout: Stream, stderr: Stream) -> Command {
     let closed = |stream: Stream, words| if stream == Stream::Closed { words } else { "" };
     let script = format!("exec \"$0\" \"$@\"{}{}", closed(stdout, " >&-"), closed(stderr, " 2>&-"));

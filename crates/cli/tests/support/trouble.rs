@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use firstbyte_testkit::{Reply, Scripted};
 
-/// How a server keeps its clients.
+/// How a server keeps its clients waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Takes requests and never answers.
+    /// Accepts requests and never answers.
     Stalls,
-    /// Answers a head and some bytes, and stops.
+    /// Sends a head and some bytes, then stops.
     StallsInTheBody,
     /// Sends a byte a second.
     Trickles,
@@ -18,9 +18,9 @@ pub enum Trouble {
     ClosesInTheBody,
     /// Closes each connection unanswered.
     Closes,
-    /// Says to come back later, every time.
+    /// Asks to come back later, every time.
     Refuses,
-    /// Redirects to another page of its own, for ever.
+    /// Redirects to another of its pages, for ever.
     Redirects,
     /// Lists new names on page after page.
     ListsForEver,
@@ -48,9 +48,9 @@ impl Trouble {
 /// A server in trouble, until it is dropped.
 pub struct Troubled {
     pub url: String,
-    /// None of one that does not accept.
+    /// The server; `None` if it does not accept connections.
     server: Option<Scripted>,
-    /// What fills the queue of one that does not accept.
+    /// Listener and connections that fill its queue if it does not accept.
     _queue: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
@@ -63,13 +63,13 @@ impl Troubled {
         Self { url: server.url().to_owned(), server: Some(server), _queue: None }
     }
 
-    /// Requests that have come so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> usize {
         self.server.as_ref().map_or(0, Scripted::count)
     }
 
-    /// The kernel drops connections beyond a listener's queue, which the other end takes for a slow
-    /// network.
+    /// Makes a listener with a full queue. The kernel drops further connections, which looks like a
+    /// slow network to the client.
     fn full() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 0).unwrap();
@@ -106,14 +106,14 @@ fn answer(trouble: Trouble, number: usize, head: &str) -> Reply {
     }
 }
 
-/// A thousand keys that come after those of all pages before.
+/// Returns a thousand keys that follow those of all earlier pages.
 fn names(number: usize) -> String {
     let keys =
         (0..1000).map(|key| format!("<Contents><Key>p/{number:09}-{key:04}</Key><Size>1</Size></Contents>"));
     keys.collect()
 }
 
-/// A page of ListObjectsV2 after which `next` follows. It takes a while, as pages do.
+/// Replies with a page of ListObjectsV2, which `next` follows. It takes a while, as pages do.
 pub fn page(_number: usize, contents: &str, next: usize) -> Reply {
     std::thread::sleep(Duration::from_millis(2));
     let body = format!(

@@ -22,7 +22,7 @@ use crate::globals::Globals;
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// Deadline of all checks of the endpoint, including waits of the credential chain.
 const ALL_PATIENCE: Duration = Duration::from_secs(8);
-/// Seconds of clock skew that are reported. S3 refuses signatures at 15 minutes, but less already
+/// Least clock skew to report, in seconds. S3 refuses signatures at 15 minutes, but less already
 /// shows that the clock is wrong.
 pub(super) const SKEW: i64 = 60;
 
