@@ -1,7 +1,7 @@
 //! Parses sizes, rates and durations: `64MiB`, `100Mbit`, `1.5h`. Every option, variable and
 //! argument has this grammar.
 //!
-//! A number, which may have a decimal point, and a unit. Case does not matter.
+//! A number, with or without a decimal point, and a unit. Case does not matter.
 //! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T
 //!   P` are powers of 1024, as in `dd`, `curl` and rclone. No unit means bytes.
 //! - **Rates**: a size per second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000.
@@ -56,7 +56,7 @@ impl fmt::Display for Kind {
 /// Parses a size in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
 ///
 /// # Errors
-/// [`UnitError`]; also above 2^64 - 1.
+/// [`UnitError`], also for a size above 2^64 - 1.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let refuse = || Kind::Size.refuse(text);
     let (number, unit) = split(text).ok_or_else(refuse)?;
@@ -67,7 +67,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 /// Parses a rate in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
 ///
 /// # Errors
-/// [`UnitError`]; also below 1 and above 2^64 - 1.
+/// [`UnitError`], also for a rate below 1 or above 2^64 - 1.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     let refuse = || Kind::Rate.refuse(text);
     let lower = text.trim().to_ascii_lowercase();
@@ -101,7 +101,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     duration(number * seconds).map_err(|_| refuse())
 }
 
-/// A number of seconds as a duration.
+/// Converts a number of seconds to a duration.
 ///
 /// # Errors
 /// The number is negative, NaN, or more than a hundred years.
@@ -110,7 +110,7 @@ pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
 }
 
-/// A duration above zero: a limit, within which something has to be possible.
+/// A duration above zero, for a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PositiveDuration(Duration);
 
@@ -121,10 +121,10 @@ impl PositiveDuration {
         self.0
     }
 
-    /// A number of seconds.
+    /// Converts a number of seconds.
     ///
     /// # Errors
-    /// Those of [`duration`]; also zero.
+    /// [`UnitError`], as from [`duration`], and also for zero.
     pub fn from_seconds(seconds: f64) -> Result<Self, UnitError> {
         Self::new(duration(seconds)?, &format!("{seconds} s"))
     }
@@ -137,7 +137,7 @@ impl PositiveDuration {
 impl FromStr for PositiveDuration {
     type Err = UnitError;
 
-    /// Parses what [`parse_duration`] does, except zero.
+    /// Parses a duration like [`parse_duration`], and refuses zero.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         Self::new(parse_duration(text)?, text)
     }
@@ -166,7 +166,7 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
 
 /// Rounds down; `None` if `value` is negative or too large.
 fn whole(value: f64) -> Option<u64> {
-    // 2^64, which does not fit.
+    // The limit is 2^64, which does not fit.
     let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
     fits.then_some(value as u64)
