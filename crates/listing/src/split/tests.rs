@@ -20,7 +20,7 @@ fn part(split: &Arc<Split>, start: i64, stop: Option<i64>) -> Part {
     Part::new(split, start, stop, false)
 }
 
-/// Shows a part records by name and the position behind each; the names it took.
+/// Passes records, by name and next position, to a part. Returns the names that it took.
 fn take(part: &mut Part, open: &Open, records: &[(&'static str, i64)]) -> Vec<&'static str> {
     let belongs = |(name, next): &&(&str, i64)| {
         let raw = Raw { inode: 1, next: *next, kind: 0, name: 0, len: 0 };
