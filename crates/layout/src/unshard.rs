@@ -19,16 +19,16 @@ use crate::root::Root;
 use crate::stage::remove_abandoned;
 use crate::tally::{Converted, Job, Watch, type_of};
 
-/// Bytes of names read at once, for each level a conversion is down.
+/// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
 /// Makes the layout in the directory `root` a flat directory again; `watch` is called with
 /// the progress, and may stop it.
 ///
 /// # Errors
-/// [`Error::Missing`]: it is no layout. [`Error::Busy`], [`Error::Stopped`]; [`Error::Io`]: nothing
-/// is lost then, and the next call continues. What cannot be moved by itself is a
-/// [`Failure`](super::Failure), and the layout stays one.
+/// [`Error::Missing`] if it is no layout. [`Error::Busy`]. [`Error::Stopped`] or [`Error::Io`]:
+/// nothing is lost, and the next call continues. An entry that cannot be moved is a
+/// [`Failure`](super::Failure), and the directory stays a layout.
 pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted> {
     let root = Root::open(root)?;
     let Some(mut conversion) = Conversion::begin(&root)? else {
@@ -55,11 +55,11 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
 /// The result of a pass over the directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// No directory of the layout.
+    /// No directory of the layout is left.
     Nothing,
-    /// Some, but there was progress.
+    /// Some directories are left, but there was progress.
     Some,
-    /// Some, and nothing in them can be moved.
+    /// Some directories are left, and nothing in them can be moved.
     Stuck,
 }
 
