@@ -229,7 +229,7 @@ impl Receipt {
         Self { verb: verb.into(), source, destination, ..Self::default() }
     }
 
-    /// Adds the counts of a run of the transfer engine, except its failures, which the caller words.
+    /// Adds the counts of a run of the transfer engine. Its failures are left to the caller.
     pub fn add(&mut self, summary: &Summary) {
         self.objects += summary.objects;
         self.bytes += summary.bytes;

@@ -14,7 +14,7 @@ use super::export;
 /// Batches, or the error message that ends them.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<Arc<Batch>, String>> + Send>;
 
-/// `EINVAL` for every failure. The error message of the stream tells the cause.
+/// `EINVAL` for every failure. The error message of the stream names the cause.
 const FAILED: c_int = 22;
 
 /// Data that an exported stream owns.
