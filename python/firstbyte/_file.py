@@ -238,8 +238,8 @@ class _BlockwiseFile(RawFile):
 
 
 class File(io.BufferedReader):
-    """An object opened for reading: a buffered binary file, like the one that `builtins.open(path,
-    "rb")` returns.
+    """An object opened for reading: a buffered binary file, like the result of
+    `builtins.open(path, "rb")`.
 
     Any number of threads may use it; threads that read at offsets of their own use `read_at`.
     """

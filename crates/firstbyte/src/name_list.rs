@@ -17,7 +17,7 @@ use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, St
 use crate::error::{Error, Result};
 
 /// Number of names that are looked up at once.
-const REQUESTS: usize = 16;
+const MAX_LOOKUPS: usize = 16;
 
 /// The end of a name in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Iterator for Entries {
     type Item = firstbyte_store::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.asked.len() < REQUESTS
+        while self.asked.len() < MAX_LOOKUPS
             && let Some(name) = self.names.get(self.next).cloned()
         {
             self.next += 1;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 
 /// Largest size of a start file, in bytes.
-const LONGEST: usize = 256 << 20;
+const MAX_START_FILE: usize = 256 << 20;
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
@@ -26,14 +26,14 @@ impl Client {
         let refused = |why: String| Error::Operand { operand: location.to_string(), why };
         let mut body = self.store().get(location, &Get::default())?;
         let (mut text, mut read) = (Vec::new(), 1);
-        while read > 0 && text.len() <= LONGEST {
+        while read > 0 && text.len() <= MAX_START_FILE {
             let before = text.len();
             text.resize(before + PIECE, 0);
             read = body.read(&mut text[before..])?;
             text.truncate(before + read);
         }
-        if text.len() > LONGEST {
-            return Err(refused(format!("a start file has at most {LONGEST} bytes")));
+        if text.len() > MAX_START_FILE {
+            return Err(refused(format!("a start file has at most {MAX_START_FILE} bytes")));
         }
         StartFile::parse(&text).map(Arc::new).map_err(refused)
     }

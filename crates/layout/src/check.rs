@@ -21,7 +21,7 @@ use crate::root::Root;
 use crate::scheme::{Scheme, SchemeError};
 use crate::spot::target;
 use crate::stage::{is_abandoned, remove_abandoned};
-use crate::tally::{Failure, KEPT, type_of, wrong_content};
+use crate::tally::{Failure, MAX_KEPT_FAILURES, type_of, wrong_content};
 
 /// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
@@ -198,7 +198,7 @@ impl Examination<'_> {
             return Err(error);
         }
         self.checked.failures += 1;
-        if self.checked.failed.len() < KEPT {
+        if self.checked.failed.len() < MAX_KEPT_FAILURES {
             self.checked.failed.push(Failure { path: path.clone(), error });
         }
         Ok(())

@@ -28,7 +28,7 @@ use crate::stage;
 
 /// The longest wait while another process holds an exclusive lock on the root. A process that
 /// follows the rules holds it only while it writes the layout file.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
+const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -85,7 +85,7 @@ fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
             Err(error) => return Err(at(error)),
         }

@@ -136,7 +136,7 @@ impl Layout {
     /// [`Error::Name`], [`Error::Io`].
     pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
         let spot = self.spot(name)?;
-        protocol::look(&spot, |place| {
+        protocol::find_file(&spot, |place| {
             let path = spot.path(place);
             Ok(self.root.holds(path)?.then(|| self.root.join(path)))
         })
@@ -176,7 +176,7 @@ impl Layout {
 
     fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
         let spot = self.spot(name)?;
-        let found = protocol::look(&spot, |place| self.root.regular(spot.path(place)))?;
+        let found = protocol::find_file(&spot, |place| self.root.regular(spot.path(place)))?;
         found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
     }
 

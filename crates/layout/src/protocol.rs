@@ -95,7 +95,7 @@ pub(crate) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D
 }
 
 /// Finds a file: calls `open_at` with its places, flat and sharded, until one returns a result.
-pub(crate) fn look<D: Disk, T>(
+pub(crate) fn find_file<D: Disk, T>(
     disk: &D,
     mut open_at: impl FnMut(Place) -> Result<Option<T>, D::Error>,
 ) -> Result<Option<T>, D::Error> {

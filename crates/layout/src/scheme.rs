@@ -178,7 +178,7 @@ impl Scheme {
     /// Distance of the files in one directory from [`COMFORTABLE`] for `files` files in all, on a
     /// logarithmic scale. 0 is best.
     pub(crate) fn strain(&self, files: u64) -> f64 {
-        (load(files, self.levels, self.width) / COMFORTABLE).ln().abs()
+        (files_per_directory(files, self.levels, self.width) / COMFORTABLE).ln().abs()
     }
 
     /// Source of the digits in a path.
@@ -344,7 +344,7 @@ impl Scheme {
 
 /// Number of files in a directory if they are spread evenly.
 #[expect(clippy::cast_precision_loss, reason = "a suggestion, not an account")]
-fn load(files: u64, levels: u8, width: u8) -> f64 {
+fn files_per_directory(files: u64, levels: u8, width: u8) -> f64 {
     (files.max(1) as f64) / 16f64.powi(i32::from(levels) * i32::from(width))
 }
 
@@ -379,7 +379,7 @@ impl FromStr for Hash {
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
         let why = "a hash is xxh3, sha256, md5, name-prefix or content-sha256";
-        meant(&Self::ALL, text).ok_or(SchemeError::Options { why })
+        find_by_word(&Self::ALL, text).ok_or(SchemeError::Options { why })
     }
 }
 
@@ -387,7 +387,7 @@ impl FromStr for Leaf {
     type Err = SchemeError;
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
-        meant(&Self::ALL, text).ok_or(SchemeError::Options { why: "a leaf is name or rest" })
+        find_by_word(&Self::ALL, text).ok_or(SchemeError::Options { why: "a leaf is name or rest" })
     }
 }
 
@@ -395,7 +395,7 @@ fn word<T: PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
     all.iter().find(|(one, _)| *one == value).map_or("", |(_, word)| word)
 }
 
-fn meant<T: Copy>(all: &[(T, &str)], text: &str) -> Option<T> {
+fn find_by_word<T: Copy>(all: &[(T, &str)], text: &str) -> Option<T> {
     all.iter().find(|(_, word)| *word == text).map(|(value, _)| *value)
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const BYTES: usize = 4;
 /// Largest number of beginnings kept: twice as many as four hexadecimal digits have, in some MiB.
 /// Two bytes never have more.
-const MOST: usize = 1 << 17;
+const MAX_BEGINNINGS: usize = 1 << 17;
 
 /// The first bytes of a name, padded with zeros, which no name contains.
 type Beginning = [u8; BYTES];
@@ -44,7 +44,7 @@ impl Spread {
         beginning[..length].copy_from_slice(&name[..length]);
         *self.counts.entry(beginning).or_default() += 1;
         self.files += 1;
-        while self.counts.len() > MOST {
+        while self.counts.len() > MAX_BEGINNINGS {
             self.bytes -= 1;
             self.counts = self.cut(self.bytes);
         }
@@ -138,7 +138,7 @@ mod tests {
         let all: Vec<u8> = (1..=255).collect();
         let spread = spread(&all, 200_000);
         assert_eq!((spread.bytes, spread.files), (2, 200_000));
-        assert!(spread.counts.len() <= MOST);
+        assert!(spread.counts.len() <= MAX_BEGINNINGS);
         assert_eq!(spread.counts.values().sum::<u32>(), 200_000);
         assert_eq!((spread.directories(1), spread.directories(3)), (Some(255), None));
     }

@@ -19,7 +19,7 @@ pub(crate) const BATCH: usize = 4 << 20;
 /// small.
 pub(crate) const PART: usize = 64 << 10;
 /// Largest number of failures that are kept. The others are only counted.
-pub(crate) const KEPT: usize = 1000;
+pub(crate) const MAX_KEPT_FAILURES: usize = 1000;
 
 /// A file that could not be moved, or something that could not be checked.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<'a> Job<'a> {
     pub(crate) fn fail(&mut self, name: &[u8], error: Error) {
         self.done.failures += 1;
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
-        if self.done.failed.len() < KEPT {
+        if self.done.failed.len() < MAX_KEPT_FAILURES {
             self.done.failed.push(Failure { path: self.root.join(name), error });
         }
     }

@@ -42,11 +42,11 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
     loop {
         let left = job.empty_levels()?;
         root.sync_all()?;
-        if left == Left::Nothing && conversion.alone(|_| job.finish())? {
+        if left == PassResult::Nothing && conversion.alone(|_| job.finish())? {
             root.sync_directory(b"")?;
             return Ok(job.done);
         }
-        if left == Left::Stuck {
+        if left == PassResult::Stuck {
             return Ok(job.done);
         }
     }
@@ -54,7 +54,7 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
 
 /// The result of a pass over the directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum PassResult {
     /// No directory of the layout is left.
     Nothing,
     /// Some directories are left, but there was progress.
@@ -65,7 +65,7 @@ enum Left {
 
 impl Job<'_> {
     /// Empties all directories once.
-    fn empty_levels(&mut self) -> Result<Left> {
+    fn empty_levels(&mut self) -> Result<PassResult> {
         self.begin_pass();
         let before = (self.done.moved, self.done.directories);
         let mut left = false;
@@ -83,9 +83,9 @@ impl Job<'_> {
             }
         }
         Ok(match (left, before == (self.done.moved, self.done.directories)) {
-            (false, _) => Left::Nothing,
-            (true, false) => Left::Some,
-            (true, true) => Left::Stuck,
+            (false, _) => PassResult::Nothing,
+            (true, false) => PassResult::Some,
+            (true, true) => PassResult::Stuck,
         })
     }
 

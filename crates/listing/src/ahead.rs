@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::batch::{Batch, Take};
-use crate::open::again;
+use crate::open::reopen;
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::spare::Spare;
@@ -57,13 +57,13 @@ struct Shared {
     /// The first part is read from this descriptor. For each other part the directory is opened
     /// again.
     directory: OwnedFd,
-    left: Mutex<Left>,
+    left: Mutex<PendingParts>,
     spare: Spare,
 }
 
 /// The parts that no thread reads yet.
 #[derive(Debug)]
-struct Left {
+struct PendingParts {
     /// `None` stands for the whole directory, if it is not split.
     parts: VecDeque<Option<Part>>,
     /// `None` once every part has a thread, or the read is over.
@@ -84,7 +84,7 @@ impl Ahead {
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
         let spare = Spare::new(Self::BUFFER, WAITING * threads);
-        let left = Mutex::new(Left { parts, order: Some(order) });
+        let left = Mutex::new(PendingParts { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
             let shared = Arc::clone(&shared);
@@ -108,7 +108,7 @@ impl Ahead {
                 self.part = self.parts.recv().ok();
             }
             let Some(part) = &self.part else { return Ok(None) };
-            if let Some(next) = self.deal_with(part.recv().unwrap_or_else(|_| Err(died()))) {
+            if let Some(next) = self.take_message(part.recv().unwrap_or_else(|_| Err(died()))) {
                 return next;
             }
         }
@@ -131,7 +131,7 @@ impl Ahead {
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Disconnected) => Err(died()),
             };
-            if let Some(next) = self.deal_with(message) {
+            if let Some(next) = self.take_message(message) {
                 return Some(next);
             }
         }
@@ -139,7 +139,7 @@ impl Ahead {
     }
 
     /// Converts a message to a result for the caller. `None` if the message ends a part.
-    fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
+    fn take_message(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
         self.failed = message.is_err();
         if !matches!(message, Ok(Some(_))) {
             self.part = None;
@@ -186,7 +186,7 @@ fn died() -> io::Error {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, PendingParts> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +222,7 @@ impl Shared {
         let mut reader = self.begin(part.as_ref())?;
         loop {
             let mut batch = self.spare.take();
-            let more = reader.read_those(&mut batch, |raw, name| match &mut part {
+            let more = reader.read_selected(&mut batch, |raw, name| match &mut part {
                 None => Ok(Take::Entry),
                 Some(part) => part.take(raw, name, &self.directory),
             })?;
@@ -245,7 +245,7 @@ impl Shared {
     fn begin(&self, part: Option<&Part>) -> io::Result<Reader> {
         match part.filter(|part| !part.is_first()) {
             Some(part) => {
-                let own = again(&self.directory)?;
+                let own = reopen(&self.directory)?;
                 part.begin(&own)?;
                 Ok(own.into())
             }
@@ -254,7 +254,7 @@ impl Shared {
     }
 }
 
-impl Left {
+impl PendingParts {
     /// Prevents threads from starting further parts.
     fn finish(&mut self) {
         self.parts.clear();

@@ -56,7 +56,7 @@ impl Batch {
     /// the name, rounded up.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
-        let buffer = buffer.clamp(LEAST_ROOM, LARGEST);
+        let buffer = buffer.clamp(LEAST_ROOM, MAX_BUFFER);
         Self {
             buffer: vec![0; buffer].into_boxed_slice(),
             used: 0,
@@ -203,7 +203,7 @@ impl Batch {
     /// and a slot for details. The details are written in place, because copying a hundred bytes
     /// for each entry would be noticeable. Keeps the type that `look` returns, and the details if
     /// `keep` is set. Removes an entry for which `look` returns `None`.
-    pub(crate) fn settle(
+    pub(crate) fn complete_entries(
         &mut self,
         first: usize,
         keep: bool,
@@ -247,7 +247,7 @@ fn is_entry(name: &[u8]) -> bool {
 }
 
 /// Largest buffer in bytes: offsets in a batch have 32 bits.
-const LARGEST: usize = 1 << 30;
+const MAX_BUFFER: usize = 1 << 30;
 
 /// The entries of one directory in a [`Batch`].
 #[derive(Clone, Copy, Debug)]
@@ -346,7 +346,7 @@ fn type_of(kind: u8) -> FileType {
     FileType::from_raw_mode(u32::from(kind) << 12)
 }
 
-/// Narrows an offset in a batch, which is below [`LARGEST`].
+/// Narrows an offset in a batch, which is below [`MAX_BUFFER`].
 #[inline]
 fn narrow(offset: usize) -> u32 {
     offset as u32

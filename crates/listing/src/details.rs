@@ -29,7 +29,7 @@ impl<D: AsFd> Details<'_, D> {
     /// meanwhile are removed.
     pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
         let mut errors = Vec::new();
-        batch.settle(
+        batch.complete_entries(
             first,
             self.detail.has_stats(),
             |kind| self.is_needed(kind),

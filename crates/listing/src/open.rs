@@ -61,8 +61,8 @@ impl Open {
     }
 
     /// Opens the directory once more, with its own read position.
-    pub(crate) fn again(&self) -> rustix::io::Result<Self> {
-        again(&self.fd).map(|fd| Self::new(fd, &self.count))
+    pub(crate) fn reopen(&self) -> rustix::io::Result<Self> {
+        reopen(&self.fd).map(|fd| Self::new(fd, &self.count))
     }
 
     /// True if the directory may stay open for the directories found in it. False while too many
@@ -85,7 +85,7 @@ impl Drop for Open {
 }
 
 /// Opens a directory once more, with its own read position.
-pub(crate) fn again(directory: impl AsFd) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn reopen(directory: impl AsFd) -> rustix::io::Result<OwnedFd> {
     open_at(directory, c".", Symlinks::Report, OFlags::RDONLY)
 }
 

@@ -40,11 +40,11 @@ impl Reader {
     /// # Errors
     /// The operating system's code. A directory that was removed meanwhile ends without an error.
     pub fn read(&mut self, batch: &mut Batch) -> std::io::Result<bool> {
-        self.read_those(batch, |_, _| Ok(Take::Entry))
+        self.read_selected(batch, |_, _| Ok(Take::Entry))
     }
 
     /// Reads like [`read`](Self::read), but only the records that `take` accepts.
-    pub(crate) fn read_those(
+    pub(crate) fn read_selected(
         &mut self,
         batch: &mut Batch,
         mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,

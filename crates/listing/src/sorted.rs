@@ -29,9 +29,9 @@ use crate::tuning::{Reach, Tuning};
 
 /// Most bytes that all waiting names may take. 10^6 names of usual length take six readings, and a
 /// process that walks two such listings side by side stays within 32 MiB.
-const LIMIT: usize = 6 << 20;
+const MAX_NAME_BYTES: usize = 6 << 20;
 /// Bytes that a level may always take, whatever the levels above it hold.
-const LEAST: usize = 256 << 10;
+const MIN_LEVEL_BYTES: usize = 256 << 10;
 /// Number of levels, from the deepest up, whose directories stay open.
 const OPEN_LEVELS: usize = 32;
 
@@ -105,7 +105,7 @@ impl Sorted {
             batch: Batch::new(tuning.buffer),
             // A second descriptor of the root, for opening directories below it. The first is for
             // reading.
-            root: root.again().map_err(fail)?,
+            root: root.reopen().map_err(fail)?,
         };
         sorted.begin(root, Vec::new(), Some(Arc::new(Chain { identity, above: None })));
         Ok(sorted)
@@ -156,7 +156,7 @@ impl Sorted {
     fn read(&mut self, open: &Open, path: &[u8], after: &[u8]) -> Names {
         let taken: usize = self.levels.iter().map(|level| level.names.size()).sum();
         let mut names = Names::default();
-        let limit = LIMIT.saturating_sub(taken).max(LEAST);
+        let limit = MAX_NAME_BYTES.saturating_sub(taken).max(MIN_LEVEL_BYTES);
         loop {
             self.batch.clear();
             self.batch.begin(path, 0);
@@ -190,7 +190,7 @@ impl Sorted {
 
     /// Reads more names of the deepest level once all of its names are shown. Leaves the level if
     /// there are no more.
-    fn read_on(&mut self) {
+    fn read_more_names(&mut self) {
         let Some(mut level) = self.levels.pop() else { return };
         let after = level.names.last().to_vec();
         let more = level.names.bound.is_some();
@@ -200,7 +200,7 @@ impl Sorted {
         }
         let open = match level.open.take() {
             Some(open) => Ok(open),
-            None if level.path.is_empty() => self.root.again(),
+            None if level.path.is_empty() => self.root.reopen(),
             None => self.root.descend(&level.path, self.options.symlinks),
         };
         match open.and_then(|open| rustix::fs::seek(&open, SeekFrom::Start(0)).map(|_| open)) {
@@ -262,7 +262,7 @@ impl Iterator for Sorted {
             let depth = u32::try_from(self.levels.len()).unwrap_or(u32::MAX);
             let level = self.levels.last_mut()?;
             let Some((name, kind)) = level.names.get(level.shown) else {
-                self.read_on();
+                self.read_more_names();
                 continue;
             };
             let name = name.to_vec();
@@ -298,7 +298,7 @@ impl Names {
     fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
         // Grows to the limit in one step, because each doubling would leave a hole of the old size.
-        if self.bytes.capacity() < start + name.len() + 1 && start > LEAST {
+        if self.bytes.capacity() < start + name.len() + 1 && start > MIN_LEVEL_BYTES {
             self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
         }
         self.bytes.extend_from_slice(name);

@@ -26,14 +26,14 @@ use rustix::io::Errno;
 
 use crate::batch::Take;
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
-use crate::open::again;
+use crate::open::reopen;
 use crate::stat::Time;
 
 /// Approximate number of entries in a part. Opening and seeking costs some 30 us, reading this many
 /// 3 ms.
 const PART: u64 = 16 << 10;
 /// Largest number of parts if their order does not matter: enough for threads to end together.
-pub(crate) const FEW: u64 = 64;
+pub(crate) const MAX_UNORDERED_PARTS: u64 = 64;
 
 /// A directory that is read in parts.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
 
 /// True if a seek to `position` leads to entries after it.
 fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
-    let probe = again(directory)?;
+    let probe = reopen(directory)?;
     let mut buffer = [0; LEAST_ROOM];
     let filled = seek_and_read(&probe, position, &mut buffer)?;
     let mut last = position;
@@ -106,7 +106,7 @@ fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
 /// Returns the name of the first entry from `position` on.
 fn first_from(directory: impl AsFd, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
     let mut buffer = [0; LEAST_ROOM];
-    let filled = seek_and_read(again(directory)?, position, &mut buffer)?;
+    let filled = seek_and_read(reopen(directory)?, position, &mut buffer)?;
     let Some(raw) = records(&buffer[..filled], 0).next().transpose()? else { return Ok(None) };
     Ok(Some(buffer[raw.name..raw.name + raw.len].to_vec()))
 }

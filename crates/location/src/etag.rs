@@ -11,7 +11,7 @@ use std::borrow::Cow;
 #[must_use]
 pub fn quoted(text: &str) -> Option<String> {
     let text = text.trim();
-    let (weak, tag) = parts(text);
+    let (weak, tag) = split_tag(text);
     match (tag.is_empty(), text.ends_with('"')) {
         (true, _) => None,
         (false, true) => Some(text.to_owned()),
@@ -22,7 +22,7 @@ pub fn quoted(text: &str) -> Option<String> {
 /// True if a tag is weak: equal weak tags do not mean equal bytes.
 #[must_use]
 pub fn is_weak(text: &str) -> bool {
-    parts(text).0
+    split_tag(text).0
 }
 
 /// True if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2.
@@ -35,12 +35,12 @@ pub fn is_same(one: &str, other: &str) -> bool {
 /// (`HEX-COUNT`), is in lower case.
 #[must_use]
 pub fn value(text: &str) -> Cow<'_, str> {
-    let tag = parts(text).1;
+    let tag = split_tag(text).1;
     if is_digest(tag) { Cow::Owned(tag.to_ascii_lowercase()) } else { Cow::Borrowed(tag) }
 }
 
 /// Returns whether a tag is weak, and the tag without quotes.
-fn parts(text: &str) -> (bool, &str) {
+fn split_tag(text: &str) -> (bool, &str) {
     let text = text.trim();
     let weak = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
     let tag = weak.unwrap_or(text);

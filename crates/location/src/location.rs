@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::name::DestinationName;
-use crate::secret::{behind_scheme, is_signed_query};
+use crate::secret::{is_signed_query, redact_after_scheme};
 use crate::service::{EndpointName, Service};
 use crate::sftp::SftpPath;
 use crate::shown::shown;
@@ -230,7 +230,7 @@ impl Location {
                 let root = root.target.split(['?', '#']).next()?;
                 Some(percent_decode(rest(url.target.as_bytes(), root.as_bytes())?).collect())
             }
-            (Self::Sftp(place), Self::Sftp(root)) if place.is_beside(root) => {
+            (Self::Sftp(place), Self::Sftp(root)) if place.shares_root_with(root) => {
                 rest(&place.path, &root.path).map(<[u8]>::to_vec)
             }
             _ => None,
@@ -345,7 +345,7 @@ impl fmt::Display for HttpUrl {
         if !authority.contains(['@', ':']) && !target.contains('?') {
             return write!(f, "{scheme}://{authority}{target}");
         }
-        write!(f, "{scheme}://{}", behind_scheme(&format!("{authority}{target}")))
+        write!(f, "{scheme}://{}", redact_after_scheme(&format!("{authority}{target}")))
     }
 }
 

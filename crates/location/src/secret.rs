@@ -108,7 +108,7 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
         if is_plain || (scheme == "sftp" && !has_password(url)) {
             out.push_str(url);
         } else {
-            out.push_str(&behind_scheme(url));
+            out.push_str(&redact_after_scheme(url));
         }
         rest = behind;
     }
@@ -170,7 +170,7 @@ fn ends_url(symbol: char) -> bool {
 }
 
 /// Redacts the rest of a URL after `://`: authority, path and query.
-pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
+pub(crate) fn redact_after_scheme(url: &str) -> Cow<'_, str> {
     let cut = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, target) = url.split_at(cut);
     // Some passwords contain an unencoded slash. An authority with a colon and no numeric port is
@@ -179,7 +179,7 @@ pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
         && begins_password(authority)
         && let Some((_, behind)) = url.split_once('@')
     {
-        let behind = behind_scheme(behind);
+        let behind = redact_after_scheme(behind);
         let behind = behind.strip_prefix(HIDDEN).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
         return Cow::Owned(format!("{HIDDEN}@{behind}"));
     }
@@ -218,9 +218,9 @@ fn fields_shown(fields: &str) -> String {
     let mut shown = Vec::new();
     for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
-            name if SIGNATURES.contains(&name) => shown.push(hidden(part)),
+            name if SIGNATURES.contains(&name) => shown.push(hide_value(part)),
             name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
-            name if is_secret(name) || is_signed(name) => shown.push(hidden(part)),
+            name if is_secret(name) || is_signed(name) => shown.push(hide_value(part)),
             _ => shown.push(behind_semicolons(part)),
         }
     }
@@ -235,14 +235,14 @@ fn behind_semicolons(text: &str) -> String {
     for part in parts {
         // A path continues after its parameter.
         let (field, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
-        let field = if is_hidden(field) { hidden(field) } else { field.to_owned() };
+        let field = if is_hidden(field) { hide_value(field) } else { field.to_owned() };
         shown = format!("{shown};{field}{rest}");
     }
     shown
 }
 
 /// Replaces the value of a parameter, or adds the replacement if it has no value.
-fn hidden(part: &str) -> String {
+fn hide_value(part: &str) -> String {
     match part.split_once('=') {
         Some((name, _)) => format!("{name}={HIDDEN}"),
         None => format!("{part}={HIDDEN}"),

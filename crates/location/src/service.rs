@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Longest name of an endpoint, in bytes. Names are stored inline, so that a location needs no
 /// further allocation.
-const LONGEST: usize = 32;
+const MAX_NAME_LENGTH: usize = 32;
 
 /// The scheme of S3, and the separator between it and the name of an endpoint.
 const S3: &str = "s3";
@@ -14,7 +14,7 @@ const JOIN: char = '+';
 /// as in every scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointName {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_NAME_LENGTH],
     length: u8,
 }
 
@@ -29,7 +29,7 @@ impl EndpointName {
         if name.is_empty() || !name.bytes().all(legal) {
             return None;
         }
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_NAME_LENGTH];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(Service::of_scheme(scheme).unwrap().to_string(), scheme);
         }
         assert_eq!(Service::of_scheme("S3+LAB"), Service::of_scheme("s3+lab"));
-        let longest = format!("s3+{}", "a".repeat(LONGEST));
+        let longest = format!("s3+{}", "a".repeat(MAX_NAME_LENGTH));
         assert!(Service::of_scheme(&longest).is_some());
         for scheme in ["s3+", "gs+lab", "s3+a.b", "s3+a+b", "lab", "http", &format!("{longest}a")] {
             assert_eq!(Service::of_scheme(scheme), None, "{scheme}");

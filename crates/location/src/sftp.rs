@@ -26,8 +26,8 @@ impl SftpPath {
     pub(crate) fn parse(rest: &[u8]) -> Result<Self, &'static str> {
         let cut = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(cut);
-        let authority = std::str::from_utf8(authority).map_err(|_| HOST)?.to_owned();
-        check(&authority)?;
+        let authority = std::str::from_utf8(authority).map_err(|_| HOST_ERROR)?.to_owned();
+        check_authority(&authority)?;
         let path: Vec<u8> = match path.strip_prefix(b"/~") {
             Some([]) => Vec::new(),
             Some([b'/', below @ ..]) => {
@@ -64,7 +64,7 @@ impl SftpPath {
     }
 
     /// True if both paths have the same host, and both are absolute or both relative.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    pub(crate) fn shares_root_with(&self, other: &Self) -> bool {
         self.authority == other.authority && self.path.starts_with(b"/") == other.path.starts_with(b"/")
     }
 
@@ -80,10 +80,10 @@ impl SftpPath {
     }
 }
 
-const HOST: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
+const HOST_ERROR: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
 
 /// Refuses passwords, and names that `ssh` would take for an option or a command.
-fn check(authority: &str) -> Result<(), &'static str> {
+fn check_authority(authority: &str) -> Result<(), &'static str> {
     let (user, host, port) = split(authority);
     if user.is_some_and(|user| user.contains(':')) {
         return Err("a password in the URL would show in the list of processes; use a key or an agent");
@@ -94,7 +94,7 @@ fn check(authority: &str) -> Result<(), &'static str> {
     };
     let is_host = plain(host, b"-._") || (authority.contains('[') && plain(host, b"-._:%"));
     if !is_host || user.is_some_and(|user| !plain(user, b"-._+@\\")) {
-        return Err(HOST);
+        return Err(HOST_ERROR);
     }
     match port {
         Some(port) if port.parse::<u16>().is_err() => Err("the port is no number up to 65535"),

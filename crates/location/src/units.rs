@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest valid duration, a hundred years. Adding it to the current time does not overflow.
-const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
+const MAX_DURATION: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// The text is not a valid size, rate or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let refuse = || Kind::Size.refuse(text);
     let (number, unit) = split(text).ok_or_else(refuse)?;
     let factor = bytes_per_unit(&unit).ok_or_else(refuse)?;
-    whole(number * factor).ok_or_else(refuse)
+    round_down(number * factor).ok_or_else(refuse)
 }
 
 /// Parses a rate in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
@@ -79,7 +79,7 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
         "gbit" => 1e9 / 8.0,
         _ => bytes_per_unit(&unit).ok_or_else(refuse)?,
     };
-    whole(number * factor).filter(|rate| *rate > 0).ok_or_else(refuse)
+    round_down(number * factor).filter(|rate| *rate > 0).ok_or_else(refuse)
 }
 
 /// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
@@ -106,7 +106,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 /// # Errors
 /// The number is negative, NaN, or more than a hundred years.
 pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= MAX_DURATION);
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
 }
 
@@ -165,7 +165,7 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
 }
 
 /// Rounds down; `None` if `value` is negative or too large.
-fn whole(value: f64) -> Option<u64> {
+fn round_down(value: f64) -> Option<u64> {
     // The limit is 2^64, which does not fit.
     let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
@@ -246,7 +246,7 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        assert_eq!(parse_duration("36500d"), Ok(LONGEST));
+        assert_eq!(parse_duration("36500d"), Ok(MAX_DURATION));
         for text in ["", "ms", "-1s", "3 moons", "36501d", "9999999999999999999"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }

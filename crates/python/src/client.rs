@@ -18,10 +18,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 
 /// The engines of this process, by the key of their options.
-static ENGINES: Mutex<BTreeMap<String, Own<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
+static ENGINES: Mutex<BTreeMap<String, ProcessOwned<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
 
 /// Prefixes of the variables in which stores find endpoints and credentials.
 const SERVICES: [&str; 7] =
@@ -347,7 +347,8 @@ fn is_of_cache(error: &Error) -> bool {
 }
 
 fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firstbyte::Client> {
-    let known = |engines: &BTreeMap<String, Own<firstbyte::Client>>| engines.get(key)?.get().cloned();
+    let known =
+        |engines: &BTreeMap<String, ProcessOwned<firstbyte::Client>>| engines.get(key)?.get().cloned();
     if let Some(engine) = known(&ENGINES.lock().unwrap_or_else(PoisonError::into_inner)) {
         return Ok(engine);
     }
@@ -355,7 +356,7 @@ fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firs
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
     // Another thread may have made the engine meanwhile. One is enough.
     let engine = known(&engines).unwrap_or_else(|| {
-        engines.insert(key.to_owned(), Own::new(made.clone()));
+        engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));
         made.clone()
     });
     drop(engines);

@@ -70,11 +70,11 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
         None => text,
     };
     let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };
-    raised(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
+    make_exception(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
 }
 
 /// Calls `firstbyte._errors.error`, which makes the exception of a kind.
-fn raised(
+fn make_exception(
     py: Python<'_>,
     kind: FailureKind,
     code: Option<i32>,

@@ -2,9 +2,9 @@
 //! none of the parent's other threads. A lock that such a thread held stays locked in the child,
 //! and a channel to such a thread has no other end.
 //!
-//! So a value with threads of its own is wrapped in [`Own`]. A child cannot use the inherited value
-//! and never drops it, because that might wait for ever; it creates its own. (`DataLoader` of
-//! `PyTorch` and `multiprocessing` fork by default, in some versions.)
+//! So a value with threads of its own is wrapped in [`ProcessOwned`]. A child cannot use the
+//! inherited value and never drops it, because that might wait for ever; it creates its own.
+//! (`DataLoader` of `PyTorch` and `multiprocessing` fork by default, in some versions.)
 //!
 //! The locks of this module are taken only while the interpreter's lock is held, and are released
 //! before it is. The thread that forks holds the interpreter's lock, so a child never finds them
@@ -13,12 +13,12 @@
 use std::mem::ManuallyDrop;
 
 /// A value of the process that made it.
-pub(crate) struct Own<T> {
+pub(crate) struct ProcessOwned<T> {
     value: ManuallyDrop<T>,
     process: u32,
 }
 
-impl<T> Own<T> {
+impl<T> ProcessOwned<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), process: std::process::id() }
     }
@@ -42,7 +42,7 @@ impl<T> Own<T> {
     }
 }
 
-impl<T> Drop for Own<T> {
+impl<T> Drop for ProcessOwned<T> {
     fn drop(&mut self) {
         if self.is_here() {
             // SAFETY: the value is dropped here and nowhere else.

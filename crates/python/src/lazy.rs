@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::client::{Client, Place, Route};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::target::{Target, bytes_to_fill, check_apart};
 use crate::wait::{self, abandonable};
 
@@ -23,7 +23,7 @@ pub(crate) struct LazyFile {
     location: Location,
     version: Version,
     /// `None` once the file is closed.
-    file: Mutex<Option<Own<Arc<firstbyte::LazyFile>>>>,
+    file: Mutex<Option<ProcessOwned<Arc<firstbyte::LazyFile>>>>,
 }
 
 /// Opens the current version at `location`, and fetches its ranges in the start file `replay`.
@@ -51,7 +51,7 @@ pub(crate) fn open(
         route: Arc::clone(&client.route),
         location,
         version: file.version().clone(),
-        file: Mutex::new(Some(Own::new(Arc::new(file)))),
+        file: Mutex::new(Some(ProcessOwned::new(Arc::new(file)))),
     })
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn open_version(
     let version = Version { size, etag, version_id, last_modified, file };
     let engine = client.route.engine(py, &location)?;
     let opened = engine.open_version(&location, version.clone());
-    let file = Mutex::new(Some(Own::new(Arc::new(opened))));
+    let file = Mutex::new(Some(ProcessOwned::new(Arc::new(opened))));
     Ok(LazyFile { route: Arc::clone(&client.route), location, version, file })
 }
 
@@ -210,19 +210,19 @@ impl LazyFile {
 
     /// Returns the file. In a forked child it is opened again.
     fn file(&self, py: Python<'_>) -> PyResult<Arc<firstbyte::LazyFile>> {
-        match self.slot().as_ref().map(Own::get) {
+        match self.slot().as_ref().map(ProcessOwned::get) {
             Some(Some(file)) => return Ok(Arc::clone(file)),
             Some(None) => {}
             None => return Err(PyValueError::new_err("I/O operation on closed file")),
         }
         let engine = self.route.engine(py, &self.location)?;
         let file = Arc::new(engine.open_version(&self.location, self.version.clone()));
-        *self.slot() = Some(Own::new(Arc::clone(&file)));
+        *self.slot() = Some(ProcessOwned::new(Arc::clone(&file)));
         Ok(file)
     }
 
     /// Locks the file. Called only with the interpreter's lock held: see [`crate::fork`].
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Own<Arc<firstbyte::LazyFile>>>> {
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<ProcessOwned<Arc<firstbyte::LazyFile>>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

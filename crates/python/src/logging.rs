@@ -20,7 +20,7 @@ const MOST_WAITING: usize = 10_000;
 type Logged = (u8, String, String);
 
 /// The lowest level of Python that is passed on.
-static LEAST: AtomicU8 = AtomicU8::new(u8::MAX);
+static MIN_LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 
 /// The queue of this process. Never freed: a forked child makes its own, because a thread that the
 /// child does not have may have held the lock of this one.
@@ -76,12 +76,12 @@ fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
 #[pyfunction]
 pub(crate) fn log_begin(least: u8) {
     static SUBSCRIBER: Once = Once::new();
-    LEAST.store(least, Ordering::Relaxed);
+    MIN_LEVEL.store(least, Ordering::Relaxed);
     QUEUE.store(Box::leak(Box::<Queue>::default()), Ordering::Release);
     SUBSCRIBER.call_once(|| {
         let own = filter_fn(|metadata| {
             // Spans are kept too: a request takes the number of its attempt from one.
-            let is_loud = metadata.is_span() || level_of(metadata) >= LEAST.load(Ordering::Relaxed);
+            let is_loud = metadata.is_span() || level_of(metadata) >= MIN_LEVEL.load(Ordering::Relaxed);
             metadata.target().starts_with("firstbyte") && *metadata.level() <= Level::DEBUG && is_loud
         });
         // Fails if another library of this process has a subscriber, which then gets the events.
@@ -108,7 +108,7 @@ pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
 /// Ends the queue. Events in it are still returned.
 #[pyfunction]
 pub(crate) fn log_end() {
-    LEAST.store(u8::MAX, Ordering::Relaxed);
+    MIN_LEVEL.store(u8::MAX, Ordering::Relaxed);
     if let Some(queue) = queue() {
         queue.state().is_ended = true;
         queue.changed.notify_all();

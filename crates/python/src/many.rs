@@ -23,7 +23,7 @@ use pyo3::types::PyBytes;
 
 use crate::client::{Client, Place};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
 
 /// Assumed length of the first objects, in bytes.
@@ -34,7 +34,7 @@ const STEP: usize = 16 << 20;
 /// Objects in order, read ahead while they are taken.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Objects {
-    reading: Own<Arc<Reading>>,
+    reading: ProcessOwned<Arc<Reading>>,
 }
 
 /// Begins to read objects with `concurrency` threads, each object completely or the range next to
@@ -76,7 +76,7 @@ pub(crate) fn read_many(
         room: Condvar::new(),
         turns: Condvar::new(),
     });
-    let objects = Objects { reading: Own::new(Arc::clone(&reading)) };
+    let objects = Objects { reading: ProcessOwned::new(Arc::clone(&reading)) };
     for slot in 0..threads {
         let reading = Arc::clone(&reading);
         let thread = std::thread::Builder::new().name("firstbyte-many".into()).stack_size(STACK);

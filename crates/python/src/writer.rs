@@ -18,7 +18,7 @@ use pyo3::types::PyBytes;
 
 use crate::client::{Client, Place};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
 
 /// Pieces that may wait: one is sent while the next is made.
@@ -34,7 +34,7 @@ pub(crate) struct Writer {
 }
 
 enum State {
-    Open(Own<Upload>),
+    Open(ProcessOwned<Upload>),
     /// Committed or discarded.
     Over,
     /// The write failed, or its caller was interrupted, before the object was complete.
@@ -70,7 +70,10 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive
         engine.put_stream(&mut source, &to, &Silent)
     };
     let thread = std::thread::Builder::new().name("firstbyte-write".into()).spawn(write)?;
-    Ok(Writer { location, state: Mutex::new(State::Open(Own::new(Upload { pieces, thread, stop }))) })
+    Ok(Writer {
+        location,
+        state: Mutex::new(State::Open(ProcessOwned::new(Upload { pieces, thread, stop }))),
+    })
 }
 
 #[pymethods]

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// Number of large objects that are given out first. They take 1 MiB.
-const KEPT: usize = 1 << 16;
+const MAX_KEPT_SIZES: usize = 1 << 16;
 /// Every object counts as this part of the mean in addition to its bytes, so that very many small
 /// and empty objects do not all fill up one shard.
 const OVERHEAD: u64 = 64;
@@ -29,7 +29,7 @@ impl Sizes {
         let number = self.objects;
         self.objects += 1;
         self.bytes = self.bytes.saturating_add(size);
-        if self.largest.len() < KEPT {
+        if self.largest.len() < MAX_KEPT_SIZES {
             self.largest.push(Reverse((size, number)));
         } else if let Some(mut least) = self.largest.peek_mut()
             && least.0.0 < size
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn more_objects_than_are_kept_are_even_too() {
-        let sizes = log_normal(7, 4 * KEPT, 100_000.0, 2.0);
+        let sizes = log_normal(7, 4 * MAX_KEPT_SIZES, 100_000.0, 2.0);
         let loads = balanced(8, &sizes);
         let mean = sizes.iter().sum::<u64>() as f64 / 8.0;
         assert!(loads.iter().all(|(bytes, _)| (*bytes as f64 / mean - 1.0).abs() < 0.01), "{loads:?}");

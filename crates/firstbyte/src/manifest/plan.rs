@@ -76,7 +76,7 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
         return Err(Error::Option { name: "shards".into(), why });
     }
     let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
-    let sources = parsed(store, plan)?;
+    let sources = parse_sources(store, plan)?;
     let partial = LocalFile::open(out, Privacy::Usual)?;
     partial.empty()?;
     let written = (|| {
@@ -91,11 +91,11 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
             .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
         let Listed { writer, sizes, totals, left_out, .. } = first;
         if sizes.objects() == 0 {
-            return Err(nothing(plan.sources));
+            return Err(nothing_to_plan(plan.sources));
         }
         writer.finish(String::new()).map_err(at_out)?;
         let sources = sources.into_iter().map(|source| source.planned).collect();
-        let header = balanced(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
+        let header = write_manifest(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
         Ok(Planned { header, totals, left_out })
     })();
     match written {
@@ -112,7 +112,7 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
 }
 
 /// Runs the second pass: assigns the listed objects to shards and writes the manifest.
-fn balanced(
+fn write_manifest(
     listed: File,
     out: &File,
     shards: u32,
@@ -142,7 +142,7 @@ fn balanced(
     Ok(header)
 }
 
-fn nothing(sources: &[OsString]) -> Error {
+fn nothing_to_plan(sources: &[OsString]) -> Error {
     let named: Vec<String> = sources.iter().map(|text| shown(text).to_string()).collect();
     Error::Operand { operand: named.join(" "), why: "holds no object to plan".into() }
 }
@@ -163,7 +163,7 @@ enum Names {
 
 /// Parses the sources. Objects of one directory that are named one after the other become one
 /// source.
-fn parsed(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
+fn parse_sources(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
     let mut found: Vec<ListedSource> = Vec::new();
     for text in plan.sources {
         let (root, named, kind, names) = match Source::parse(text, Depth::Tree, plan.wildcards, store)? {

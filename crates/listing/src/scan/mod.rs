@@ -98,7 +98,7 @@ impl Scan {
 
     /// Whether each worker changes its working directory to the directory whose entries it
     /// examines. This pays if every entry needs a system call and the file system is local.
-    fn moves(&self) -> bool {
+    fn changes_directory(&self) -> bool {
         self.options.detail.has_stats() && self.tuning.file_system.reach == Reach::Local
     }
 
@@ -107,7 +107,7 @@ impl Scan {
     pub fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
         self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
-        let home = if self.moves() { thread_cwd::here() } else { None };
+        let home = if self.changes_directory() { thread_cwd::here() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {
             if crew.home.is_none() || !crew.start(scope, 0) {

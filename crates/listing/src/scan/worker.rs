@@ -21,7 +21,7 @@ use crate::tuning::{Reach, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
-const PATIENCE: Duration = Duration::from_millis(1);
+const MAX_ENTRY_WAIT: Duration = Duration::from_millis(1);
 
 pub(super) struct Worker<'a, V> {
     scan: &'a Scan,
@@ -60,7 +60,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         while let Some(cursor) = next {
             next = self.step(cursor, enlist);
         }
-        if self.shown.is_none_or(|shown| shown.elapsed() >= PATIENCE) {
+        if self.shown.is_none_or(|shown| shown.elapsed() >= MAX_ENTRY_WAIT) {
             self.flush();
         }
     }
@@ -128,7 +128,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Opens a part of a large directory with its own read position.
     fn begin(&mut self, mut cursor: Cursor, part: Part) -> Option<Cursor> {
-        let opened = cursor.open.again().and_then(|own| part.begin(&own).map(|()| own));
+        let opened = cursor.open.reopen().and_then(|own| part.begin(&own).map(|()| own));
         match opened {
             Ok(open) => {
                 cursor.open = Arc::new(open);
@@ -230,7 +230,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Queues the rest of a directory for any worker, in several parts if possible.
     fn share(&self, mut cursor: Cursor) {
         if cursor.part.is_none() && self.splits(&cursor) {
-            let mut parts = split::plan(&*cursor.open, cursor.so_far, cursor.next, split::FEW).into_iter();
+            let mut parts =
+                split::plan(&*cursor.open, cursor.so_far, cursor.next, split::MAX_UNORDERED_PARTS)
+                    .into_iter();
             cursor.part = parts.next();
             for part in parts {
                 self.scan.pool.push(self.index, Job::Part(cursor.another(), part));

@@ -17,7 +17,7 @@ pub(super) const WORDS: &[&str] =
     &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
 
 /// Bytes of names that end a batch, however few its rows: Arrow's offsets have 31 bits.
-pub(super) const MOST: usize = 1 << 30;
+pub(super) const MAX_NAME_BYTES: usize = 1 << 30;
 
 /// The attribute of an entry that a column holds.
 #[derive(Clone, Copy)]
@@ -139,7 +139,7 @@ impl Builder {
 
     fn is_full(&self) -> bool {
         let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
-        self.current.rows >= self.most || bytes.len() >= MOST
+        self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 }
 

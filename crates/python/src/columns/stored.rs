@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Entry;
 
-use super::build::{MOST, WORDS, word};
+use super::build::{MAX_NAME_BYTES, WORDS, word};
 use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
 
 /// The columns of a listing, which every store's listing has.
@@ -43,7 +43,7 @@ impl Builder {
 
     pub(super) fn is_full(&self) -> bool {
         let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
-        self.current.rows >= self.most || bytes.len() >= MOST
+        self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
     /// Adds an entry; a directory's name has no `/` at its end.

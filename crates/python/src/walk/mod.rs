@@ -28,7 +28,7 @@ use pool::Pool;
 
 /// Number of directories after which threads begin to read ahead. A small tree is walked before
 /// they would have started.
-const SMALL: usize = 16;
+const READS_BEFORE_THREADS: usize = 16;
 
 /// The names in a directory as `os.walk` divides them: directories, also through a link; other
 /// names; and again the links among the directories.
@@ -43,7 +43,7 @@ pub(crate) struct Ahead(Mutex<State>);
 struct State {
     /// Number of directories read or taken so far.
     read: usize,
-    /// Made after the first [`SMALL`] directories.
+    /// Made after the first [`READS_BEFORE_THREADS`] directories.
     pool: Option<Pool>,
     /// Memory of the last batch read here, and of the last contents read ahead.
     spare: Option<Batch>,
@@ -109,7 +109,7 @@ impl State {
     /// Takes the contents that were read ahead of `path`, if they are still current.
     fn take(&mut self, path: &Path, links: AtFlags) -> Option<Box<Contents>> {
         self.read += 1;
-        if self.read == SMALL {
+        if self.read == READS_BEFORE_THREADS {
             // A path that cannot be examined needs no threads: it fails when it is read.
             self.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
         }

@@ -29,7 +29,7 @@ const NEAR: usize = 4;
 const REST: usize = WINDOW / 4;
 
 /// Most bytes that may be read and not yet requested.
-const MOST: usize = 16 << 20;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// The threads and their work.
 pub(super) struct Pool {
@@ -202,7 +202,7 @@ impl Stack {
     /// Returns the directory that a thread should read next, if there is one and memory for it.
     /// Directories near the top are left to the walk.
     fn next(&mut self) -> Option<&mut Entry> {
-        if self.waiting > MOST {
+        if self.waiting > MAX_WAITING_BYTES {
             return None;
         }
         self.directories

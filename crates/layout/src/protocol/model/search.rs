@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::super::Disk as _;
-use super::super::{Move, Place, delete, first_of, look, put, shift};
+use super::super::{Move, Place, delete, find_file, first_of, put, shift};
 use super::{Answer, Moves, Pause, Seat, World};
 
 /// The operation of an actor.
@@ -51,7 +51,7 @@ struct Actor {
 
 fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
     match work {
-        Work::Look => look(seat, |place| seat.read(place)).map(Outcome::Looked),
+        Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
         Work::HastyLook => {
             first_of(&[Place::Flat, Place::Sharded], &mut |place| seat.read(place)).map(Outcome::Looked)
         }
