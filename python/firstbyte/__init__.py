@@ -1,21 +1,22 @@
 """firstbyte: very many files, and very large ones, at the speed of the machine.
 
-`scandir`, `walk` and `listdir` are those of `os`, faster. `list_arrow` and `iter_batches` give a
-listing as columns to pyarrow, polars, duckdb or whatever else reads Arrow. All but `scandir` list
-S3 and web servers, too, and so do `ls` and `glob`. `Layout` keeps very many files in hash-prefix
-directories.
+`scandir`, `walk` and `listdir` are those of `os`, but faster. `list_arrow` and `iter_batches`
+return a listing as Arrow columns, for pyarrow, polars, duckdb or any other Arrow consumer. All of
+these except `scandir` also list S3 and web servers, as `ls` and `glob` do. `Layout` keeps very many
+files in hash-prefix directories.
 
-`open` gives an object of S3, of a web server or of a slow file system as a file, of which only what
-is read is fetched, and kept; or one to write. `read_many` and `iter_many` read many small objects
-at once, and `load_safetensors` gives the tensors of a model as they arrive. `hydrate`, `status` and
-`release` bring objects here, say what is here and let it go; `cp` copies objects and trees, `sync`
-what has changed of them, and `mv`, `rm`, `stat`, `exists`, `check` and `presign` are the
-program's verbs. `plan` divides a copy among workers, and `merge` says what they did;
-`firstbyte.ray` runs them as Ray tasks. `firstbyte.filesystem` is the same for fsspec, and
-`arrow_filesystem` for pyarrow.
+`open` returns a file object for an object of S3, of a web server or of a slow file system. A file
+that is read fetches only the bytes that the program reads, and keeps them in a cache; a file can
+also be written. `read_many` and `iter_many` read many small objects at once, and `load_safetensors`
+yields the tensors of a model as they arrive. `hydrate` fetches objects into the cache, `status`
+lists what is cached, and `release` frees it. `cp` copies objects and trees, `sync` copies what has
+changed, and `mv`, `rm`, `stat`, `exists`, `check` and `presign` are the program's verbs of these
+names. `plan` divides a copy among workers, and `merge` combines their receipts; `firstbyte.ray`
+runs them as Ray tasks. `firstbyte.filesystem` offers the same to fsspec, and `arrow_filesystem` to
+pyarrow.
 
-Everything waits without the interpreter's lock and may be used from any thread. `firstbyte.aio` has
-the same names for asyncio.
+Every function releases the interpreter's lock while it waits, and may be called from any thread.
+`firstbyte.aio` has the same names for asyncio.
 """
 
 import firstbyte._interpreter  # First: it refuses an import that must not reach the native module.
@@ -141,8 +142,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    # Modules that many programs never need are loaded when one of their names is used. Names that
-    # are not here are exceptions.
+    # Modules that many programs never need are loaded when one of their names is used. A name that
+    # is missing here is an exception class.
     _MODULES = {
         "Receipt": "_receipt",
         "load_safetensors": "_safetensors",

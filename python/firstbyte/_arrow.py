@@ -15,12 +15,12 @@ def arrow_filesystem(
     target_protocol: str = "s3",
     **options: Unpack[ReadOptions],
 ) -> pyarrow.fs.FileSystem:
-    """Make a file system for pyarrow: its datasets, `pyarrow.parquet`, and what is built on them.
+    """Make a file system for pyarrow: its datasets, `pyarrow.parquet` and what is built on them.
 
-    pyarrow reads a file that is Python's with one thread at a time. So the column chunks that a
-    Parquet reader asks for next are fetched before it does, in parallel. Opening a file costs one
-    request. Paths are those of `firstbyte.filesystem`, like `bucket/key`. pyarrow and fsspec are
-    imported by this call.
+    pyarrow reads a file that is a Python object with one thread at a time. So this file system
+    fetches the column chunks of a Parquet file in parallel, before the reader asks for them.
+    Opening a file costs one request. Paths are those of `firstbyte.filesystem`, like `bucket/key`.
+    pyarrow and fsspec are imported by this call.
 
     Args:
         target_protocol: "s3", "gs", "az", "http", "https" or "file".

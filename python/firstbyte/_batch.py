@@ -1,4 +1,4 @@
-"""Copies of many objects by the fsspec file system: what goes where, and all of it at once."""
+"""Copies many objects for the fsspec file system: collects pairs, then copies all at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from firstbyte import _native
 if TYPE_CHECKING:
     from firstbyte.filesystem import FirstbyteFileSystem
 
-# Objects copied in one call, each failure of which is returned.
+# Pairs that one native call copies. The call returns each failure.
 _BATCH = 1_000
-# What fsspec and programs pass on that asks for nothing here: listings are not kept, and reads have
-# a cache of their own.
+# Arguments of fsspec and of programs that have no effect here: listings are not kept, and reads
+# have a cache of their own.
 _NEEDLESS = {"cache_type", "fill_cache", "refresh", "size"}
 
 
@@ -28,10 +28,10 @@ def refuse(method: str, kwargs: dict[str, Any]) -> None:
 
 
 class Batch:
-    """Copies many objects at once: the pairs are given, or collected.
+    """Copies many objects at once. The pairs of source and destination are given, or collected.
 
-    It stands in for the file system while fsspec's own code finds out what goes where, which it
-    does by copying one object after the other.
+    It stands in for the file system while fsspec's own code decides which object is copied where,
+    by "copying" one object after the other.
     """
 
     def __init__(self, fs: FirstbyteFileSystem, pairs: list[tuple[Any, Any]] | None = None) -> None:
@@ -61,11 +61,12 @@ class Batch:
         self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
     def copy_all(self, source: Any, destination: Any, moves: bool = False) -> None:
-        """Copy each to exactly the name beside it; of directories among the sources only the names
-        are made.
+        """Copy each source to exactly the name paired with it. For a directory among the sources,
+        only the directory is created.
 
         Args:
-            source, destination: make a location of a name; `os.fspath` where it is a local one.
+            source, destination: functions that convert a name to a location; `os.fspath` for local
+                names.
             moves: whether each source is deleted once its copy is complete.
         """
         pairs = self.pairs
@@ -80,8 +81,8 @@ class Batch:
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH], moves)
-        # A recursive copy is given directories too. Those with other paths below them need no
-        # request. Local ones are left out above.
+        # A recursive copy also lists directories. Those with other paths below them need no
+        # request. Local directories are left out above.
         above = {os.path.dirname(path) for path, _ in pairs} if failed and not is_upload else set()
 
         def is_directory(path: str) -> bool:

@@ -25,25 +25,26 @@ def list_arrow(
     followlinks: bool = False,
     **options: Unpack[Options],
 ) -> Listing:
-    """List the directory `path`, or what is at a location in a store, into columns.
+    """List the directory `path`, or a location in a store, into columns.
 
-    Read and built by several threads; nothing is copied when `pyarrow.table(...)`,
-    `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result, and none of them is
-    needed to make it.
+    Several threads read the directory and build the columns. `pyarrow.table(...)`,
+    `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result without a copy; none
+    of these libraries is needed to make it.
 
     Args:
         path: the directory. A str that begins with `s3://`, `gs://`, `az://`, `http://` or
             `https://` is a location in a store.
         recursive: whether to list everything below it, too.
-        stat: what to ask for besides names, at the price of a system call an entry: None, "size" or
-            "full". A store's listing has sizes and times for nothing, and no more.
-        followlinks: whether links stand for what they lead to. A link to a directory above it is
+        stat: what to include besides names: None, "size" or "full". For a directory this costs a
+            system call per entry. A store's listing includes sizes and times at no cost, and cannot
+            give more.
+        followlinks: whether a link is listed as what it leads to. A link to a directory above it is
             not entered.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
     Returns:
-        A `Listing` with a row an entry, in any order, and the columns
+        A `Listing` with a row per entry, in any order, and these columns:
 
         - `name` (string; `path`, relative to the argument, if recursive; binary if the argument is
           bytes)
@@ -53,16 +54,17 @@ def list_arrow(
         - with stat="full": `atime`, `ctime` (timestamp[ns, UTC]), `mode`, `nlink`, `uid`, `gid`
           (uint32), `device`, `blocks` (uint64, of 512 bytes)
 
-        What stat asks for is null where it was refused. `errors` has an OSError for each directory
-        that could not be read and each state that was refused; what vanished meanwhile is left out.
+        A value that `stat` asks for is null if the system refused it. `errors` has an OSError for
+        each directory that could not be read and for each refused `stat`. Entries that vanished
+        during the listing are left out.
 
-        Of a location in a store the columns are `name` or `path`, `type`, `size`, `mtime` and
-        `etag` (string), null where they are not reported. A recursive listing has no directories.
+        For a location in a store, the columns are `name` or `path`, `type`, `size`, `mtime` and
+        `etag` (string), null if they are not reported. A recursive listing has no directories.
 
     Raises:
-        OSError: if `path` itself cannot be listed; of a store, if any of it cannot.
-        ValueError: if a name is not UTF-8 and `path` is not bytes; if a store is asked for
-            stat="full".
+        OSError: if `path` itself cannot be listed; for a store, if any part of it cannot.
+        ValueError: if a name is not UTF-8 and `path` is not bytes, or if stat="full" is given for a
+            store.
     """
     if options or stored(path):
         client = connect("list_arrow", options)
@@ -81,8 +83,8 @@ def iter_batches(
     batch_size: int = 65536,
     **options: Unpack[Options],
 ) -> Batches:
-    """List the directory `path`, or what is at a location in a store, as batches of columns, in
-    constant memory.
+    """List the directory `path`, or a location in a store, as batches of columns, in constant
+    memory.
 
     Args:
         path, recursive, stat, followlinks: as for `list_arrow`.
@@ -92,7 +94,7 @@ def iter_batches(
 
     Returns:
         An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating,
-        the whole may be given to an Arrow consumer, which then reads it as it needs it:
+        the iterator may be given to an Arrow consumer, which reads the batches as it needs them:
         `pyarrow.RecordBatchReader.from_stream(...)`.
 
     Raises:
@@ -110,6 +112,6 @@ def iter_batches(
 
 
 def _check(function: str, stat: object) -> None:
-    """Refuse what a store's listing does not have."""
+    """Refuse a `stat` that a store's listing cannot give."""
     if stat not in (None, "size"):
         raise ValueError(f"{function}: of a store, stat should be None or 'size', not {stat!r}")

@@ -1,4 +1,4 @@
-"""`cp` and `sync`: as the program's verbs of these names."""
+"""`cp` and `sync`: the program's verbs of these names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class PartialError(OSError):
-    """Some objects failed, the others are done. `receipt` says what was done, and its `failed`
-    names each failure. `errors` has the first 1,000 as (location, OSError).
+    """Some objects failed; the others are done. `receipt` says what was done, and its `failed`
+    names each failure. `errors` has the first 1,000 failures as (location, OSError).
     """
 
     receipt: Receipt | dict[str, Any]
@@ -40,41 +40,46 @@ def cp(
 ) -> Receipt:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
-    The destination holds the old content or the complete new one, checksummed in flight when the
-    store has a checksum. An interrupted copy (Ctrl-C, a kill) continues where it stopped when it
-    is repeated. A destination that ends in `/`, or is `.`, takes the copy under its own name; any
-    other is the name of the copy, except that an object goes into a directory that is there.
-    `source/` stands for its contents. What a tree's destination has already, unchanged, is skipped.
+    The destination holds either the old content or the complete new one, whose checksum is verified
+    in flight if the store has one. An interrupted copy (Ctrl-C, a kill) continues where it stopped
+    when it is repeated. If the destination ends in `/`, or is `.`, the copy goes into it under the
+    source's own name; otherwise the destination is the name of the copy, except that an object goes
+    into a directory that exists. `source/` stands for the contents of `source`. Objects of a tree
+    that the destination has already, unchanged, are skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path; None with
             `manifest`.
         destination: likewise.
-        manifest: what `plan` wrote, instead of `source`. Its objects are copied in the versions
-            that they had then; what the destination has already, unchanged, is skipped.
+        manifest: the manifest that `plan` wrote, instead of `source`. Its objects are copied in the
+            versions that they had then; those that the destination has already, unchanged, are
+            skipped.
         shard: which part of the manifest, such as "0/8"; "auto" in an array job of AWS Batch,
             Slurm or Kubernetes.
         recursive: whether directories are copied with everything below them.
-        checksum: what the one object copied must have, such as "sha256:HEX" or "crc64nvme:HEX".
-        include: patterns of names of a tree that are copied though `exclude` leaves them.
-        exclude: patterns of names of a tree that are left out.
-        limit_rate: bytes a second, as a number or like "40MB".
-        progress: a bar of tqdm, or a function that is called several times a second, with the bytes
-            moved and the bytes of all that was found so far.
+        checksum: the checksum that the copied object must have, such as "sha256:HEX" or
+            "crc64nvme:HEX". For one object only.
+        include: patterns of names in a tree that are copied even if `exclude` matches them.
+        exclude: patterns of names in a tree that are not copied.
+        limit_rate: bytes per second, as a number or like "40MB".
+        progress: a tqdm bar, or a function that is called several times per second with the bytes
+            moved and the bytes of all objects found so far.
         budget: the most dollars that requests and bytes may cost by list prices, as a number or
-            like "1USD". What has arrived before it ends is kept.
-        transfer: "none", "zone", "region" or "internet": the way of the bytes, for their price.
-        bill_as: the service that bills an endpoint outside AWS: a name of `advise models`, or
-            "none".
-        model: a file that `probe` wrote, or a name of `advise models`, for `predicted_seconds`.
+            like "1USD". What arrived before it was spent is kept.
+        transfer: the route of the bytes, for their price: "none", "zone", "region" or "internet".
+        bill_as: the service that bills an endpoint outside AWS: a name that `advise models` lists,
+            or "none".
+        model: a file that `probe` wrote, or a name that `advise models` lists, for
+            `predicted_seconds`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
-            expires, metadata, storage_class, acl, tags: of the objects that are written, as the
+            expires, metadata, storage_class, acl, tags: properties of the written objects, like the
             options of the program; `metadata` and `tags` are dicts, and `expires` is a text such as
             "2027-01-01T00:00:00Z".
-        guess_mime_type: whether a file's content type follows from its extension; True by default.
+        guess_mime_type: whether a file's content type is guessed from its extension; True by
+            default.
         sse: "s3", "kms", or the id of a key of KMS.
-        request_payer: whether requests to requester-pays buckets are paid for.
-        concurrency: the number of requests at once, instead of one that is measured.
+        request_payer: whether the caller agrees to pay for requests to requester-pays buckets.
+        concurrency: the number of requests at once, instead of one that is found by measuring.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
@@ -115,20 +120,20 @@ def sync(
     limit_rate: int | str | None = None,
     **options: Unpack[CopyOptions],
 ) -> Receipt:
-    """Bring everything below one location up to date with what is below another, both anywhere.
+    """Bring `destination` up to date with everything below `source`. Both may be anywhere.
 
-    What is missing or changed is copied, as `cp` copies it. An object that both have with the same
-    size and time is left alone. The contents of `source` are copied, with or without a `/` at its
-    end. An interrupted run continues when it is made again.
+    Objects that are missing at the destination or have changed are copied, as `cp` copies them. An
+    object that has the same size and time at both is left alone. The contents of `source` are
+    copied, with or without a `/` at its end. An interrupted run continues when it is repeated.
 
     Args:
         source: `s3://BUCKET/PREFIX`, `http(s)://HOST/PATH`, `file://PATH` or a path.
         destination: likewise.
-        delete: whether what only the destination has is deleted.
-        allow_empty: whether `delete` may remove everything if the source holds no object.
-        include: patterns of names that are taken though `exclude` leaves them.
+        delete: whether objects that only the destination has are deleted.
+        allow_empty: whether `delete` may remove everything if the source is empty.
+        include: patterns of names that are synced even if `exclude` matches them.
         exclude: patterns of names that are left out: neither copied nor deleted.
-        limit_rate: bytes a second, as a number or like "40MB".
+        limit_rate: bytes per second, as a number or like "40MB".
         budget, transfer, bill_as, model: as for `cp`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
             expires, guess_mime_type, metadata, storage_class, acl, tags, sse, request_payer,
@@ -151,7 +156,9 @@ def sync(
 
 
 def reporter(progress: Any) -> Callable[[int, int], object] | None:
-    """The function to call with the bytes moved and the bytes known: of a tqdm bar, or as given."""
+    """The function to call with the bytes moved and the bytes known: one that updates a tqdm bar,
+    or `progress` itself.
+    """
     if progress is None or not hasattr(progress, "update"):
         if progress is not None and not callable(progress):
             raise TypeError("progress should be a function of two numbers, or a bar of tqdm")
@@ -167,14 +174,12 @@ def reporter(progress: Any) -> Callable[[int, int], object] | None:
 
 
 def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:
-    """Patterns of names in the order in which they count, each with whether it includes."""
+    """The patterns in order, each with whether it includes. The last one that matches decides."""
     return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
 
 
 def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> Receipt:
-    """Return the receipt, or raise its failures: that of the only object, or of some of
-    many.
-    """
+    """Return the receipt; if objects failed, raise the only object's error or a `PartialError`."""
     # Slow to import, and most programs that import the package copy nothing.
     import json
 

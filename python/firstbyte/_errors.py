@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class FirstbyteError(Exception):
-    """A failure of firstbyte. docs/errors.md has the kinds.
+    """A failure of firstbyte. docs/errors.md lists the kinds.
 
     Attributes:
         kind: the kind, such as "not_found"; the same name as in receipts and logs.
         status: the HTTP status, if a server answered.
         request_id: the identifier that the service gave the request.
         host_id: S3's second identifier.
-        attempts: requests sent.
-        seconds: time since the first of them.
+        attempts: how many requests were sent.
+        seconds: time since the first request.
     """
 
     kind: str = "failed"
@@ -34,7 +34,7 @@ class FirstbyteError(Exception):
     seconds: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle: a class that `error` has made is not to be found by its name."""
+        """For pickle, which could not find a class that `error` has made by its name."""
         filename = getattr(self, "filename", None)
         line = getattr(self, "strerror", None) or str(self)
         return error, (self.kind, getattr(self, "errno", None), line, filename, _facts(self))
@@ -53,13 +53,13 @@ class NoSuchBucketError(NotFoundError):
 
 
 class DeniedError(FirstbyteError, PermissionError):
-    """The caller has no right to it."""
+    """The caller has no right to the object."""
 
     kind = "denied"
 
 
 class NoCredentialsError(FirstbyteError, PermissionError):
-    """Credentials are missing, have expired, or cannot be had."""
+    """Credentials are missing or expired, or could not be obtained."""
 
     kind = "no_credentials"
 
@@ -89,13 +89,13 @@ class DamagedError(FirstbyteError, OSError):
 
 
 class TimedOutError(FirstbyteError, TimeoutError):
-    """No answer within the deadline of a request."""
+    """No answer arrived within the deadline of a request."""
 
     kind = "timed_out"
 
 
 class ThrottledError(FirstbyteError, OSError):
-    """The service asked to slow down, and went on to."""
+    """The service asked to slow down, and kept asking in spite of retries."""
 
     kind = "throttled"
 
@@ -131,31 +131,31 @@ class RefusedError(FirstbyteError, OSError):
 
 
 class BadAnswerError(FirstbyteError, OSError):
-    """An answer that is not valid, or not to this request."""
+    """An answer is not valid, or does not match the request."""
 
     kind = "bad_answer"
 
 
 class UnsupportedError(FirstbyteError, OSError):
-    """The place cannot do this."""
+    """The place does not support the operation."""
 
     kind = "unsupported"
 
 
 class BadInputError(FirstbyteError, OSError, ValueError):
-    """An argument that cannot be used."""
+    """An argument cannot be used."""
 
     kind = "bad_input"
 
 
 class IsDirectoryError(FirstbyteError, IsADirectoryError):
-    """A directory where an object is needed."""
+    """There is a directory where an object is needed."""
 
     kind = "is_directory"
 
 
 class FullError(FirstbyteError, OSError):
-    """A disk is full, or a quota reached."""
+    """A disk is full, or a quota is reached."""
 
     kind = "full"
 
@@ -167,13 +167,13 @@ class IoError(FirstbyteError, OSError):
 
 
 class NotMountedError(FirstbyteError, OSError):
-    """A directory of a function is not there, or is empty."""
+    """A directory of a function is missing or empty."""
 
     kind = "not_mounted"
 
 
 class StoppedError(FirstbyteError, InterruptedError):
-    """Ended by the caller."""
+    """The caller ended the operation."""
 
     kind = "interrupted"
 
@@ -185,13 +185,13 @@ class DeadlineError(FirstbyteError, TimeoutError):
 
 
 class InternalError(FirstbyteError, OSError):
-    """A mistake in firstbyte; please report it."""
+    """A bug in firstbyte; please report it."""
 
     kind = "internal"
 
 
 class FailedError(FirstbyteError, OSError):
-    """Anything else."""
+    """Any other failure."""
 
 
 CLASSES: tuple[type[FirstbyteError], ...] = (
@@ -225,7 +225,7 @@ CLASSES: tuple[type[FirstbyteError], ...] = (
 BY_KIND = {cls.kind: cls for cls in CLASSES}
 FACTS = ("status", "request_id", "host_id", "attempts", "seconds")
 
-# Classes that are also the built-in one of a number, such as ConnectionRefusedError.
+# Classes that also derive from the built-in class of an errno, such as ConnectionRefusedError.
 _mixed: dict[tuple[type, type], type] = {}
 
 
@@ -236,7 +236,7 @@ def _facts(failure: FirstbyteError) -> dict[str, Any]:
 def error(
     kind: str, number: int | None, text: str, filename: str | None, facts: Mapping[str, Any]
 ) -> FirstbyteError:
-    """The exception for a failure of this kind, with the operating system's number."""
+    """Make the exception for a failure of this kind. `number` is the operating system's errno."""
     cls = BY_KIND.get(kind, FailedError)
     failure: FirstbyteError
     if number is None and issubclass(cls, ValueError):

@@ -1,4 +1,4 @@
-"""The files that `open` gives for reading, with a buffer and without one."""
+"""The files that `open` returns for reading, buffered and unbuffered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import io
 import os
 
-# Built in: `operator`, which gives it too, would be read from a file by each import.
+# The built-in module: each import would have to read `operator`, which offers it too, from a file.
 from _operator import index
 
 from firstbyte import _native
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    # What a file was opened by: the client, and the location, which works in any directory.
+    # How a file was opened: the client and the location, which is valid in any working directory.
     _Opened = tuple[_native.Client, str]
 
-# The unit of the cache, and what is fetched at once at least.
+# The unit of the cache, and the least that is fetched at once.
 _BLOCK = 128 << 10
-# The last position of a file, as the operating system has it.
+# The last position of a file, as in the operating system.
 _LAST = (1 << 63) - 1
-# Long enough that a loop over lines is not about calls, short enough that a read at random does not
-# copy much more than it was asked for. Blocks are a multiple of it.
+# Large enough that a loop over lines spends little time on calls, and small enough that a random
+# read copies little more than it asked for. Blocks are a multiple of it.
 _BUFFER = 32 << 10
 
 
 class RawFile(io.RawIOBase):
-    """An object opened for reading, without a buffer: what `open(..., buffering=0)` gives, and
-    `File.raw` is.
+    """An object opened for reading, without a buffer: the result of `open(..., buffering=0)`, and
+    `File.raw`.
 
-    It has a position, which belongs to one thread at a time, and `read_at`, which is for any number
-    of them at once.
+    Only one thread at a time may use its position. Any number of threads may call `read_at` at
+    once.
     """
 
     mode = "rb"
@@ -45,7 +45,7 @@ class RawFile(io.RawIOBase):
         self._native = native
         self._opened_by = opened_by
         self._position = 0
-        # How many bytes the caller of a buffered file asks for: a hint, which may be out of date.
+        # How many bytes the caller of the buffered file asks for: a hint, which may be out of date.
         self._wanted = 0
 
     @property
@@ -60,7 +60,7 @@ class RawFile(io.RawIOBase):
 
     @property
     def version(self) -> str:
-        """The identity of this version of the object; a text to compare and to print."""
+        """The identity of this version of the object: a text to compare and to print."""
         return self._native.version
 
     def readable(self) -> bool:
@@ -74,14 +74,14 @@ class RawFile(io.RawIOBase):
         return True
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Read at an offset, whatever the position is, and leave that where it is.
+        """Read at an offset. The position is neither used nor changed.
 
         Args:
             offset: of the first byte, from 0.
             length: how many bytes.
 
         Returns:
-            bytes, `length` of them or fewer at the end.
+            bytes: `length` of them, or fewer at the end of the object.
         """
         if offset < 0 or length < 0:
             raise ValueError("read_at: offset and length are counted from 0")
@@ -94,21 +94,22 @@ class RawFile(io.RawIOBase):
     def read_ranges(
         self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
     ) -> list[bytes] | list[int]:
-        """Read many ranges at once: in parallel, neighbours by one request. The position stays.
+        """Read many ranges at once, in parallel. One request fetches ranges that lie close
+        together. The position does not change.
 
-        Ranges may overlap, be empty and be in any order. What is beyond the end is left out, as for
+        Ranges may overlap, be empty and be in any order. Bytes beyond the end are left out, as for
         `read_at`. If the object has been overwritten, an OSError with errno.ESTALE is raised, and
-        none or some of the buffers are filled.
+        some of the buffers may be filled.
 
         Args:
             ranges: (offset, length) of each range, in bytes from 0.
             into: a writable buffer for each range, with room for all of it; no two may overlap.
 
-        Returns:
+        list[bytes], one for each range; with `into` list[int], the number of bytes read for each.
             list[bytes], one for each range; with `into` list[int], the bytes read of each.
 
         Raises:
-            ValueError: for negative numbers, and buffers that are too few, too small or overlap.
+            ValueError: for negative numbers, or if the buffers are too few, too small or overlap.
             OSError: as reads raise it.
         """
         if into is None:
@@ -118,8 +119,8 @@ class RawFile(io.RawIOBase):
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Begin to fetch ranges that will be read soon, and return at once.
 
-        It is a hint. At most 1,024 requests are made for it and, without a cache, only as much is
-        fetched as memory holds. What has not begun when the file is closed is not fetched.
+        It is a hint. It makes at most 1,024 requests and, without a cache, fetches only as much as
+        `memory` allows. Requests that have not begun when the file is closed are not made.
 
         Args:
             ranges: (offset, length) of each range, as for `read_ranges`.
@@ -127,15 +128,17 @@ class RawFile(io.RawIOBase):
         self._native.prefetch(_pairs(ranges))
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a writable buffer from the position on; return how many bytes, fewer than
-        fit only at the end.
+        """Read into a writable buffer from the position on. Return the number of bytes, which is
+        less than the buffer holds only at the end.
         """
         read = self._native.read_into(self._position, _bytes_of(buffer))
         self._position += read
         return read
 
     def read(self, size: int | None = -1, /) -> bytes | None:
-        """Read at most `size` bytes from the position on; to the end if it is negative or None."""
+        """Read at most `size` bytes from the position on, or to the end if `size` is negative or
+        None.
+        """
         return self.readall() if size is None else super().read(size)
 
     def readall(self) -> bytes:
@@ -145,8 +148,7 @@ class RawFile(io.RawIOBase):
         return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to an offset from the beginning, the position or the end; return the new
-        position.
+        """Move to an offset from the beginning, the position or the end. Return the new position.
         """
         self._check()
         offset = index(offset)
@@ -158,7 +160,7 @@ class RawFile(io.RawIOBase):
             start = self.size
         else:
             raise _invalid()
-        # As builtin files have it: programs catch OSError when they look for the end of a format.
+        # As for built-in files: programs catch OSError when they look for the end of a format.
         if not 0 <= start + offset <= _LAST:
             raise _invalid()
         self._position = start + offset
@@ -175,7 +177,7 @@ class RawFile(io.RawIOBase):
         raise io.UnsupportedOperation("write")
 
     def close(self) -> None:
-        """Let the file go. What was read of it stays in the cache."""
+        """Close the file. The bytes that were read stay in the cache."""
         if not self.closed:
             super().close()
             self._native.close()
@@ -187,8 +189,8 @@ class RawFile(io.RawIOBase):
         return self._reduced(0, self.tell())
 
     def _reduced(self, buffering: int, position: int) -> Any:
-        """The file as `pickle` and `copy` have it: location, options, version and position. It is
-        opened again without a request; if the object has changed since, reads raise OSError with
+        """The file for `pickle` and `copy`: its location, options, version and position. It is
+        reopened without a request. If the object has changed since, reads raise OSError with
         errno.ESTALE.
         """
         if self._opened_by is None:
@@ -202,7 +204,7 @@ class RawFile(io.RawIOBase):
 
 
 def _bytes_of(buffer: Buffer) -> memoryview:
-    """The bytes of any object with a buffer: one of ctypes has no shape."""
+    """The bytes of any object that has a buffer; the view of a ctypes object has no shape."""
     view = memoryview(buffer)
     if not view.c_contiguous:
         raise BufferError("the buffer is not contiguous")
@@ -210,9 +212,9 @@ def _bytes_of(buffer: Buffer) -> memoryview:
 
 
 class _BlockwiseFile(RawFile):
-    """Fills the buffer of a `File`: as far as its caller asked, or to the end of a block, which a
-    reader at random would have to wait for. Where its caller asked for more than is filled at once,
-    all of it is requested together.
+    """Fills the buffer of a `File`, up to what its caller asked for or to the end of a block: a
+    random reader would have to wait for more. If the caller asked for more than fits, all of it is
+    requested together.
     """
 
     _until = 0
@@ -236,10 +238,10 @@ class _BlockwiseFile(RawFile):
 
 
 class File(io.BufferedReader):
-    """An object opened for reading: a buffered binary file, as `builtins.open(path, "rb")` gives
-    one.
+    """An object opened for reading: a buffered binary file, like the result of
+    `builtins.open(path, "rb")`.
 
-    Any number of threads may use it; those that read at places of their own use `read_at`.
+    Any number of threads may use it; threads that read at offsets of their own use `read_at`.
     """
 
     raw: RawFile  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -265,9 +267,7 @@ class File(io.BufferedReader):
         return self._below.version
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Read at an offset, whatever the position is, and leave that where it is; see
-        `RawFile.read_at`.
-        """
+        """Read at an offset. The position is neither used nor changed; see `RawFile.read_at`."""
         return self._below.read_at(offset, length)
 
     @overload
@@ -277,7 +277,7 @@ class File(io.BufferedReader):
     def read_ranges(
         self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
     ) -> list[bytes] | list[int]:
-        """Read many ranges at once, whatever the position is; see `RawFile.read_ranges`."""
+        """Read many ranges at once, whatever the position; see `RawFile.read_ranges`."""
         return self._below.read_ranges(ranges) if into is None else self._below.read_ranges(ranges, into)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -285,16 +285,16 @@ class File(io.BufferedReader):
         self._below.prefetch(ranges)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read `size` bytes from the position on, fewer only at the end; all that is left where it
-        is negative or None.
+        """Read `size` bytes from the position on, or fewer at the end; read to the end if `size` is
+        negative or None.
         """
         if size is not None and size > 0:
             self._below._wanted = size
         return super().read(size)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a writable buffer from the position on; return how many bytes, fewer than
-        fit only at the end.
+        """Read into a writable buffer from the position on. Return the number of bytes, which is
+        less than the buffer holds only at the end.
         """
         self._below._wanted = memoryview(buffer).nbytes
         return super().readinto(buffer)
@@ -311,7 +311,7 @@ class File(io.BufferedReader):
 
 
 def wrap(native: _native.LazyFile, buffering: int, opened_by: _Opened | None = None) -> File | RawFile:
-    """The file object over an open file."""
+    """Make the file object for an open native file."""
     if buffering == 0:
         return RawFile(native, opened_by)
     size = _BUFFER if buffering in (-1, 1) else buffering
@@ -323,7 +323,7 @@ def wrap(native: _native.LazyFile, buffering: int, opened_by: _Opened | None = N
 def reopened(
     location: str, options: dict[str, Any], identity: tuple[Any, ...], buffering: int, position: int
 ) -> File | RawFile:
-    """The file that was pickled, at its position."""
+    """Reopen the file that was pickled, at its position."""
     client = _native.connect(**options)
     file = wrap(_native.open_version(client, location, identity), buffering, (client, location))
     file.seek(position)
@@ -331,7 +331,8 @@ def reopened(
 
 
 def _pairs(ranges: Iterable[Any]) -> list[tuple[int, int]]:
-    """Ranges as pairs of numbers. Each may be any sequence of two, such as a row of numpy."""
+    """Convert ranges to pairs of numbers. Each may be any sequence of two, such as a row of numpy.
+    """
     pairs = []
     for item in ranges:
         # Strings are sequences too.

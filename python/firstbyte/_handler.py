@@ -1,4 +1,6 @@
-"""What `arrow_filesystem` gives pyarrow. Imported by that alone, since it imports pyarrow."""
+"""The handler that `arrow_filesystem` gives to pyarrow. Only that function imports this module,
+which imports pyarrow.
+"""
 
 from typing import Any
 
@@ -7,10 +9,10 @@ from pyarrow.fs import FSSpecHandler
 
 
 class Handler(FSSpecHandler):  # type: ignore[misc,unused-ignore]
-    """Opens a file without asking first whether there is one."""
+    """Opens a file without a request that checks first whether it exists."""
 
     def open_input_file(self, path: str) -> Any:
-        """A file to read at any place."""
+        """Open a file for reading at any offset."""
         return PythonFile(self.fs.open(path), mode="r")
 
     open_input_stream = open_input_file

@@ -1,4 +1,4 @@
-"""`hydrate`, `status`, `release`: what of remote objects is in the cache."""
+"""`hydrate`, `status`, `release`: which bytes of remote objects are in the cache."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ def hydrate(
     limit_rate: int | str | None = None,
     **options: Unpack[HydrateOptions],
 ) -> Receipt:
-    """Bring an object, or with `recursive` everything below a location, into the cache before it is
+    """Fetch an object, or with `recursive` everything below a location, into the cache before it is
     read.
 
-    Returns when it is here. Ctrl-C ends it; what is here then is not fetched again. Files that are
-    open meanwhile are read as fast as before: their readers come first.
+    Returns when everything is in the cache. Ctrl-C ends it; bytes that have arrived are not fetched
+    again later. Files that are open meanwhile are read as fast as before: their reads have
+    priority.
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
-        manifest: what `plan` wrote, instead of `location`.
+        manifest: the manifest that `plan` wrote, instead of `location`.
         shard: which part of the manifest, such as "0/8"; "auto" in an array job.
-        recursive: whether everything below is meant.
-        pin: whether it stays whatever else needs room, until it is released.
-        limit_rate: bytes a second, as a number or like "40MB".
+        recursive: whether to fetch everything below `location`.
+        pin: whether the objects stay in the cache, even if others need the room, until they are
+            released.
+        limit_rate: bytes per second, as a number or like "40MB".
         cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a home and in
             AWS Lambda `/tmp/firstbyte-UID`).
         budget, transfer, bill_as, model: as for `firstbyte.cp`.
@@ -46,12 +48,12 @@ def hydrate(
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json hydrate` prints: `objects`,
-        `bytes` (that are here), `resumed_bytes` (of those, that were here before), `seconds` and
-        others.
+        `bytes` (now in the cache), `resumed_bytes` (of these, the bytes that were there before),
+        `seconds` and others.
 
     Raises:
-        PartialError: if some objects could not be brought here, for instance as the cache has no
-            room for them.
+        PartialError: if some objects could not be fetched, for instance because the cache has no
+            room.
         OSError: if none could, of the subclass that `open` raises.
     """
     client = connect("hydrate", options, READ | TERMS)
@@ -68,15 +70,15 @@ def hydrate(
 def status(
     location: Location | None = None, *, recursive: bool = False, cache: Location | None = None
 ) -> list[dict[str, Any]]:
-    """Say what is here, without asking any server.
+    """List what the cache holds, without a request to any server.
 
     Args:
         location: an object; with `recursive` everything below; None for the whole cache.
-        recursive: whether everything below is meant.
+        recursive: whether to list everything below `location`.
         cache: the cache directory, as for `hydrate`.
 
     Returns:
-        list of dict, one for each version of an object of which something is here: `location`,
+        list of dict, one for each version of an object that has bytes in the cache: `location`,
         `version`, `state` ("hydrated", "partial" or "released"), `bytes_here`, `size`, `pinned`,
         `last_open` (int, seconds since 1970).
     """
@@ -86,15 +88,15 @@ def status(
 def release(
     location: Location | None = None, *, recursive: bool = False, cache: Location | None = None
 ) -> dict[str, int]:
-    """Let cached bytes go, pinned or not. What is open stays readable: it is fetched again.
+    """Free cached bytes, pinned or not. Open files stay readable: they fetch the bytes again.
 
     Args:
         location: an object; with `recursive` everything below; None for the whole cache.
-        recursive: whether everything below is meant.
+        recursive: whether to release everything below `location`.
         cache: the cache directory, as for `hydrate`.
 
     Returns:
-        dict of int: `objects` (versions released), `bytes` (of disk, free now), `busy` (versions in
-        use, of which something stays).
+        dict of int: `objects` (versions released), `bytes` (of disk space freed), `busy` (versions
+        in use, of which some bytes stay).
     """
     return dict(zip(("objects", "bytes", "busy"), _native.release(_native.connect(cache=cache), location, recursive)))

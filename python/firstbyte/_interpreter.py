@@ -1,7 +1,8 @@
 """Refuses to be imported anywhere but in the main interpreter, before anything native is loaded.
 
-The native module's types belong to one interpreter. Loaded by a second one, they would be shared by
-both, and neither would work any more. By default mod_wsgi runs applications in subinterpreters.
+The native module's types belong to one interpreter. If a second interpreter loaded them, both would
+share them, and neither would work any more. By default mod_wsgi runs applications in
+subinterpreters.
 """
 
 try:

@@ -10,17 +10,17 @@ from firstbyte._path import Path
 from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
-# And whatever else shows its bytes in one piece.
+# `Buffer` stands for any object that exposes its bytes as one contiguous buffer.
 Buffer = bytes | bytearray | memoryview
 
 
 class Layout:
-    """Files by name, each in a directory that follows from its name alone.
+    """Files by name, each in a directory that is computed from its name alone.
 
     Made with `Layout.create`, or from a flat directory with `firstbyte layout shard`; opened with
     `Layout(root)`. Any number of threads and processes may use it at once, also while
-    `firstbyte layout` converts it or back: a file that is there is found at any instant. Names are
-    str or bytes without `/`; they come out as what `root` is.
+    `firstbyte layout` converts it or back: a file that exists is found at any instant. Names are
+    str or bytes without `/`; methods return names of the type of `root`.
     """
 
     __slots__ = ("_native", "_root")
@@ -33,9 +33,9 @@ class Layout:
             durable: whether a file and its name are on the disk when a method that writes returns.
 
         Raises:
-            FileNotFoundError: if there is no layout.
-            OSError: if it cannot be read: with errno ENOTSUP it is of a newer version, with EBADMSG
-                damaged.
+            FileNotFoundError: if there is no layout in `root`.
+            OSError: if it cannot be read; with errno ENOTSUP if a newer version wrote it, with
+                EBADMSG if it is damaged.
         """
         self._root = os.fspath(root)
         self._native = _native.Layout.open(self._root, durable)
@@ -56,19 +56,19 @@ class Layout:
 
         Args:
             root: the directory, absent or empty.
-            hash: what the path is computed from: a hash of the name, the name where it is one
-                itself, or the content.
-            files: how many files it is to hold; levels and width that are not given follow, for
-                some 100 a directory.
+            hash: what the path is computed from: a hash of the name, the name itself if that is a
+                hash, or a hash of the content.
+            files: how many files the layout is to hold. Levels and width that are not given are
+                chosen for this number, with about 100 files per directory.
             levels: directories above a file, 1 to 6.
             width: hexadecimal digits of a directory's name, 1 to 4.
-            leaf: what a file is called: by its full name, or by the rest that its directories leave
-                of it, as git does.
+            leaf: a file's own name in its directory: its full name, or the rest of it without the
+                part that its directories spell, as git does.
             durable: as for `Layout`.
 
         Raises:
             OSError: if there is something in `root` (ENOTEMPTY), or it cannot be made.
-            BlockingIOError: if another process is just making a layout of it, or keeps its lock.
+            BlockingIOError: if another process is making a layout in `root`, or holds its lock.
             ValueError: if the arguments do not go together.
         """
         layout = cls.__new__(cls)
@@ -87,59 +87,59 @@ class Layout:
         return dict(zip(("hash", "levels", "width", "leaf"), self._native.scheme))
 
     def path(self, name: Name) -> Name:
-        """Where the file `name` belongs, whether or not it is there; a pure function of the
-        name.
+        """Where the file `name` belongs, whether or not it exists. The path follows from the name
+        alone.
         """
         return self._native.path(name)
 
     def find(self, name: Name) -> Name | None:
-        """Where the file `name` is now, or None. While a conversion runs it may have moved a
-        moment later.
+        """Where the file `name` is now, or None. While a conversion runs, it may move a moment
+        later.
         """
         try:
             return self._native.find(name)
         except ValueError:
-            # A name that the layout cannot hold is not there.
+            # The layout cannot hold such a name, so there is no such file.
             return None
 
     def put(self, name: Name, content: Buffer) -> None:
-        """Create or replace the file `name`: others see the old content or the whole new one.
+        """Create or replace the file `name`. Readers see the old content or the whole new content.
 
         Raises:
-            TypeError: if the content cannot be written to a binary file.
-            ValueError: if the layout cannot hold the name, or the name should be the content's
-                digest and is not.
-            FileExistsError: if what has the name is no regular file. A directory is an
-                IsADirectoryError.
-            OSError: if the file system refuses; ESTALE: the layout is of another shape by now and
-                has to be opened anew.
+            TypeError: if `content` cannot be written to a binary file.
+            ValueError: if the layout cannot hold the name, or if the name must be the digest of the
+                content and is not.
+            FileExistsError: if there is something of this name that is not a regular file. A
+                directory raises IsADirectoryError.
+            OSError: if the file system refuses; with errno ESTALE if the layout's shape has changed
+                since it was opened, and it must be opened again.
         """
         self._native.put(name, _bytes(content))
 
     def put_file(self, name: Name, source: Path) -> None:
-        """Create or replace the file `name` with a copy of the file at `source`; as `put`, but
-        errors may be of the source.
+        """Create or replace the file `name` with a copy of the file at `source`. As `put`, but an
+        error may also come from the source.
         """
         self._native.put_file(name, os.fspath(source))
 
     def put_content(self, content: Buffer) -> Name:
-        """Keep content under its SHA-256, which is returned; for layouts with
+        """Store the content under its SHA-256 and return that name. For layouts with
         hash="content-sha256".
         """
         return self._native.put_content(_bytes(content))
 
     def get(self, name: Name) -> bytes:
-        """The content of the file `name`; FileNotFoundError if there is none."""
+        """Return the content of the file `name`; FileNotFoundError if there is no such file."""
         return self._native.get(name)
 
     def open(self, name: Name) -> BinaryIO:
-        """The file `name` as a buffered binary file for reading; FileNotFoundError if there is
-        none.
+        """Open the file `name` for reading, as a buffered binary file; FileNotFoundError if there
+        is no such file.
         """
         return open(self.path(name), "rb", opener=lambda *_: self._native.open_file(name))
 
     def delete(self, name: Name) -> bool:
-        """Remove the file `name`; whether there was one."""
+        """Remove the file `name`. Return whether it existed."""
         return self._native.delete(name)
 
     def exists(self, name: Name) -> bool:
@@ -149,12 +149,12 @@ class Layout:
     __contains__ = exists
 
     def count(self) -> int:
-        """How many files there are, by listing them."""
+        """How many files there are. All of them are listed to count them."""
         return self._native.count()
 
     def __iter__(self) -> Iterator[Name]:
-        """All names, in no order, in constant memory; while a conversion runs one may come
-        twice, but none is missed.
+        """Iterate over all names, in no order and in constant memory. While a conversion runs, a
+        name may come twice, but none is missed.
         """
         return self._native.names()
 
@@ -163,8 +163,8 @@ class Layout:
 
 
 def _bytes(content: Buffer) -> bytes:
-    """Content as a binary file takes it, which refuses the rest; `bytes` makes five zero bytes
-    of 5.
+    """Convert content as a binary file does, which refuses what is not bytes; `bytes(5)` would be
+    five zero bytes.
     """
     if isinstance(content, bytes):
         return content

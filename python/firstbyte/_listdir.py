@@ -1,5 +1,5 @@
-"""`listdir`: `os.listdir`, with the next names read while these are made into strings; and the
-names at a location in a store.
+"""`listdir`: `os.listdir`, with the next names read while the last ones become strings. It also
+lists the names at a location in a store.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-# Taken when this is imported: it may be replaced by ours.
+# Imported here, before the program can replace `os.listdir` by ours.
 from posix import listdir as theirs
 
 from firstbyte import _ls, _native
@@ -25,9 +25,9 @@ def listdir(path: int | None = None, **options: Unpack[Options]) -> list[str]: .
 @overload
 def listdir(path: AnyStr | os.PathLike[AnyStr], **options: Unpack[Options]) -> list[AnyStr]: ...
 def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
-    """Return the names of the entries of the directory `path`, or at a location in a store.
+    """Return the names of the entries of the directory `path`, or of a location in a store.
 
-    For a path exactly `os.listdir`: the same names in the same order, errors and audit event.
+    For a path, exactly `os.listdir`: the same names in the same order, errors and audit event.
 
     Args:
         path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
@@ -43,7 +43,7 @@ def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
     Raises:
         FileNotFoundError: if nothing is there.
         NotADirectoryError: if an object is there.
-        OSError: if it cannot be listed otherwise.
+        OSError: if it cannot be listed for another reason.
     """
     if options or stored(path):
         client = connect("listdir", options)

@@ -1,7 +1,7 @@
 """Hands the events of the native half to `logging`, below the logger `firstbyte`.
 
-A thread does it, which begins with the first call after a level of INFO or DEBUG was set: programs
-that log nothing have no such thread.
+A thread does this. It starts at the first call after the program has set the level INFO or DEBUG,
+so programs that log nothing have no such thread.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _lock = allocate_lock()
 
 
 def begin() -> None:
-    """Begin, if the program has set a level by which events are shown."""
-    # A program that has not imported it has set no level.
+    """Start the thread, if the program has set a level at which events are shown."""
+    # A program that has not imported `logging` has set no level.
     logging = sys.modules.get("logging")
     if _worker is None and logging is not None and logging.getLogger("firstbyte").isEnabledFor(logging.INFO):
         with _lock:
@@ -32,7 +32,7 @@ def begin() -> None:
 
 
 def _start(level: int) -> None:
-    # `logging` has imported it already.
+    # `logging` has imported `threading` already.
     import threading
 
     global _worker
@@ -60,20 +60,20 @@ def _log(level: int, target: str, text: str) -> None:
         fields = json.loads(text)
         message = fields.pop("message", "")
         details = " ".join(f"{name}={value}" for name, value in fields.items())
-        # A name of an object may have a line feed, and would forge a line.
+        # An object's name may contain a line feed, which would forge a line of the log.
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{message} {details}".strip())
         logger.log(level, "%s", text, extra={"fields": fields})
 
 
 def _end() -> None:
-    """Pass on what is left. No thread may be in native code when the interpreter ends."""
+    """Pass on the remaining events. No thread may be in native code when the interpreter ends."""
     if _worker is not None:
         _native.log_end()
         _worker.join()
 
 
 def _after_fork() -> None:
-    """The child has none of the parent's threads: it begins by itself."""
+    """The child has none of the parent's threads; it starts a thread of its own."""
     global _worker, _lock
     _worker, _lock = None, allocate_lock()
 

@@ -1,5 +1,5 @@
-"""`ls` and `glob`: what is at a location, local or in a store. `listdir` and `walk` list stores by
-what is here.
+"""`ls` and `glob` list what is at a location, local or in a store. `listdir` and `walk` list stores
+with the functions of this module.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 # Name, location and facts.
 Row = tuple[str, str, tuple[str, int | None, float | None, str | None]]
-# Directories, the rest, and links.
+# Names of directories, of everything else, and of links to directories.
 Names = tuple[list[str], list[str], list[str]]
-# Directories of a walk that are listed at once, and whose names wait for it.
+# How many directories of a walk are listed at once, and how many listed ones may wait for it.
 _AHEAD = 16
 _WAITING = 1024
 
 
 class Entry:
-    """An object or a directory, as a listing has it. It may stand wherever a location does."""
+    """An object or a directory in a listing. It may be passed wherever a location is expected."""
 
     __slots__ = ("etag", "location", "mtime", "name", "size", "type")
 
@@ -36,11 +36,11 @@ class Entry:
         self, name: str, location: str, facts: tuple[str, int | None, float | None, str | None]
     ) -> None:
         """Not called directly: use `firstbyte.ls`."""
-        # Relative to what was listed; below a recursive listing with `/` between its parts.
+        # Relative to the listed location; in a recursive listing, its parts are separated by `/`.
         self.name = name
         self.location = location
-        # Type: "file", "directory", "symlink" or "other". Size in bytes, mtime in seconds since
-        # 1970 and ETag are None where they are not reported.
+        # `type` is "file", "directory", "symlink" or "other". `size` (bytes), `mtime` (seconds
+        # since 1970) and `etag` are None if they are not reported.
         self.type, self.size, self.mtime, self.etag = facts
 
     def is_dir(self) -> bool:
@@ -59,21 +59,20 @@ class Entry:
 
 
 def ls(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> list[Entry]:
-    """List what is in a directory or below a prefix, with sizes and times, at the cost of the
-    listing alone.
+    """List a directory or a prefix, with sizes and times, at the cost of the listing alone.
 
     Args:
         location: `s3://BUCKET/PREFIX`, `http(s)://HOST/PATH`, `file://PATH` or a path; `s3://`
             lists the buckets.
-        recursive: whether everything below is listed: all objects, without their directories.
+        recursive: whether to list everything below it: all objects, without their directories.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         list of `Entry`, in any order, with `name` (str, relative to `location`), `location` (str),
         `type` ("file", "directory", "symlink" or "other"), `size` (int, bytes), `mtime` (float,
-        seconds since 1970) and `etag` (str), None where they are not reported. Of an object, its
-        own entry. For a listing that is too long for memory, see `iter_batches`.
+        seconds since 1970) and `etag` (str); None if they are not reported. The listing of an
+        object is its own entry. For a listing that is too long for memory, see `iter_batches`.
 
     Raises:
         FileNotFoundError: if nothing is there.
@@ -91,30 +90,30 @@ def ls(location: Location, *, recursive: bool = False, **options: Unpack[Options
 def glob(pattern: Location, **options: Unpack[Options]) -> list[str]:
     """List the locations that match a pattern.
 
-    Patterns are those of the command line: `*` and `?` stay within a directory, `**` does not,
-    `[a-c]` is one of a set, `{a,b}` is one of the texts, and `\\` makes the next character
-    ordinary. They match names that begin with a dot, too. A store is asked only for names that
-    begin as the pattern does.
+    Patterns are those of the command line: `*` and `?` match within one directory, `**` across
+    directories, `[a-c]` matches one of a set, `{a,b}` one of several texts, and `\\` makes the next
+    character ordinary. They also match names that begin with a dot. A store is asked only for names
+    that begin with the pattern's text before its first wildcard.
 
     Args:
-        pattern: a location or path with wildcards; not in a bucket's name. A URL has none, since
-            `?` begins its query.
+        pattern: a location or path with wildcards, but not in a bucket's name. A URL has none,
+            since `?` begins its query.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
-        list of str, written as the pattern is, in the order of their bytes: objects and, unless the
-        pattern has `**`, directories. Empty if nothing matches.
+        list of str, in the spelling of the pattern and in the order of their bytes: objects and,
+        unless the pattern has `**`, directories. Empty if nothing matches.
 
     Raises:
-        OSError: if a directory cannot be listed for another reason than that it is not there.
-        ValueError: if the pattern is no location.
+        OSError: if a directory cannot be listed, for any reason except that it does not exist.
+        ValueError: if the pattern is not a valid location.
     """
     return _native.glob(connect("glob", options), pattern)
 
 
 def rows(client: _native.Client, location: Location, recursive: bool) -> list[Row]:
-    """The names below a location, each with its location and facts.
+    """List the names below a location, each with its location and facts.
 
     Raises:
         NotADirectoryError: if an object is there.
@@ -129,8 +128,8 @@ def rows(client: _native.Client, location: Location, recursive: bool) -> list[Ro
 
 
 class Ahead:
-    """Lists the directories of a walk in a store before they are asked for, by threads; in the
-    place of the native one for local directories.
+    """Threads that list the directories of a walk in a store before the walk asks for them. Takes
+    the place of the native `Ahead`, which does this for local directories.
     """
 
     def __init__(self, client: _native.Client) -> None:
@@ -149,7 +148,7 @@ class Ahead:
         self._pool.shutdown(cancel_futures=True)
 
     def read(self, path: str, follow: bool) -> Names:
-        """The directories at a location, the rest, and no links."""
+        """List a location: the names of directories, the other names, and no links."""
         under_way = sum(not listed.done() for listed in self._listed.values())
         for _ in range(min(_AHEAD - under_way, _WAITING - len(self._listed), len(self._coming))):
             self._begin(self._coming.pop())
@@ -158,7 +157,7 @@ class Ahead:
         return self._listed.pop(path).result()
 
     def expect(self, paths: list[str]) -> None:
-        """These will be read, the last one first."""
+        """Queue directories that will be read, the last one first."""
         self._coming += paths
 
     def _begin(self, path: str) -> None:

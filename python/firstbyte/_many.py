@@ -17,18 +17,18 @@ Sample = Location | tuple[Location, int, int]
 
 
 def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> _native.Objects:
-    """Read many objects, or parts of objects, in the order asked: in parallel, ahead of the caller.
+    """Read many objects, or parts of objects, in the given order: in parallel, ahead of the caller.
 
-    Each is one request, without a cache, and one version of its object. What is read ahead stays
-    below `memory`; an object is held whole, so it is for small ones. Objects of which the store
-    has a checksum are compared with it.
+    Each is one request, without a cache, and reads one version of its object. The bytes that are
+    read ahead stay below `memory`; each object is held whole in memory, so this is for small ones.
+    If the store has a checksum of an object, the content is compared with it.
 
     Args:
         samples: locations as for `firstbyte.open`; or tuples of a location, the offset of the first
             byte from 0, and a length in bytes. A part ends at the end of its object.
         concurrency: requests at once.
-        memory: most bytes that are read ahead; by default 32 MiB or an eighth of the container's
-            memory.
+        memory: the most bytes that are read ahead; by default 32 MiB or an eighth of the
+            container's memory.
         endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
@@ -37,10 +37,10 @@ def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Un
         dropped.
 
     Raises:
-        OSError: while iterating, at the sample that cannot be read, as `firstbyte.open` and its
-            reads raise it. The iterator ends there.
-        RuntimeError: while iterating in a child of a fork, if the parent began it. The child calls
-            `iter_many` itself.
+        OSError: while iterating, at the sample that cannot be read, as `firstbyte.open` and reads
+            raise it. The iterator ends there.
+        RuntimeError: while iterating in the child of a fork, if the parent made the iterator. The
+            child must call `iter_many` itself.
         ValueError: for negative numbers, or if a location or an option cannot be used.
     """
     if isinstance(samples, (str, os.PathLike)):

@@ -71,7 +71,9 @@ __version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
-    """One entry of a directory, as `scandir` gives it; with the methods, answers and errors of `os.DirEntry`."""
+    """One entry of a directory, as `scandir` yields it, with the methods, results and errors of
+    `os.DirEntry`.
+    """
 
     @property
     def name(self) -> AnyStr:
@@ -82,7 +84,7 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
         """The `scandir` path joined with the name; the name alone if that was a descriptor."""
 
     def inode(self) -> int:
-        """The inode's number, as the directory has it."""
+        """The number of the inode, as recorded in the directory."""
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Whether it is a directory; without a system call unless it is a link to be followed."""
@@ -98,7 +100,7 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
             """False: there are none on Linux."""
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """`os.stat` of the entry, asked for once and kept."""
+        """Return `os.stat` of the entry. The system is asked only once."""
 
     def __fspath__(self) -> AnyStr: ...
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
@@ -117,7 +119,7 @@ class Scandir(Generic[AnyStr]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was neither read to the end nor closed."""
+        """Whether it has neither been read to the end nor closed."""
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
@@ -128,44 +130,50 @@ class Ahead:
     def read(
         self, path: AnyStr, follow: bool
     ) -> tuple[builtins.list[AnyStr], builtins.list[AnyStr], builtins.list[AnyStr]] | None:
-        """The directories in `path`, the rest, and those of the former that are links; None for a link not to be followed."""
+        """The directories in `path`, the rest, and those directories that are links; None if `path`
+        is a link that must not be followed.
+        """
 
     def expect(self, paths: builtins.list[AnyStr]) -> None:
-        """Lets threads read these, the last one first."""
+        """Let threads read these directories, the last one first."""
 
 @final
 class Listing:
-    """A whole listing: rows in columns, for any Arrow consumer, any number of times and without a copy."""
+    """A whole listing as columns. Any Arrow consumer takes them, any number of times and without a copy."""
 
     def __len__(self) -> int:
-        """Rows."""
+        """The number of rows."""
 
     @property
     def errors(self) -> builtins.list[OSError]:
-        """What could not be listed, and why."""
+        """An OSError for each directory or entry that could not be listed."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
 
 @final
 class Batches(Iterator[RecordBatch]):
-    """A listing in batches, read while they are taken; or, for one Arrow consumer, the whole of it."""
+    """A listing in batches, which are read while the program takes them; or, for one Arrow
+    consumer, the whole listing.
+    """
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> RecordBatch: ...
     @property
     def errors(self) -> builtins.list[OSError]:
-        """What could not be listed so far, and why."""
+        """An OSError for each directory or entry that could not be listed so far."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
 
 @final
 class RecordBatch:
-    """Some rows of a listing, for any Arrow consumer, any number of times and without a copy."""
+    """Some rows of a listing as columns. Any Arrow consumer takes them, any number of times and
+    without a copy.
+    """
 
     def __len__(self) -> int:
-        """Rows."""
+        """The number of rows."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[CapsuleType, CapsuleType]: ...
@@ -204,27 +212,30 @@ class Layout:
     def names(self) -> Names: ...
 @final
 class Names(Iterator[str | bytes]):
-    """The names in a layout, listed by a thread while they are taken."""
+    """The names in a layout, which a thread lists while the program takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> str | bytes: ...
 @final
 class Client:
-    """How locations are reached: the options of `firstbyte.open`."""
+    """A client that reaches locations with the options of `firstbyte.open`."""
 
     @property
     def options(self) -> dict[str, Any]: ...
 
 def log_begin(least: int) -> None: ...
 
-# Level, target and fields as JSON of each event; the number of those that were dropped; whether there are no others.
+# For each event the level, target and fields as JSON; then the number of dropped events, and
+# whether the log has ended.
 def log_next() -> tuple[builtins.list[tuple[int, str, str]], int, bool]: ...
 def log_end() -> None: ...
 def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final
 class Cancellation:
-    """Ends calls of other threads. Made during such a call, it is cancelled with the one around it."""
+    """Ends calls of other threads. If it is made during such a call, it is cancelled with the one
+    around it.
+    """
 
     def __new__(cls) -> Self: ...
     def cancel(self) -> None: ...
@@ -255,7 +266,7 @@ class LazyFile:
 
 @final
 class Writer:
-    """An object written from its beginning to its end; there only once it is committed."""
+    """An object written from its beginning to its end. It appears only when it is committed."""
 
     def write(self, content: bytes) -> None: ...
     def commit(self) -> None: ...
@@ -263,7 +274,7 @@ class Writer:
 
 @final
 class Objects(Iterator[bytes]):
-    """Objects in order, read ahead while they are taken."""
+    """The content of objects in order, read ahead while the program takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
@@ -273,10 +284,10 @@ def read_many(
     client: Client, wanted: builtins.list[tuple[Location, tuple[int, int] | None]], concurrency: int
 ) -> Objects: ...
 
-# Kind, size in bytes, seconds since 1970, ETag.
+# Type, size in bytes, mtime in seconds since 1970, and ETag.
 _Facts = tuple[str, int | None, float | None, str | None]
 
-# Size, ETag, version id, date, and the words of a local file's identity.
+# Size, ETag, version id, date, and the parts of a local file's identity.
 _Identity = tuple[int | None, str | None, str | None, str | None, builtins.list[str] | None]
 
 def open(client: Client, location: Location, replay: Location | None = None) -> LazyFile: ...
@@ -289,7 +300,7 @@ def safetensors_header(text: bytes) -> builtins.list[tuple[str, str, builtins.li
 def glob(client: Client, pattern: Location) -> builtins.list[str]: ...
 def delete(client: Client, locations: builtins.list[Location]) -> builtins.list[tuple[str, OSError]]: ...
 def put(client: Client, location: Location, content: bytes, exclusive: bool) -> None: ...
-# The receipt as JSON, the number of failures, and the first of them.
+# The receipt as JSON, the number of failures, and the first failures.
 _Outcome = tuple[str, int, builtins.list[tuple[str, OSError]]]
 
 def cp(

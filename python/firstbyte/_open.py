@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from firstbyte._options import OpenOptions
     from firstbyte._typing import Unpack
 
-# Threads and the cache come to an orderly end; where they do not, nothing is lost.
+# Stops the threads and closes the cache in order. If the process ends without this, nothing is
+# lost.
 atexit.register(_native.disconnect)
 
 
@@ -87,63 +88,65 @@ def open(
     newline: str | None = None,
     **options: Unpack[OpenOptions],
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
-    """Open an object to read it, at the cost of one request, or to write it anew.
+    """Open an object to read it, at the cost of one request, or to write it as a whole.
 
-    Of what is read, bytes are fetched when they are read, and stay in the cache directory, for this
-    and every other process of the machine. The file is the version that was there when it was
-    opened: if that is overwritten, what was read is still read, and the rest is an OSError with
-    errno.ESTALE. A file that is open at a fork is open in the child.
+    In a file that is read, bytes are fetched when the program reads them, and stay in the cache
+    directory for this and every other process of the machine. The file is the version of the object
+    that existed when it was opened. If the object is overwritten, bytes that were read already can
+    be read again, and all others raise an OSError with errno.ESTALE. A file that is open at a fork
+    is open in the child, too.
 
-    What is written appears when the file is closed, whole. Until then, and if the `with` block ends
-    with an exception, the destination is as it was. A file that is never closed is discarded, with
-    a ResourceWarning.
+    In a file that is written, the whole object appears when the file is closed. Until then, and if
+    the `with` block ends with an exception, the destination keeps its old state. A file that is
+    never closed is discarded, with a ResourceWarning.
 
-    Options that are not given are as `FIRSTBYTE_<OPTION>` says, and credentials, region and
-    endpoint come from all the usual AWS places.
+    An option that is not given is taken from the variable `FIRSTBYTE_<OPTION>`; credentials, region
+    and endpoint also from the usual AWS places.
 
     Args:
         location: `s3://BUCKET/KEY` (also `gs://` and `az://`), `http(s)://HOST/PATH`,
             `file://PATH` or a path.
         mode: "rb" to read bytes, "r" to read text; "wb" or "w" to write an object, "xb" or "x" to
-            write one only if there is none. The store decides that when the file is closed; one
-            that exists before is refused at once. Objects are not changed in place: "a" and "+" are
-            an io.UnsupportedOperation.
-        buffering: as for `builtins.open`: bytes of the buffer, 0 for none (bytes that are read),
-            -1 for 32 KiB of what is read and 1 MiB of what is written.
+            write it only if it does not exist. The store decides that when the file is closed; an
+            object that exists already is refused at once. Objects are not changed in place: "a" and
+            "+" raise io.UnsupportedOperation.
+        buffering: as for `builtins.open`: the buffer's size in bytes; 0 for none (only to read
+            bytes); -1 for 32 KiB to read and 1 MiB to write.
         encoding, errors, newline: as for `builtins.open`, for text.
-        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (without a home and in
-            AWS Lambda `/tmp/firstbyte-UID`), False for none. By default as True, but not for local
-            files, and where it cannot be used there is a warning only.
+        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (without a home and in AWS
+            Lambda `/tmp/firstbyte-UID`), False for none. The default is as True, except that local
+            files are not cached and that a directory that cannot be used only causes a warning.
         cache_shared: whether the directory is shared with its group, whose members are trusted.
-        cache_store: the store's name in the cache instead of its endpoint, for one store at several
-            addresses.
-        cache_size: most bytes the cache may take, as a number or like "10GiB".
-        replay: a start file, which `firstbyte mount --record` wrote: what it names of this version
-            of the object is fetched in the background. Any location.
-        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
+        cache_store: a name for the store in the cache instead of its endpoint, for a store that is
+            reached at several addresses.
+        cache_size: the most bytes that the cache may take, as a number or like "10GiB".
+        replay: the location of a start file, which `firstbyte mount --record` wrote. The ranges
+            that it lists for this version of the object are fetched in the background.
+        memory: the most bytes for buffers; by default 32 MiB or an eighth of the container's
             memory.
-        deadline: seconds a read may take, by default 30.
+        deadline: the most seconds that a read may take; by default 30.
         endpoint_url: S3 endpoint instead of AWS's.
         profile: profile in the AWS configuration files.
-        region: AWS region; followed from the bucket where it is not given.
-        anonymous: whether S3 requests go unsigned, for public buckets.
-        access_key_id, secret_access_key, session_token: credentials, whatever the environment has.
-        sse_c_key: the file with the key that S3 objects are encrypted with (SSE-C): 32 bytes, or
+        region: AWS region; by default found out from the bucket.
+        anonymous: whether to send S3 requests unsigned, for public buckets.
+        access_key_id, secret_access_key, session_token: credentials, which override the
+            environment.
+        sse_c_key: a file with the key that S3 objects are encrypted with (SSE-C): 32 bytes, or
             their base64 or hexadecimal text. It is read when a request needs it.
 
     Returns:
-        `File`, a binary file with `size`, `version` and `read_at`; with buffering=0 its `RawFile`.
-        io.TextIOWrapper for text that is read. `WriteFile` and, for text, `TextWriteFile` for what
-        is written; both have `discard()`.
+        `File`, a binary file with `size`, `version` and `read_at`; its `RawFile` with buffering=0;
+        io.TextIOWrapper to read text. To write, `WriteFile` or, for text, `TextWriteFile`; both
+        have `discard()`.
 
     Raises:
         FileNotFoundError: if nothing is there.
-        FileExistsError: if something is there, with "x"; also when the file is closed.
+        FileExistsError: if something exists there, with "x"; also when the file is closed.
         PermissionError: if the store refuses, or there are no credentials.
         TimeoutError: if there is no answer within the deadline.
         IsADirectoryError: if the location is a directory, a prefix or a bucket.
-        OSError: if the store fails otherwise. Reads raise the same; so do writes and `close`, where
-            what cannot be written is noticed.
+        OSError: if the store fails in another way. Reads raise the same errors; so do writes and
+            `close`, whichever notices that something cannot be written.
         TypeError: if there is no such option.
         ValueError: if the location, the mode or an option cannot be used.
     """
@@ -160,7 +163,7 @@ def opened(
     text: tuple[str | None, str | None, str | None] = (None, None, None),
     replay: Location | None = None,
 ) -> File | RawFile | WriteFile | io.TextIOWrapper:
-    """The file of a location, with a mode, a buffer and the encoding, errors and newline of
+    """Open a location with a mode, a buffer size and the `encoding`, `errors` and `newline` of
     `builtins.open`.
     """
     does, binary = _parse(mode)
@@ -182,13 +185,13 @@ def opened(
 
 
 def _anywhere(location: Location) -> str:
-    """The location as it is found from any directory."""
+    """The location in a form that is valid in any working directory."""
     text = os.fspath(location)
     return text if "://" in text else os.path.abspath(text)
 
 
 def _parse(mode: str) -> tuple[str, bool]:
-    """What a mode does ("r", "w" or "x"), and whether with bytes."""
+    """The action of a mode ("r", "w" or "x"), and whether it is binary."""
     if not isinstance(mode, str):
         raise TypeError(f"open: mode should be a string, not {type(mode).__name__}")
     letters = set(mode)
@@ -204,13 +207,13 @@ def _parse(mode: str) -> tuple[str, bool]:
 
 
 def _check(does: str, binary: bool, buffering: int, text: tuple[str | None, str | None, str | None]) -> None:
-    """Refuse what does not go together, before anything is opened."""
+    """Refuse arguments that do not go together, before anything is opened."""
     if buffering < -1:
         raise ValueError(f"open: buffering should be -1 or more, not {buffering}")
     if buffering == 0 and not (binary and does == "r"):
         raise ValueError("open: text, and what is written, needs a buffer: buffering should not be 0")
     if not binary:
-        # Raises what an encoding or newline that cannot be used raises.
+        # This raises the error of an encoding or newline that cannot be used.
         io.TextIOWrapper(io.BytesIO(), *text)
     elif text != (None, None, None):
         raise ValueError("open: encoding, errors and newline are for text, and the mode is binary")
@@ -220,8 +223,8 @@ def _refuse_existing(client: _native.Client, location: Location) -> None:
     try:
         kind = _native.stat(client, location)[0]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # Who may write need not be allowed to look.
+        # A caller that may write is not always allowed to look.
         return
-    # A prefix is no object: a key may have its name.
+    # A prefix is not an object: a key may have the same name.
     if kind != "directory":
         raise FileExistsError(errno.EEXIST, "exists already", os.fspath(location))

@@ -1,4 +1,4 @@
-"""The options with which locations are reached: their names and types, for all functions.
+"""The options for reaching locations: their names and types, for all functions.
 
 A function that takes `**options: Unpack[Options]` hands them to `connect`, which refuses every name
 that is not an option. `firstbyte.open` documents them.
@@ -46,7 +46,7 @@ class OpenOptions(ReadOptions, total=False):
 
 
 class Terms(TypedDict, total=False):
-    """Options of functions that count dollars and predict their time."""
+    """Options of functions that count dollars and predict the time they take."""
 
     budget: float | str | None
     transfer: str | None
@@ -55,7 +55,7 @@ class Terms(TypedDict, total=False):
 
 
 class CopyOptions(Options, Terms, total=False):
-    """Options of functions that write objects: those of the program, in Python's spelling."""
+    """Options of functions that write objects: those of the program, spelled as in Python."""
 
     content_type: str | None
     guess_mime_type: bool | None
@@ -83,7 +83,7 @@ COPY = STORE | TERMS | frozenset(CopyOptions.__annotations__)
 READ = STORE | frozenset(ReadOptions.__annotations__)
 OPEN = READ | frozenset(OpenOptions.__annotations__)
 
-# What file systems for fsspec call options, and what these are called here.
+# The names of options in other fsspec file systems, with the names here.
 ALIASES = {
     "anon": "anonymous",
     "endpoint": "endpoint_url",
@@ -91,7 +91,7 @@ ALIASES = {
     "secret": "secret_access_key",
     "token": "session_token",
 }
-# The same of the clients of boto3.
+# The same for the clients of boto3.
 CLIENT_ALIASES = {
     "aws_access_key_id": "access_key_id",
     "aws_secret_access_key": "secret_access_key",
@@ -102,7 +102,7 @@ CLIENT_ALIASES = {
 
 
 def connect(function: str, options: Mapping[str, object], known: Collection[str] = STORE) -> _native.Client:
-    """The client with these options, which were given to a function of this name.
+    """Make the client with these options, which were given to the function of this name.
 
     Raises:
         TypeError: if one of them is not known.
@@ -116,14 +116,15 @@ def connect(function: str, options: Mapping[str, object], known: Collection[str]
 
 
 def refuse_terms(options: Mapping[str, object]) -> None:
-    """Refuse terms where the locations are not known before they are asked."""
+    """Refuse terms if the locations are known only from a manifest, which has not been read yet."""
     for name in TERMS:
         if options.get(name) is not None:
             raise ValueError(f"{name} with manifest: the services of its objects are not known; name the locations")
 
 
 def unknown(function: str, name: str, known: Collection[str]) -> TypeError:
-    """The error for an option that a function has not, with the name that was most likely meant."""
+    """Make the error for an option that a function does not have, with the name most likely meant.
+    """
     # Slow to import.
     import difflib
 

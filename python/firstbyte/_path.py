@@ -1,42 +1,43 @@
-"""What names files and objects: the types of such arguments, and what `scandir` and `listdir`
-make of theirs.
+"""The types of arguments that name files and objects, and how `scandir` and `listdir` convert
+theirs.
 """
 
 import os
 
-# In a file system.
+# A path in a file system.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-# Anywhere: a URL, or a path.
+# A place anywhere: a URL, or a path.
 Location = str | os.PathLike[str]
 
-# What begins a location in a store; everything else is a path.
+# A location in a store begins with one of these; everything else is a path.
 _STORES = ("s3://", "gs://", "az://", "http://", "https://", "sftp://")
 # The characters of a name in `s3+NAME://`, an endpoint that the configuration file names.
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-# Descriptors are numbers of 31 bits.
+# File descriptors are non-negative numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
 
 
 def stored(path: object) -> str | None:
-    """`path` if it is a location in a store, else None; for functions that take paths."""
+    """Return `path` if it is a location in a store, else None. For functions that also take paths.
+    """
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
     return path if isinstance(path, str) and (path.startswith(_STORES) or _is_named(path)) else None
 
 
 def _is_named(path: str) -> bool:
-    """Whether a location begins with `s3+NAME://`. `re` would triple the time of the import."""
+    """Whether a location begins with `s3+NAME://`. Importing `re` would triple the import time."""
     scheme, separator, _ = path.partition("://")
     name = scheme.removeprefix("s3+")
     return bool(separator and name) and name != scheme and _NAME.issuperset(name)
 
 
 def resolve(path: object) -> object:
-    """`path` as the native half takes it, or `NotImplemented`.
+    """Convert `path` to what the native half takes, or return `NotImplemented`.
 
-    The latter for whatever `os` accepts with a warning or refuses: `os`'s own, kept from before
-    any program may have replaced it, then says so in the running Python's own words, and does
-    what it does.
+    `NotImplemented` stands for whatever `os` accepts with a warning or refuses. The function of
+    `os`, saved before any program could replace it, then behaves as in the running Python, in its
+    words.
     """
     if type(path) is int:
         return path if path in _DESCRIPTORS else NotImplemented

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from firstbyte._path import Location
     from firstbyte._typing import Unpack
 
-# What is read first: most headers fit.
+# How many bytes are read first: most headers fit.
 _FIRST = 128 << 10
-# Longest header, as the format's own library has it.
+# The longest header that the format's own library accepts, in bytes.
 _LONGEST = 100_000_000
-# Bytes that one call reads, at least. Short calls end often, so tensors arrive steadily.
+# The least bytes that one call reads. Calls are short, so that tensors arrive steadily.
 _BATCH = 8 << 20
-# Calls at once: enough for these bytes, but no more than the most, and at least one that is under
-# way while the next is begun and the last is handed over.
+# How many bytes are read ahead, by at most `_MOST_CALLS` calls at once and at least `_LEAST_CALLS`:
+# one is under way while the next begins and the last is handed over.
 _AHEAD = 96 << 20
 _MOST_CALLS, _LEAST_CALLS = _AHEAD // _BATCH, 3
 
-# The format's types: bytes of an element, and the type's name in torch and in numpy.
+# The format's types: the bytes of an element, and the type's name in torch and in numpy.
 _TYPES: dict[str, tuple[int, str, str | None]] = {
     "BOOL": (1, "bool", "bool"),
     "U8": (1, "uint8", "uint8"),
@@ -52,7 +52,7 @@ _TYPES: dict[str, tuple[int, str, str | None]] = {
 
 
 class _Tensor:
-    """Where a tensor is in its file."""
+    """The place of a tensor in its file."""
 
     __slots__ = ("kind", "length", "name", "offset", "shape")
 
@@ -70,26 +70,27 @@ def load_safetensors(
 ) -> Iterator[tuple[str, Any]]:
     """Load safetensors files, tensor by tensor as they arrive.
 
-    The header is one read. The tensors follow in the order of the file, by parallel requests, each
-    straight into its own memory. Each file is one version: if it is overwritten meanwhile, the load
-    fails with errno.ESTALE. Every length and offset is checked; a checksum of the whole is compared
-    where the store has one and a cache is given. With a cache, a load that was interrupted fetches
-    only what is missing when it is repeated.
+    One read fetches the header. The tensors follow in the order of the file, by parallel requests,
+    each read directly into its own memory. Each file is one version: if it is overwritten
+    meanwhile, the load fails with errno.ESTALE. Every length and offset is checked. The checksum of
+    the whole file is compared if the store has one and a cache is given. With a cache, a repeated
+    load fetches only what an interrupted one has not fetched.
 
     Args:
-        locations: a location as for `firstbyte.open`, or several (shards), loaded in this order.
-        framework: "numpy", or "torch", which is imported then.
-        device: for torch, where each tensor is moved when it has arrived.
+        locations: a location as for `firstbyte.open`, or several (shards), which are loaded in this
+            order.
+        framework: "numpy", or "torch", which is imported only then.
+        device: the torch device to which each tensor is moved when it has arrived.
         cache: the cache directory, True for the usual one, False (by default) for none.
         cache_size, memory, deadline, endpoint_url, profile, region, anonymous, access_key_id,
             secret_access_key, session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
         Iterator[tuple[str, Any]]: name and tensor, a `numpy.ndarray` or a `torch.Tensor` of the
-        shape and type that the header has. `dict(load_safetensors(...))` is all of them.
+        shape and type that the header gives. `dict(load_safetensors(...))` collects all of them.
 
     Raises:
-        ValueError: if a file is damaged, or has a type that the framework has not.
+        ValueError: if a file is damaged, or has a type that the framework does not have.
         OSError: as `firstbyte.open` and its reads.
     """
     if framework not in ("numpy", "torch"):
@@ -111,7 +112,7 @@ def load_safetensors(
 
 
 def _tensors(file: RawFile, column: int) -> list[_Tensor]:
-    """The tensors of a file, in order of their offsets. `column` of `_TYPES` is the framework's."""
+    """The tensors of a file by offset. `column` selects the framework's type names in `_TYPES`."""
 
     def damaged(why: str) -> ValueError:
         return ValueError(f"{file.name}: not a safetensors file, or a damaged one: {why}")
@@ -149,7 +150,8 @@ def _tensors(file: RawFile, column: int) -> list[_Tensor]:
 def _read(
     file: RawFile, tensors: list[_Tensor], allocate: Callable[[_Tensor], tuple[Any, Callable[[], Any]]]
 ) -> Iterator[tuple[str, Any]]:
-    """Reads batches of tensors, some at once, and yields each tensor with its batch."""
+    """Read batches of tensors, several at once, and yield each tensor when its batch is complete.
+    """
     from collections import deque
     from concurrent.futures import ThreadPoolExecutor
 
@@ -181,7 +183,7 @@ def _read(
         while under_way:
             yield from first()
     finally:
-        # Where the caller has enough, reads under way end.
+        # If the caller stops early, the reads under way end.
         reads.cancel()
         pool.shutdown(cancel_futures=True)
 
@@ -215,7 +217,7 @@ def _for_torch(device: Any) -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]
 
     def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
         memory = torch.empty(tensor.length, dtype=torch.uint8)
-        # Without numpy. The native module needs the strides, which a memoryview has.
+        # This works without numpy. The native module needs strides, which a memoryview has.
         array = (ctypes.c_char * tensor.length).from_address(memory.data_ptr()) if tensor.length else bytearray()
 
         def finish() -> Any:

@@ -1,4 +1,4 @@
-"""`scandir`: `os.scandir`, with the next entries read while this one is looked at."""
+"""`scandir`: `os.scandir`, with the next entries read while the program uses the current one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-# Taken when this is imported: it may be replaced by ours.
+# Imported here, before the program can replace `os.scandir` by ours.
 from posix import scandir as theirs
 
 from firstbyte import _native

@@ -1,4 +1,4 @@
-"""`plan` and `merge`: the manifest of a copy by many workers, and what they did together."""
+"""`plan` and `merge`: a manifest that many workers copy by, and the sum of their receipts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def plan(
     `version`, `shard`, `modified` and `source`.
 
     Args:
-        sources: objects and trees, of which everything below is planned.
-        out: the manifest.
+        sources: objects and trees. Everything below a tree is planned.
+        out: the location of the manifest to write.
         shards: the number of workers.
-        include: patterns of names that are taken though `exclude` leaves them.
+        include: patterns of names that are planned even if `exclude` matches them.
         exclude: patterns of names that are left out.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
@@ -51,10 +51,10 @@ def plan(
 
 
 def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
-    """Say what of a manifest is done, missing, doubled or changed.
+    """Compare receipts with a manifest: which objects are done, missing, done twice or changed.
 
     Args:
-        manifest: what `plan` wrote.
+        manifest: the manifest that `plan` wrote.
         receipts: files, each with the receipt of a shard as JSON.
 
     Returns:
@@ -63,7 +63,7 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
         `failed`, `workers` and others.
 
     Raises:
-        OSError: if a file is no manifest, or no receipt of one of its shards.
+        OSError: if a file is not a manifest, or not a receipt of one of its shards.
     """
     return _parsed(_native.merge(manifest, receipts))
 

@@ -1,4 +1,4 @@
-"""Gateways on the nodes of a Ray cluster: the nodes read from each other what one has fetched."""
+"""Gateways on the nodes of a Ray cluster: each node reads what another has fetched already."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 # Options of `hydrate` that the program takes under the same name.
 _NAMED = ("cache", "cache_size", "cache_store", "endpoint_url", "limit_rate", "memory", "profile", "region")
-# Those that are flags there.
+# Options that are flags in the program.
 _FLAGS = {"anonymous": "--no-sign-request", "cache_shared": "--cache-shared", "pin": "--pin"}
-# Seconds for a gateway to end.
+# Seconds that a gateway may take to end.
 _ENDING = 15
 
 
 def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Bring a tree into the cache of every node. Returns the nodes' receipts, and their sums."""
+    """Fetch a tree into the cache of every node. Return the nodes' receipts and their sums."""
     words = _words(options)
     key = f"job {secrets.token_hex(24)} read\n"
     remote: Any = ray.remote(_Node)
@@ -43,7 +43,7 @@ def hydrate_everywhere(source: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """The options as the program takes them."""
+    """The options as arguments of the program."""
     words = []
     for name, value in options.items():
         if value is None or value is False:
@@ -58,7 +58,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _program() -> str:
-    """The program that came with the package."""
+    """The path of the program that came with the package."""
     beside = os.path.join(os.path.dirname(sys.executable), "firstbyte")
     found = beside if os.access(beside, os.X_OK) else shutil.which("firstbyte")
     if found is None:
@@ -67,7 +67,7 @@ def _program() -> str:
 
 
 class _Node:
-    """A gateway on one node, and the job that fills its cache. An actor."""
+    """An actor: the gateway of one node, and the command that fills the node's cache."""
 
     def __init__(self, key: str):
         self.directory = tempfile.mkdtemp()
@@ -77,9 +77,9 @@ class _Node:
         self.gateway: subprocess.Popen[str] | None = None
 
     def serve(self, source: str, words: list[str]) -> str:
-        """Starts the gateway. Returns its URL."""
+        """Start the gateway. Return its URL."""
         listen = f"{ray.util.get_node_ip_address()}:0"
-        # These are options of fetching, not of serving.
+        # These options concern fetching, not serving.
         words = [word for word in words if word != "--pin"]
         if "--limit-rate" in words:
             at = words.index("--limit-rate")
@@ -96,7 +96,7 @@ class _Node:
         return url
 
     def hydrate(self, source: str, words: list[str], via: str) -> dict[str, Any]:
-        """Fetches everything through the gateways. Returns the receipt."""
+        """Fetch everything through the gateways. Return the receipt."""
         command = [_program(), "--json", "hydrate", "--recursive", source, "--via", via, "--via-key", self.keys, *words]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode not in (0, 3):
@@ -105,7 +105,7 @@ class _Node:
         return receipt
 
     def stop(self) -> None:
-        """Ends the gateway."""
+        """End the gateway."""
         if self.gateway is not None:
             self.gateway.terminate()
             self.gateway.wait(_ENDING)

@@ -1,9 +1,9 @@
-"""What the package's annotations take from `typing` and `collections.abc`, without importing those.
+"""The names that annotations need from `typing` and `collections.abc`, without importing those.
 
-Importing `typing` takes longer than all else that `import firstbyte` does, and a function that
-starts cold pays it. Type checkers take any variable called `TYPE_CHECKING` for true. A program that
-runs never evaluates the annotations, so there the names stand for nothing, the two that are
-called do nothing, and a `TypedDict` is a class with annotations.
+Importing `typing` takes longer than everything else in `import firstbyte`, and a function that
+starts cold pays for it. Type checkers treat any variable called `TYPE_CHECKING` as true. A running
+program never evaluates the annotations, so the names are None there, `cast` and `overload` do
+nothing, and a `TypedDict` is a class with annotations.
 """
 
 from __future__ import annotations

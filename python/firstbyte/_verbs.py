@@ -1,4 +1,4 @@
-"""`stat`, `exists`, `rm`, `mv`, `check` and `presign`: as the program's verbs of these names."""
+"""`stat`, `exists`, `rm`, `mv`, `check` and `presign`: the program's verbs of these names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stat(location: Location, **options: Unpack[Options]) -> Entry:
             session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
-        `Entry`, as `firstbyte.ls` gives it, with `type`, `size`, `mtime` and `etag`.
+        `Entry`, as in the list of `firstbyte.ls`, with `type`, `size`, `mtime` and `etag`.
 
     Raises:
         FileNotFoundError: if nothing is there.
@@ -49,7 +49,7 @@ def exists(location: Location, **options: Unpack[Options]) -> bool:
         bool.
 
     Raises:
-        OSError: if that cannot be found out, as `firstbyte.open` raises it.
+        OSError: if it cannot be found out, as `firstbyte.open` raises it.
     """
     try:
         _native.stat(connect("exists", options), location)
@@ -59,11 +59,11 @@ def exists(location: Location, **options: Unpack[Options]) -> bool:
 
 
 def rm(location: Location, *, recursive: bool = False, **options: Unpack[Options]) -> Receipt:
-    """Delete an object, or with `recursive` everything below a location. No link is followed.
+    """Delete an object, or with `recursive` everything below a location. Links are not followed.
 
     Args:
         location: `s3://BUCKET/KEY`, `file://PATH` or a path.
-        recursive: whether everything below is deleted.
+        recursive: whether to delete everything below `location`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
@@ -88,7 +88,7 @@ def mv(
     **options: Unpack[CopyOptions],
 ) -> Receipt:
     """Move an object, or with `recursive` a tree, between any two locations. A source is deleted
-    when its copy is complete, and only if both are different places.
+    when its copy is complete, and only if source and destination are different places.
 
     Args:
         source, destination: as for `firstbyte.cp`.
@@ -96,7 +96,7 @@ def mv(
         progress, budget, transfer, bill_as, model: as for `firstbyte.cp`.
         content_type, content_encoding, content_disposition, content_language, cache_control,
             expires, guess_mime_type, metadata, storage_class, acl, tags, sse, request_payer,
-            concurrency: likewise.
+            concurrency: as for `firstbyte.cp`.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
@@ -125,8 +125,8 @@ def check(
 
     Args:
         source, destination: objects, or directories, whose contents are compared.
-        content: whether what has no common checksum is read, to compare its content.
-        include: patterns of names that are compared though `exclude` leaves them.
+        content: whether to read objects that have no common checksum and compare their content.
+        include: patterns of names that are compared even if `exclude` matches them.
         exclude: patterns of names that are left out.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
@@ -134,10 +134,10 @@ def check(
     Returns:
         list of dict, a row for each difference, empty if there is none: `difference`
         ("only_source", "only_destination", "size" or "content"), `source` and `destination` (str),
-        and of sizes `source_size` and `destination_size` (int).
+        and if the sizes differ `source_size` and `destination_size` (int).
 
     Raises:
-        FileNotFoundError: if one of the places is not there.
+        FileNotFoundError: if one of the places does not exist.
         PartialError: if some objects could not be compared.
         OSError: as `firstbyte.open` raises it.
     """
@@ -152,21 +152,21 @@ def check(
 
 
 def presign(location: Location, *, expires: int = 3600, put: bool = False, **options: Unpack[Options]) -> str:
-    """Make a URL by which anyone can read or write one S3 object until it expires. Whether the
-    object exists is not asked.
+    """Make a URL with which anyone can read or write one S3 object until it expires. No request
+    checks whether the object exists.
 
     Args:
         location: `s3://BUCKET/KEY`.
-        expires: seconds, at most 7 days.
-        put: whether the URL allows to write the object, instead of reading it.
+        expires: seconds until the URL expires, at most 7 days.
+        put: whether the URL allows writing the object instead of reading it.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: as for `firstbyte.open`.
 
     Returns:
-        str, the URL. It grants what the credentials that signed it may do, and ends with them.
+        str, the URL. It grants what the credentials that signed it allow, and expires with them.
 
     Raises:
         ValueError: if `expires` is too short or too long.
-        OSError: if the location is no S3 object, or there are no credentials.
+        OSError: if the location is not an S3 object, or there are no credentials.
     """
     return _native.presign(connect("presign", options), location, expires, put)

@@ -1,5 +1,5 @@
-"""`walk`: `os.walk`, with the directories still to come read by threads while this one is
-worked on; and the same of a location in a store.
+"""`walk`: `os.walk`, with threads that read the next directories while the program works on the
+current one. It also walks a location in a store.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def walk(
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     """Yield `(dirpath, dirnames, filenames)` for each directory in the tree at `top`.
 
-    For a path exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or
-    to order it; what the caller changes in directories still to come is seen; errors go to
-    `onerror`, or are ignored. In a store, up to 16 directories are listed ahead, and what changes
-    meanwhile is not seen.
+    For a path, exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or
+    to order it; changes that the caller makes in directories still to come are seen; errors go to
+    `onerror`, or are ignored. In a store, up to 16 directories are listed ahead, and changes made
+    after that are not seen.
 
     Args:
         top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `gs://`,
             `az://`, `http://` or `https://` is a location in a store.
-        topdown: whether a directory comes before those in it, or after.
+        topdown: whether a directory comes before the directories in it, or after.
         onerror: called with the OSError of each directory that cannot be read; may raise it to end
             the walk.
-        followlinks: whether to enter links to directories. A link to a directory above it is then
-            followed for ever.
+        followlinks: whether to enter links to directories. A link to a directory above itself is
+            then followed forever.
         memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
             session_token, sse_c_key: for a location, as for `firstbyte.open`.
 
@@ -70,10 +70,10 @@ def _walk(
     onerror: Callable[[OSError], Any] | None,
     followlinks: bool,
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is
-    # done.
+    # Paths to read. Bottom-up, also directories that were read, which are yielded after everything
+    # pushed above them.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
-    # The root may be a link; those below are entered only if links are followed.
+    # The root may be a link. Links below it are entered only with `followlinks`.
     follow = True
     while stack:
         due = stack.pop()
@@ -93,7 +93,7 @@ def _walk(
         dirs, nondirs, links = found
         if topdown:
             yield due, dirs, nondirs
-            # The caller may have changed the list, and may have put a link in a directory's place.
+            # The caller may have changed the list, or replaced a directory by a link.
             below = [join(due, name) for name in reversed(dirs)]
         else:
             stack.append((due, dirs, nondirs))

@@ -1,8 +1,8 @@
-"""An object written as a file, from its beginning to its end: what `open` gives with the modes
-"w" and "x", and an fsspec file system opens for writing.
+"""An object written as a file, from beginning to end: what `open` returns for the modes "w" and
+"x", and what an fsspec file system opens for writing.
 
-The object is there when the file is closed, whole. If the `with` block ends with an error, or the
-file is never closed, what was there before is left as it was.
+The whole object appears when the file is closed. If the `with` block ends with an error, or the
+file is never closed, the old object stays as it was.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import warnings
 from firstbyte import _native
 from firstbyte._typing import Any
 
-# What a writer gathers before it hands it on.
+# The bytes that a writer collects before it passes them on.
 _PIECE = 1 << 20
 
 
 class _Discarded(io.IOBase):
-    """A file being written, bytes or text: one that is not closed as it should is discarded."""
+    """A file being written, as bytes or text. Unless it is closed properly, it is discarded."""
 
     def discard(self) -> None:
         raise NotImplementedError
@@ -32,19 +32,19 @@ class _Discarded(io.IOBase):
         try:
             is_closed = self.closed
         except ValueError:
-            # After detach(): it belongs to another.
+            # After detach(): the underlying file has another owner.
             return
         if not is_closed:
             try:
                 _warn(self)
             finally:
-                # A warning may be an error.
+                # The warning may have been turned into an exception.
                 self.discard()
 
 
 class WriteFile(_Discarded, io.BufferedWriter):
-    """An object being written: there, and whole, when it is closed; left as it was if the block
-    ends with an error.
+    """An object being written. It appears, complete, when the file is closed; if the block ends
+    with an error, the old object stays as it was.
     """
 
     def __init__(self, raw: RawWriter, autocommit: bool = True, size: int = _PIECE) -> None:
@@ -54,7 +54,7 @@ class WriteFile(_Discarded, io.BufferedWriter):
         self.autocommit = autocommit
 
     def close(self) -> None:
-        """Write what is left; the object is there then, unless it is part of a transaction."""
+        """Write the rest. The object then appears, unless it is part of a transaction."""
         if not self.closed:
             try:
                 super().close()
@@ -65,11 +65,11 @@ class WriteFile(_Discarded, io.BufferedWriter):
                 self.commit()
 
     def commit(self) -> None:
-        """Let the object be there."""
+        """Make the object appear at its location."""
         self.writer.native.commit()
 
     def discard(self) -> None:
-        """Leave what was there as it was, and close the file."""
+        """Close the file, and leave what was there before as it was."""
         self.autocommit = False
         self.writer.dropped = True
         self.writer.native.discard()
@@ -90,7 +90,8 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
         self._file = file
 
     def close(self) -> None:
-        """Write what is left; the object is there then. One whose end was not written is not."""
+        """Write the rest and make the object appear. If the rest cannot be written, discard it all.
+        """
         if not self.closed:
             try:
                 self.flush()
@@ -100,12 +101,12 @@ class TextWriteFile(_Discarded, io.TextIOWrapper):
         super().close()
 
     def discard(self) -> None:
-        """Leave what was there as it was, and close the file. It is closed with the one below."""
+        """Close the file and the one below it, and leave what was there before as it was."""
         self._file.discard()
 
 
 class RawWriter(io.RawIOBase):
-    """Passes on what it is given, until its target is closed."""
+    """Passes on what it is given, until the file is discarded."""
 
     def __init__(self, native: _native.Writer, name: str, mode: str) -> None:
         super().__init__()
@@ -136,8 +137,8 @@ class RawWriter(io.RawIOBase):
 def wrap(
     raw: RawWriter, buffering: int, text: tuple[str | None, str | None, str | None] | None
 ) -> WriteFile | TextWriteFile:
-    """The file object over an object being written, as text in this encoding, with these errors and
-    line ends, or as bytes.
+    """Make the file object for an object being written: binary if `text` is None, else text with
+    this encoding, `errors` and `newline`.
     """
     file = WriteFile(raw, size=buffering if buffering > 1 else _PIECE)
     if text is None:
@@ -146,7 +147,7 @@ def wrap(
 
 
 def _warn(file: _Discarded) -> None:
-    """Say that a file is discarded, as files do that are not closed."""
+    """Warn (`ResourceWarning`) that unclosed content is discarded, as Python's own files do."""
     warnings.warn(
         f"unclosed file {file!r}: what was written to it is discarded", ResourceWarning, stacklevel=3, source=file
     )

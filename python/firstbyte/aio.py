@@ -4,10 +4,11 @@
         head = await file.read(4096)
     receipts = await asyncio.gather(*(firstbyte.aio.cp(one, "/scratch/") for one in many))
 
-Each call runs on a thread of this module, and the event loop continues meanwhile. Where the task
-that awaits is cancelled, the call is ended too: requests under way are cut, nothing unfinished
-appears under its final name, and what can be resumed is. The task waits for that, for two seconds
-at most. Calls that read local directories only are not cut; their results are discarded.
+Each call runs on a thread of this module, while the event loop continues. If the awaiting task is
+cancelled, the call ends too: requests under way are aborted, nothing unfinished appears under its
+final name, and a transfer that can be resumed is resumed when it is repeated. The task waits at
+most two seconds for that. Calls that only read local directories are not aborted; their results are
+discarded.
 """
 
 from __future__ import annotations
@@ -65,11 +66,11 @@ __all__ = [
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Calls at once; they wait for servers, and cost a thread each.
+# The most calls at once. They wait for servers, and cost a thread each.
 _THREADS = 64
-# Seconds that a cancelled task waits for its call to end.
+# The most seconds that a cancelled task waits for its call to end.
 _GRACE = 2.0
-# Entries of a local directory that are taken at once.
+# How many entries of a local directory one step takes.
 _ENTRIES = 1000
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -83,7 +84,7 @@ def _executor() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """In the child of a fork there are no threads."""
+    """The child of a fork has none of the pool's threads."""
     global _pool
     _pool = None
 
@@ -92,7 +93,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T:
-    """Make a call on a thread, which ends when this is cancelled."""
+    """Make a call on a thread. Both end when the awaiting task is cancelled."""
     context = contextvars.copy_context()
 
     def run() -> _T:
@@ -103,7 +104,7 @@ async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         cancellation.cancel()
-        # What it raises is of no interest any more.
+        # Nothing reads the call's exception any more, so asyncio must not report it.
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         await asyncio.wait([future], timeout=_GRACE)
         raise
@@ -120,7 +121,7 @@ def _awaitable(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _
 
 
 class _Steps(AsyncIterator[_T]):
-    """The items of an iterator, which is made and advanced on a thread."""
+    """The items of an iterator that is made and advanced on threads."""
 
     def __init__(self, make: Callable[[], Iterable[_T]], size: int = 1) -> None:
         self._make, self._size = make, size
@@ -147,7 +148,7 @@ class _Steps(AsyncIterator[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End it; what it had begun is cut."""
+        """End the iteration and abort the calls under way."""
         self._ended = StopAsyncIteration()
         self._cancellation.cancel()
         close = getattr(self._source, "close", None)
@@ -196,7 +197,7 @@ async def listdir(path: int | None = None, **options: Unpack[Options]) -> builti
 @overload
 async def listdir(path: AnyStr | os.PathLike[AnyStr], **options: Unpack[Options]) -> builtins.list[AnyStr]: ...
 async def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
-    """As `firstbyte.listdir`.
+    """List names, as `firstbyte.listdir` does.
 
     Args:
         path: the directory or location.
@@ -209,7 +210,7 @@ async def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
 
 
 def scandir(path: AnyStr | os.PathLike[AnyStr]) -> _Steps[firstbyte.DirEntry[AnyStr]]:
-    """The entries of a local directory, as `firstbyte.scandir` has them.
+    """Iterate over the entries of a local directory, as `firstbyte.scandir` does.
 
     Args:
         path: the directory.
@@ -227,7 +228,7 @@ def walk(
     followlinks: bool = False,
     **options: Unpack[Options],
 ) -> _Steps[tuple[AnyStr, builtins.list[AnyStr], builtins.list[AnyStr]]]:
-    """Walk a tree, as `firstbyte.walk`; `dirnames` may be changed in place here, too.
+    """Walk a tree, as `firstbyte.walk` does; `dirnames` may be changed in place here, too.
 
     Args:
         top, topdown, followlinks, options: as for `firstbyte.walk`.
@@ -240,8 +241,8 @@ def walk(
 
 
 class File(Generic[AnyStr]):
-    """An open file whose methods are awaited; `async for` gives its lines. `file` is the file of
-    `firstbyte.open` below it.
+    """An open file whose methods are awaited; `async for` iterates over its lines. `file` is the
+    underlying file of `firstbyte.open`.
     """
 
     def __init__(self, file: Any) -> None:
@@ -256,7 +257,7 @@ class File(Generic[AnyStr]):
 
     @property
     def size(self) -> int:
-        """Length in bytes, of a file that is read."""
+        """The length in bytes, of a file that is read."""
         return self._binary().size
 
     @property
@@ -271,23 +272,23 @@ class File(Generic[AnyStr]):
         return closed
 
     async def read(self, size: int = -1) -> AnyStr:
-        """Read `size` bytes or characters from the position on, fewer only at the end; all that is
-        left where it is negative.
+        """Read `size` bytes or characters from the position on, or fewer at the end; read to the
+        end if `size` is negative.
         """
         content: AnyStr = await self._call(self.file.read, size)
         return content
 
     async def readline(self) -> AnyStr:
-        """Read up to the end of the line; empty at the end."""
+        """Read to the end of the line; empty at the end of the file."""
         line: AnyStr = await self._call(self.file.readline)
         return line
 
     async def readinto(self, buffer: Buffer) -> int:
-        """Read into a writable buffer; return how many bytes."""
+        """Read into a writable buffer. Return the number of bytes."""
         return await self._call(self._binary().readinto, buffer)
 
     async def read_at(self, offset: int, length: int) -> bytes:
-        """Read at an offset, and leave the position where it is; see `firstbyte.RawFile`."""
+        """Read at an offset, without using or changing the position; see `firstbyte.RawFile`."""
         return await self._call(self._binary().read_at, offset, length)
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
@@ -295,7 +296,7 @@ class File(Generic[AnyStr]):
         return await self._call(lambda: self._binary().read_ranges(ranges))
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to an offset; return the new position."""
+        """Move to an offset. Return the new position."""
         position: int = await self._call(self.file.seek, offset, whence)
         return position
 
@@ -305,16 +306,16 @@ class File(Generic[AnyStr]):
         return position
 
     async def write(self, content: AnyStr) -> int:
-        """Write bytes or text; return how much."""
+        """Write bytes or text. Return how many bytes or characters."""
         written: int = await self._call(self.file.write, content)
         return written
 
     async def close(self) -> None:
-        """Close it. An object that was written is there then."""
+        """Close the file. An object that was written appears then."""
         await self._call(self.file.close)
 
     async def discard(self) -> None:
-        """Leave what was there before a write as it was, and close the file."""
+        """Close a file that was written, and leave what was there before as it was."""
         await self._call(self.file.discard)
 
     async def __aenter__(self) -> File[AnyStr]:
@@ -345,7 +346,7 @@ class File(Generic[AnyStr]):
 
 
 class _Opening(Generic[AnyStr]):
-    """A file that is being opened: awaited, or entered by `async with`."""
+    """A file that is being opened: to be awaited, or entered by `async with`."""
 
     def __init__(self, opened: Coroutine[Any, Any, File[AnyStr]]) -> None:
         self._opened: Coroutine[Any, Any, File[AnyStr]] = opened
@@ -391,13 +392,13 @@ def open(
     newline: str | None = None,
     **options: Unpack[ReadOptions],
 ) -> _Opening[Any]:
-    """Open an object, as `firstbyte.open`.
+    """Open an object, as `firstbyte.open` does.
 
     Args:
         location, mode, buffering, encoding, errors, newline, options: as for `firstbyte.open`.
 
     Returns:
-        What is awaited for a `File`, or entered by `async with`, which closes it.
+        A value to await for a `File`, or to enter by `async with`, which closes the file.
     """
 
     async def opened() -> File[Any]:
@@ -408,8 +409,8 @@ def open(
 
 
 class Layout:
-    """`firstbyte.Layout`, whose methods that read and write files are awaited. `layout` is the one
-    below it, for those that only compute.
+    """A `firstbyte.Layout` whose methods that read and write files are awaited. `layout` is the
+    underlying one, for the methods that only compute.
     """
 
     def __init__(self, layout: firstbyte.Layout) -> None:
@@ -424,7 +425,7 @@ class Layout:
         self.count = _awaitable(layout.count)
 
     async def open(self, name: str | bytes) -> File[bytes]:
-        """The file `name`, open for reading; FileNotFoundError if there is none."""
+        """Open the file `name` for reading; FileNotFoundError if there is no such file."""
         return File(await _run(_native.Cancellation(), lambda: self.layout.open(name)))
 
     def __aiter__(self) -> _Steps[str | bytes]:

@@ -1,12 +1,12 @@
 """An fsspec file system: `firstbyte://BUCKET/KEY`, or chained before another protocol,
 `firstbyte::s3://BUCKET/KEY`.
 
-fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads go
-through the cache, as those of `firstbyte.open`; objects are written whole, and copied in and out,
-by the transfer engine. Listings are not kept: what another process has written is seen at once.
+fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads use the
+cache, as those of `firstbyte.open` do. The transfer engine writes whole objects, and copies them in
+and out. Listings are not kept, so what another process has written is visible at once.
 
-Paths are those of the target protocol, without it: `bucket/key` for s3, `host/path` for http,
-`/path` for file.
+Paths are those of the target protocol, without its scheme: `bucket/key` for s3, `host/path` for
+http, `/path` for file.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from firstbyte._open import opened
 from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, STORE, connect, unknown
 from firstbyte._write import WriteFile
 
-# A write that is larger goes up in parts.
+# Larger values are uploaded in parts.
 _SMALL = 8 << 20
-# Objects of which ranges are fetched at once.
+# The most objects whose ranges are fetched at once.
 _OBJECTS = 16
 
-# What may stand behind this file system.
+# The protocols that this file system can be chained before.
 _TARGETS = ("s3", "gs", "az", "http", "https", "file")
-# S3 at an endpoint that the configuration file names.
+# The beginning of a protocol that names an S3 endpoint of the configuration file.
 _NAMED = "s3+"
-# Options that only S3 has, and those of them that other services have too.
+# Options that only S3 has, and those of them that other services have, too.
 _OF_S3 = STORE - {"memory"}
 _SHARED = {"s3": _OF_S3, "gs": {"anonymous"}, "az": {"anonymous"}}
 
-# What fsspec itself does with any file system.
+# Options that fsspec itself handles for every file system.
 _FSSPEC_OPTIONS = {
     "asynchronous",
     "batch_size",
@@ -62,14 +62,14 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         target_protocol: "s3" (also by default), "s3+NAME" (an endpoint that
             `~/.config/firstbyte/config.toml` names), "gs", "az", "http", "https" or "file".
         target_options: options of the chained file system, the same as below.
-        storage_options: those of `firstbyte.open`, and as other file systems call them `key`,
-            `secret`, `token`, `anon`, `endpoint` and `client_kwargs` (a dict with `endpoint_url`,
-            `region_name`, `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`). Those
-            given here go before those of the chained file system. Google and Azure have
-            `anonymous` alone of those that are about S3; other targets have none of them.
+        storage_options: the options of `firstbyte.open`, also under the names of other file
+            systems: `key`, `secret`, `token`, `anon`, `endpoint` and `client_kwargs` (a dict with
+            `endpoint_url`, `region_name`, `aws_access_key_id`, `aws_secret_access_key`,
+            `aws_session_token`). They override those of the chained file system. Of the options
+            that are about S3, Google and Azure have only `anonymous`, and other targets have none.
 
     Raises:
-        TypeError: if there is no such option, or the target has it not.
+        TypeError: if there is no such option, or the target does not have it.
         ValueError: if an option cannot be used, or is given twice with different values.
     """
 
@@ -96,11 +96,10 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self.target_protocol = target
         if target == "file":
             self.root_marker = "/"
-            # Who names this file system asks for the cache, also before local files.
+            # A program that names this file system wants the cache, also for local files.
             options.setdefault("cache", True)
         self._client = connect("firstbyte", options, READ)
-        # Which protocol is stripped depends on the instance, as in fsspec's own chained file
-        # systems.
+        # The protocol to strip depends on the instance, as in fsspec's own chained file systems.
         self._strip_protocol = self._strip_target  # type: ignore[method-assign]
 
     # Paths.
@@ -118,7 +117,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        """fsspec knows no scheme of a named endpoint, so a URL holds it: `firstbyte://s3+lab://BUCKET/KEY`."""
+        """A URL holds the scheme of a named endpoint, since fsspec does not know it:
+        `firstbyte://s3+lab://BUCKET/KEY`.
+        """
         scheme, separator, _ = str(path).removeprefix("firstbyte://").partition("://")
         return {"target_protocol": scheme} if separator and scheme.startswith(_NAMED) else {}
 
@@ -137,15 +138,15 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # What is there.
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag, as far
-        as they are reported.
+        """Return name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag;
+        None if they are not reported.
         """
         refuse("info", kwargs)
         path = self._strip_protocol(path)
         return _info(path, _native.stat(self._client, self._location(path)))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """What is in a directory, or the file itself."""
+        """List a directory, or a file as its only entry."""
         refuse("ls", kwargs)
         path = self._strip_protocol(path)
         infos = self._list(path, recursive=False)
@@ -164,7 +165,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         prefix: str = "",
         **kwargs: Any,
     ) -> Any:
-        """All files below a path, by one listing; with `prefix` those whose names begin with it."""
+        """List all files below a path in one listing; with `prefix`, those that begin with it."""
         refuse("find", kwargs)
         if prefix:
             found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True)
@@ -172,7 +173,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             beginning = f"{root}/{prefix}" if root or self.root_marker else prefix
             chosen = {name: info for name, info in found.items() if name.startswith(beginning)}
             return chosen if detail else list(chosen)
-        # Only there a directory can have nothing in it, which a recursive listing does not show.
+        # Only a local target has empty directories, which a recursive listing does not show.
         empty = withdirs and self.target_protocol == "file"
         if maxdepth is not None or empty:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
@@ -194,7 +195,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return {name: found[name] for name in names} if detail else names
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether something is there; errors other than its absence are raised."""
+        """Whether something exists there. Errors other than its absence are raised."""
         try:
             self.info(path, **kwargs)
         except (FileNotFoundError, NotADirectoryError):
@@ -202,12 +203,12 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return True
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """A URL that reads the object without keys, for `expiration` seconds."""
+        """Make a URL that reads the object without keys for `expiration` seconds."""
         refuse("sign", kwargs)
         return _native.presign(self._client, self._location(self._strip_protocol(path)), expiration, False)
 
     def modified(self, path: str) -> datetime:
-        """When it was written."""
+        """When the object was last written."""
         mtime = self.info(path)["mtime"]
         if mtime is None:
             raise NotImplementedError(f"{path}: the server does not tell when it was written")
@@ -232,7 +233,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As `firstbyte.open`. Nothing is there if the block that writes ends with an error."""
+        """Open as `firstbyte.open` does. If the block that writes fails, nothing appears."""
         if "b" in mode or compression is not None or self._intrans:
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = kwargs.pop("encoding", None), kwargs.pop("errors", None), kwargs.pop("newline", None)
@@ -255,7 +256,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """The bytes from `start` up to `end`, each counted from the end where it is negative."""
+        """Read from `start` up to `end`. A negative value counts from the end of the object."""
         refuse("cat_file", kwargs)
         file = _native.open(self._client, self._location(self._strip_protocol(path)))
         try:
@@ -273,8 +274,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """Many ranges at once: those of one object by `read_ranges`, several objects in parallel.
-        With on_error="return", an exception stands for each range of an object that fails.
+        """Read many ranges at once: the ranges of one object together, and several objects in
+        parallel. With on_error="return", the result for each range of an object that fails is the
+        exception.
         """
         refuse("cat_ranges", kwargs)
         if not isinstance(paths, list):
@@ -315,7 +317,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             file.close()
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
-        """Write an object from memory; with mode="create" only if there is none."""
+        """Write an object from memory; with mode="create" only if it does not exist."""
         refuse("pipe_file", kwargs)
         path = self._strip_protocol(path)
         view = memoryview(value).cast("B")
@@ -326,18 +328,18 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             file.write(view)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Make an empty object; one that is there is emptied, or with truncate=False left as it
+        """Make an empty object. An existing object is emptied, or with truncate=False left as it
         is.
         """
         refuse("touch", kwargs)
-        # A bucket is no object, also where it exists.
+        # A bucket is not an object, even if it exists.
         if truncate or "/" not in self._strip_protocol(path) or not self.exists(path):
             self.pipe_file(path, b"")
 
     # Copies.
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copy an object, inside the service where it can."""
+        """Copy an object, inside the service if possible."""
         refuse("cp_file", kwargs)
         source, destination = self._strip_protocol(path1), self._strip_protocol(path2)
         Batch(self, [(source, destination)]).copy_all(self._location, self._location)
@@ -356,7 +358,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def put_file(
         self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
     ) -> None:
-        """Copy a local file to an object; with mode="create" only if there is none."""
+        """Copy a local file to an object; with mode="create" only if the object does not exist."""
         refuse("put_file", kwargs)
         rpath = self._strip_protocol(rpath)
         if mode == "create" and self.exists(rpath):
@@ -373,8 +375,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy objects, all at once; see fsspec for what goes where. With on_error="ignore", those
-        that are not there are left out.
+        """Copy objects, all at once; fsspec documents which goes where. With on_error="ignore",
+        missing objects are left out.
         """
         batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
@@ -388,13 +390,13 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
     ) -> None:
         """Move objects, all at once. A source is deleted when its copy is complete, and only if
-        both are different places: a second name of one place is an error.
+        source and destination are different places: two names of one place are an error.
         """
         batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth)
         batch.copy_all(self._location, self._location, moves=True)
         if recursive and isinstance(path1, str) and self.isdir(path1) and not self.find(path1):
-            # Directories of a file system, which are empty now.
+            # The directories of a file system are empty now.
             self.rm(path1, recursive=True)
 
     def get(
@@ -406,7 +408,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy objects to local files, all at once; see fsspec for what goes where."""
+        """Copy objects to local files, all at once; fsspec documents which goes where."""
         batch: Any = Batch(self)
         AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
@@ -422,7 +424,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Copy local files to objects, all at once; see fsspec for what goes where."""
+        """Copy local files to objects, all at once; fsspec documents which goes where."""
         batch: Any = Batch(self)
         AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
@@ -432,8 +434,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # Directories and deleting.
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Nothing, where directories are only parts of names: they are there when something is
-        in them.
+        """Make a directory of a local target. In a store this makes nothing: directories are parts
+        of names, and exist when something is in them.
         """
         refuse("mkdir", kwargs)
         path = self._strip_protocol(path)
@@ -454,7 +456,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         try:
             exists = self.exists(bucket)
         except PermissionError:
-            # Keys may permit to read and write below a prefix alone.
+            # The keys may allow reading and writing only below a prefix.
             exists = True
         if not exists:
             raise NotImplementedError(f"{bucket}: buckets are not made here")
@@ -462,7 +464,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             raise FileExistsError(errno.EEXIST, "exists already", bucket)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory, where there are such."""
+        """Remove an empty directory of a local target. In a store this fails if objects are below
+        the path, and does nothing otherwise.
+        """
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.rmdir(path)
@@ -476,8 +480,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     _rm = rm_file
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Delete objects; with `recursive` everything below. Of several paths, those that are
-        not there count as done.
+        """Delete objects; with `recursive` everything below. If several paths are given, missing
+        ones count as deleted.
         """
         paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
         if isinstance(path, str) and not recursive and len(paths) == 1 and self.info(paths[0])["type"] == "directory":
@@ -494,7 +498,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
 
 def _options_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Options as fsspec's file systems call them, in our words."""
+    """Translate options from the names of other fsspec file systems."""
     options: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, ours, value in _flat(given):
@@ -509,7 +513,7 @@ def _options_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(given: dict[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
-    """Each option, what it is called here, and its value."""
+    """Yield the name of each option, its name here, and its value."""
     for name, value in given.items():
         if name == "client_kwargs":
             yield from ((inner, CLIENT_ALIASES.get(inner), value) for inner, value in (value or {}).items())
@@ -529,7 +533,7 @@ def _name(info: dict[str, Any]) -> str:
 
 
 def _tell(callback: Any, path: str) -> None:
-    """Reports a local file that is complete to fsspec's progress callback."""
+    """Report a complete local file to fsspec's progress callback."""
     size = os.path.getsize(path)
     callback.set_size(size)
     callback.absolute_update(size)

@@ -1,8 +1,9 @@
-"""`cp`, `hydrate` and `list` as Ray tasks: with Ray's retries, progress, and a bound on the tasks
-in flight.
+"""`cp`, `hydrate` and `list` as Ray tasks, with Ray's retries, with progress, and with a limit on
+the tasks in flight.
 
-A copy is planned once; each task takes a shard of the manifest. A task that Ray runs again, because
-its worker or node was lost, resumes: what its shard has at the destination is not fetched again.
+A copy is planned once, and each task takes a shard of the manifest. A task that Ray runs again,
+because its worker or node was lost, resumes: objects of its shard that the destination has already
+are not fetched again.
 
     import ray, firstbyte.ray
     ray.init()
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["cp", "hydrate", "list"]
 
-# Called with the number of shards that are over, that of all shards, and the receipt of the last.
+# Called with the number of shards that are complete, the number of all shards, and the receipt of
+# the shard that was completed last.
 Progress = Callable[[int, int, dict[str, Any]], None]
-# `list` is a function here.
+# In this module, `list` is a function.
 _Paths = builtins.list[Location]
 _Refs = builtins.list[Any]
-# Rows of a block of a Dataset.
+# Rows in a block of a Dataset.
 ROWS = 65_536
 
 
@@ -54,18 +56,18 @@ def cp(
     progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Copy a tree by many Ray tasks. Every node must reach source and destination.
+    """Copy a tree with many Ray tasks. Every node must be able to reach source and destination.
 
     Args:
-        source: what is copied; None with `manifest`.
+        source: the location to copy; None with `manifest`.
         destination: as for `firstbyte.cp`.
-        manifest: what `firstbyte.plan` wrote, instead of `source`.
-        shards: the number of tasks, where no manifest says it.
-        in_flight: tasks at once; by default as many as there are processors in the cluster.
-        max_retries: how often a task is run again, after its node was lost or a server failed.
-        num_cpus: processors of a task.
+        manifest: the manifest that `firstbyte.plan` wrote, instead of `source`.
+        shards: the number of tasks; a manifest's own number takes precedence.
+        in_flight: the most tasks at once; by default as many as the cluster has processors for.
+        max_retries: how often a task is run again after its node was lost or a server failed.
+        num_cpus: processors per task.
         progress: called after each shard.
-        options: what `firstbyte.cp` takes: `endpoint_url`, `region`, `limit_rate` and others.
+        options: the options of `firstbyte.cp`: `endpoint_url`, `region`, `limit_rate` and others.
 
     Returns:
         dict, as `firstbyte.merge` returns it.
@@ -88,21 +90,21 @@ def hydrate(
     progress: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Bring a tree into the cache by many Ray tasks: each shard into the cache of the node that its
-    task runs on, or all into `cache`, a directory that the nodes share.
+    """Fetch a tree into the cache with many Ray tasks: each shard into the cache of the node that
+    its task runs on, or all into `cache`, a directory that the nodes share.
 
-    With `share` the whole tree comes into the cache of every node. A gateway runs on each
-    meanwhile: the origin sends each object once, and the nodes read it from each other. It takes
-    `source`, and of the other arguments only options.
+    With `share`, the cache of every node receives the whole tree. Meanwhile a gateway runs on each
+    node: the origin sends each object once, and the nodes read it from each other. `share` takes
+    only `source` and options.
 
-    The arguments are those of `cp`; options are what `firstbyte.hydrate` takes.
+    The arguments are those of `cp`; the options are those of `firstbyte.hydrate`.
 
     Returns:
-        dict, as `firstbyte.merge` returns it. With `share`: `objects`, `bytes` and `resumed_bytes`
-        of all nodes together, `failed`, and `nodes`, the receipt of each.
+        dict, as `firstbyte.merge` returns it. With `share`: `objects`, `bytes` and `resumed_bytes`,
+        summed over all nodes, `failed`, and `nodes`, the receipt of each node.
 
     Raises:
-        firstbyte.PartialError: if some objects could not be brought there.
+        firstbyte.PartialError: if some objects could not be fetched.
     """
     if not share:
         return _run("hydrate", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, None)
@@ -119,16 +121,16 @@ def hydrate(
 
 
 def list(location: Location, **options: Any) -> ray.data.Dataset:
-    """List what is below a location, in a Ray task, into a Dataset of Arrow batches.
+    """List everything below a location, in a Ray task, into a Dataset of Arrow batches.
 
-    Their columns are `location`, `size`, `version` and `modified`.
+    The columns are `location`, `size`, `version` and `modified`.
 
     Args:
         location: a directory or prefix.
-        options: what `firstbyte.plan` takes: `include`, `endpoint_url` and others.
+        options: the options of `firstbyte.plan`: `include`, `endpoint_url` and others.
 
     Returns:
-        ray.data.Dataset, with a row an object.
+        ray.data.Dataset, with a row per object.
     """
     import ray.data
 
@@ -137,7 +139,7 @@ def list(location: Location, **options: Any) -> ray.data.Dataset:
 
 
 def _batches(location: str, options: dict[str, Any]) -> Iterator[pyarrow.Table]:
-    """A listing, as tables of some thousand rows. Runs in a task."""
+    """Yield a listing as tables of at most `ROWS` rows. Runs in a task."""
     import pyarrow
     from pyarrow import parquet
 
@@ -161,7 +163,7 @@ def _run(
     options: dict[str, Any],
     destination: Location | None,
 ) -> dict[str, Any]:
-    """Plans where need be, runs every shard as a task, and merges the receipts."""
+    """Plan if there is no manifest, run every shard as a task, and merge the receipts."""
     if (source is None) == (manifest is None):
         raise ValueError("give either a source or a manifest")
     with tempfile.TemporaryDirectory() as directory:
@@ -173,10 +175,11 @@ def _run(
             content = file.read()
         count = int(firstbyte.merge(manifest, [])["shards"])
         task = ray.remote(_shard).options(
-            # Where a server fails, Ray starts the task again as where its node does.
+            # If a server fails, Ray starts the task again, as it does if the node is lost.
             max_retries=max_retries, retry_exceptions=[OSError], num_cpus=num_cpus, scheduling_strategy="SPREAD"
         )
-        # Workers need not reach the driver's files: the manifest travels as an object of Ray.
+        # Workers may not be able to read the driver's files: the manifest travels as an object of
+        # Ray.
         shared = ray.put(content)
         target = None if destination is None else os.fspath(destination)
         most = in_flight or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 0.01)))
@@ -203,12 +206,12 @@ def _run(
     return merged
 
 
-# The options of `plan` among those of `cp` and `hydrate`.
+# The options of `plan` that `cp` and `hydrate` have, too.
 _REACH = ("memory", "endpoint_url", "profile", "region", "anonymous")
 
 
 def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:
-    """One shard; its receipt as JSON. Runs in a task."""
+    """Run one shard. Return its receipt as JSON. Runs in a task."""
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "manifest.parquet")
         with open(path, "wb") as file:
@@ -218,5 +221,6 @@ def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, opti
                 return json.dumps(firstbyte.hydrate(manifest=path, shard=shard, **options))
             return json.dumps(firstbyte.cp(None, destination, manifest=path, shard=shard, **options))
         except firstbyte.PartialError as error:
-            # Objects that failed are in the receipt: the same task again would not help them.
+            # The receipt lists the objects that failed. Repeating the same task would not help
+            # them.
             return json.dumps(error.receipt)

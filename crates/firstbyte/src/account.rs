@@ -18,15 +18,16 @@ use crate::environment::Lookup;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 
-/// A network that is no limit, in bytes per second: the model has the limits.
+/// Memory and network rate without a limit, in bytes and bytes per second: the model has the
+/// limits.
 const UNLIMITED: f64 = 1e15;
 
 /// The budget of a run, the facts for its prices, and the model that its prediction comes from.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Dollars.
+    /// Budget in dollars.
     pub budget: Option<f64>,
-    /// Facts about bills.
+    /// Facts that the prices depend on.
     pub bill: Bill,
     /// A model that predicts the time.
     pub model: Option<Service>,
@@ -40,7 +41,7 @@ pub struct Account {
     model: Option<Service>,
 }
 
-/// The model in a file, or the embedded one of this name.
+/// Reads the model in a file, or returns the embedded one of this name.
 ///
 /// # Errors
 /// The file cannot be read, or is no model.
@@ -55,11 +56,11 @@ pub fn model(path: &Path) -> Result<Service> {
 }
 
 impl Terms {
-    /// The account of a run that asks these locations.
+    /// Opens the account of a run that sends requests to these locations.
     ///
     /// # Errors
-    /// [`Error::Bill`]: a budget, or a stated service, without its prices. The user's price
-    /// catalogue cannot be used.
+    /// [`Error::Bill`] if the prices for a budget or a stated service are not known. Also if the
+    /// user's price catalogue cannot be used.
     pub fn open(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Account> {
         let option = if self.budget.is_some() { "budget" } else { "bill-as" };
         let unknown = |unknown: &Unknown| Error::Bill {
@@ -83,7 +84,7 @@ impl Terms {
         Ok(Account { prices, budget: self.budget, model: self.model.clone() })
     }
 
-    /// Billing of the remote ones of `locations`, by one price list.
+    /// Finds the billing of the remote locations, by one price list.
     fn billing(&self, locations: &[Location], store: &Store, lookup: Lookup<'_>) -> Result<Billing> {
         let transfer = self.bill.transfer.unwrap_or(Transfer::None);
         let billing_model = self.model.as_ref().filter(|model| !model.bills.is_empty());
@@ -106,7 +107,7 @@ impl Terms {
 }
 
 impl Account {
-    /// The budget, as the store keeps it.
+    /// The budget with its prices, for the store. `None` if there is no budget.
     #[must_use]
     pub fn spending(&self) -> Option<Spending> {
         Some(Spending { limit: self.budget?, prices: self.prices? })
@@ -118,8 +119,8 @@ impl Account {
         self.prices
     }
 
-    /// The predicted time of so many bytes in so many objects or ranges, in seconds, by the model
-    /// given, else by the embedded one of this name.
+    /// Predicts the time of `bytes` in `objects` objects or ranges, in seconds, by the given model,
+    /// else by the embedded one of this name. `None` without a model.
     #[must_use]
     pub fn predict(&self, bytes: u64, objects: u64, embedded: Option<&str>) -> Option<f64> {
         let embedded = || Catalogue::current().service(embedded?).cloned();
@@ -127,7 +128,7 @@ impl Account {
         predict(&model, bytes, objects.max(1)).map(|(seconds, _)| seconds)
     }
 
-    /// Fills in dollars and prediction.
+    /// Adds the dollars and the prediction to a receipt.
     pub fn settle(&self, receipt: &mut Receipt, store: &Store) {
         receipt.usd = self.prices.map(|prices| prices.usd(&store.counters()));
         let fetched = receipt.bytes.saturating_sub(receipt.resumed_bytes);
@@ -137,7 +138,7 @@ impl Account {
         }
     }
 }
-/// Seconds in which `objects` with `bytes` together are read by a model, and their range.
+/// Predicts the seconds for reading `objects` objects with `bytes` in all, and their range.
 fn predict(model: &Service, bytes: u64, objects: u64) -> Option<(f64, [f64; 2])> {
     let mut catalogue = Catalogue::current();
     let model = Service { here: Some(model.here.clone().unwrap_or_else(this_machine)), ..model.clone() };

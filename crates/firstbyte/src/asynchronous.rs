@@ -1,7 +1,7 @@
 //! The client for asynchronous programs, of any runtime: the traits are those of `futures`.
 //!
-//! A read waits on no thread: the thread that fetches wakes its task. Opening, listing and copying
-//! block a thread of their own each, which they start. Dropping a future or a stream ends its work.
+//! A read blocks no thread: the thread that fetches the bytes wakes its task. Opening, listing and
+//! copying each start a thread and block it. Dropping a future or a stream ends its work.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::receipt::Receipt;
 
-/// Entries that a listing reads ahead of its stream.
+/// Largest number of entries that a listing reads ahead of its stream.
 const AHEAD: usize = 1000;
 
 impl Client {
@@ -44,7 +44,7 @@ impl Client {
         Task::start(move || Ok(AsyncFile::new(client.open(location)?)), || {})
     }
 
-    /// Lists what is under `location` as [`list`](Self::list) does. Failures are items.
+    /// Lists the entries under `location` as [`list`](Self::list) does. Failures are items.
     ///
     /// ```no_run
     /// use futures::TryStreamExt;
@@ -78,8 +78,8 @@ impl Client {
         EntryStream(shared)
     }
 
-    /// Copies as [`cp`](Self::cp) does. Dropping the future stops the copy, which the same copy
-    /// resumes.
+    /// Copies as [`cp`](Self::cp) does. Dropping the future stops the copy. The same copy resumes
+    /// it.
     #[must_use]
     pub fn cp_async(
         &self,
@@ -93,8 +93,7 @@ impl Client {
     }
 }
 
-/// An object that is read asynchronously. One read at a time; open it again, or clone the
-/// [`LazyFile`] beneath, for several.
+/// An object that is read asynchronously, one read at a time. Open it again for reads in parallel.
 pub struct AsyncFile {
     file: LazyFile,
     position: u64,
@@ -110,13 +109,13 @@ struct Read {
 }
 
 impl AsyncFile {
-    /// A file that is open.
+    /// Wraps an open file.
     #[must_use]
     pub fn new(file: LazyFile) -> Self {
         Self { file, position: 0, reading: None }
     }
 
-    /// Its location.
+    /// Location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.file.location()
@@ -164,7 +163,7 @@ impl AsyncRead for AsyncFile {
             return Poll::Ready(Ok(0));
         }
         let position = self.position;
-        // One for another position was left behind by a seek.
+        // A read for another position was left behind by a seek.
         let read = match self.reading.take() {
             Some((offset, read)) if offset == position => read,
             _ => self.begin(buffer.len()),
@@ -197,7 +196,7 @@ impl AsyncSeek for AsyncFile {
     }
 }
 
-/// The result of a call that blocks, awaited. The call runs on a thread of its own.
+/// A future for a blocking call, which runs on its own thread.
 pub struct Task<T> {
     state: Arc<Mutex<TaskState<T>>>,
     /// Ends the call.
@@ -264,7 +263,7 @@ impl<T> Drop for Task<T> {
 /// The entries of a listing, in the order in which they arrive. Dropping it ends the listing.
 pub struct EntryStream(Arc<Channel>);
 
-/// The way from the thread that lists to the task that reads.
+/// A bounded queue from the thread that lists to the task that reads.
 #[derive(Default)]
 struct Channel {
     state: Mutex<ChannelState>,
@@ -281,7 +280,7 @@ struct ChannelState {
 }
 
 impl Channel {
-    /// Passes an entry on when there is room. False: nothing reads any more.
+    /// Waits for room and queues an entry. False if the reader is gone.
     fn send(&self, entry: Result<Entry>) -> bool {
         let is_full = |state: &mut ChannelState| state.entries.len() >= AHEAD && !state.is_unread;
         let waiting = self.room.wait_while(lock(&self.state), is_full);

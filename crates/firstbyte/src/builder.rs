@@ -1,4 +1,4 @@
-//! Options of a client, set one after the other by programs that know no crate below this one.
+//! Builder methods for the options of a client, for programs that use no crate below this one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use firstbyte_store::{Keys, Signing};
 use crate::options::Options;
 
 impl Options {
-    /// The S3 endpoint instead of that of AWS, `http(s)://HOST[:PORT]`.
+    /// Sets the S3 endpoint, `http(s)://HOST[:PORT]`, instead of that of AWS.
     #[must_use]
     pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
         self.store.endpoint_url = Some(url.into());
         self
     }
 
-    /// The region, instead of that of the variables.
+    /// Sets the region, instead of that of the variables.
     #[must_use]
     pub fn region(mut self, region: impl Into<String>) -> Self {
         self.store.region = Some(region.into());
         self
     }
 
-    /// A profile of the AWS configuration files. Needs the feature `aws-config`.
+    /// Selects a profile of the AWS configuration files. Needs the feature `aws-config`.
     #[must_use]
     pub fn profile(mut self, name: impl Into<String>) -> Self {
         self.store.profile = Some(name.into());
         self
     }
 
-    /// The key that signs requests to S3, with the session token of one that is issued for a time.
+    /// Sets the key that signs requests to S3. A temporary key also has a session token.
     #[must_use]
     pub fn keys(
         mut self,
@@ -49,42 +49,42 @@ impl Options {
         self
     }
 
-    /// The directory of the cache, which other processes may share.
+    /// Sets the directory of the cache, which other processes may share.
     #[must_use]
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
         self.reads.cache = Some(directory.into());
         self
     }
 
-    /// No cache: what is read is kept in memory alone.
+    /// Disables the cache: bytes that are read are kept in memory alone.
     #[must_use]
     pub fn without_cache(mut self) -> Self {
         self.reads.cache = None;
         self
     }
 
-    /// Bytes that the cache may take.
+    /// Limits the size of the cache, in bytes.
     #[must_use]
     pub fn cache_size(mut self, bytes: u64) -> Self {
         self.reads.cache_size = Some(bytes);
         self
     }
 
-    /// The ceiling for the memory of buffers, in bytes; reads and copies have it each.
+    /// Limits the memory of buffers, in bytes, for reads and for copies each.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.set_memory(bytes);
         self
     }
 
-    /// The longest time that a read may take.
+    /// Sets the longest time that a read may take.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.set_deadline(deadline);
         self
     }
 
-    /// The longest silence on a connection before it counts as dead.
+    /// Sets the longest silence on a connection before it counts as dead.
     #[must_use]
     pub fn read_timeout(mut self, silence: Duration) -> Self {
         self.set_read_timeout(silence);

@@ -12,24 +12,24 @@ use crate::error::{Error, Result};
 use crate::operand::Depth;
 use crate::operand::below;
 
-/// Whether blocks stay when others need their room.
+/// Whether blocks stay when others need their space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// They go when they have not been read for longest.
+    /// The blocks that have not been read for longest are removed.
     #[default]
     WhileRoom,
-    /// Until they are released.
+    /// Blocks stay until they are released.
     Always,
 }
 
-/// How objects are hydrated.
+/// Options of hydrating objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hydrate {
     /// One object, or everything below a location.
     pub depth: Depth,
-    /// Whether they stay.
+    /// Whether their blocks stay.
     pub keep: Keep,
-    /// Bytes a second; unlimited if `None`.
+    /// Bytes per second; unlimited if `None`.
     pub limit_rate: Option<u64>,
 }
 
@@ -54,8 +54,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// A client without a cache; no thread can be started; the one object is not there. What cannot
-    /// be fetched of several objects is in the progress of the job.
+    /// A client without a cache; no thread can be started; a single object does not exist. Failures
+    /// among several objects are in the progress of the job.
     pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
         let location = Location::parse(location.as_ref())?;
         self.cache()?;
@@ -72,8 +72,8 @@ impl Client {
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
     }
 
-    /// The cached versions of an object, or of everything below a location. Reads the cache only:
-    /// an object that it does not know is not listed.
+    /// Returns the cached versions of an object, or of everything below a location. Reads the cache
+    /// only: an object that it does not know is not listed.
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be read.
@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// The cache where these settings say, if there is one. Creates none.
+/// Opens the cache of these settings, if it exists. Creates none.
 ///
 /// # Errors
 /// The cache cannot be used.

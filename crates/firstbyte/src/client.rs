@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::options::Options;
 
-/// A start file, by its location.
+/// A start file with its location.
 pub(crate) type KeptStart = (Location, Arc<StartFile>);
 
 /// Reaches locations. Clones share connections, cache and threads; a process needs one.
@@ -20,45 +20,46 @@ pub(crate) type KeptStart = (Location, Arc<StartFile>);
 pub struct Client {
     pub(crate) hydrator: Hydrator,
     pub(crate) copies: firstbyte_transfer::Settings,
-    /// The start file that was used last, by its location.
+    /// The start file that was used last, with its location.
     pub(crate) start: Arc<Mutex<Option<KeptStart>>>,
 }
 
 impl Client {
-    /// A client that works as `options` say. Nothing is contacted yet. If an endpoint has stopped
+    /// Makes a client with these options. Nothing is contacted yet. If an endpoint has stopped
     /// answering, calls fail at once, except for an occasional probe, until it answers again. So
     /// callers share one deadline, however many wait.
     ///
     /// # Errors
-    /// Options that cannot be used, a cache directory that cannot.
+    /// The options or the cache directory cannot be used.
     pub fn new(options: Options) -> Result<Self> {
         let store = Store::new(firstbyte_store::Options { outages: Outages::FailFast, ..options.store })?;
         Ok(Self { copies: options.copies, ..Self::over(store, options.reads)? })
     }
 
-    /// A client of a program that ends with its work, such as the command line: it waits for an
-    /// endpoint that has stopped answering, as the options of the store say, and has no cache.
+    /// Makes a client for a program that ends with its work, such as the command line. The client
+    /// waits for an endpoint that has stopped answering, as the options of the store say, and has
+    /// no cache.
     ///
     /// # Errors
-    /// Options that cannot be used.
+    /// The options cannot be used.
     pub fn waiting(options: Options) -> Result<Self> {
         let reads = Settings { cache: None, ..options.reads };
         Ok(Self { copies: options.copies, ..Self::over(Store::new(options.store)?, reads)? })
     }
 
-    /// A client over a store that is open already.
+    /// Makes a client over an open store.
     ///
     /// # Errors
-    /// A cache directory that cannot be used.
+    /// The cache directory cannot be used.
     pub fn over(store: Store, reads: Settings) -> Result<Self> {
         let (hydrator, copies) = (Hydrator::new(store, reads)?, firstbyte_transfer::Settings::default());
         Ok(Self { hydrator, copies, start: Arc::default() })
     }
 
-    /// A client that reads over an open store, without the cache if the cache's disk is full.
+    /// Makes a client that reads over an open store, without the cache if the cache's disk is full.
     ///
     /// # Errors
-    /// A cache directory that cannot be used.
+    /// The cache directory cannot be used.
     pub fn reading(store: Store, reads: Settings) -> Result<Self> {
         let (hydrator, copies) = (Hydrator::reading(store, reads)?, firstbyte_transfer::Settings::default());
         Ok(Self { hydrator, copies, start: Arc::default() })
@@ -77,13 +78,12 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Directory`], a length that the server does not tell, and what keeps the store from
-    /// describing it.
+    /// [`Error::Directory`]; a length that the server does not tell; an error of the store.
     pub fn open(&self, location: impl AsRef<OsStr>) -> Result<LazyFile> {
         self.open_location(&Location::parse(location.as_ref())?)
     }
 
-    /// As [`open`](Self::open), of a location that has been parsed.
+    /// Opens a parsed location as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -95,40 +95,40 @@ impl Client {
         Ok(LazyFile::new(self.hydrator.described(location, stat)?.handle()))
     }
 
-    /// Opens an object in a version already known, as from another process: no request. Where that
-    /// version is gone, what is not cached of it cannot be read.
+    /// Opens an object in a known version, such as one of another process, without a request. If
+    /// that version is gone, only its cached bytes can be read.
     #[must_use]
     pub fn open_version(&self, location: &Location, version: Version) -> LazyFile {
         LazyFile::new(self.hydrator.file(location, version).handle())
     }
 
-    /// Lists what is under `location`, as it arrives.
+    /// Lists the entries under `location` as they arrive.
     ///
     /// # Errors
-    /// What keeps the first names from coming; later failures are items of the listing.
+    /// An error before the first names. Later failures are items of the listing.
     pub fn list(&self, location: impl AsRef<OsStr>, options: &ListOptions) -> Result<Listing> {
         Ok(self.store().list(&Location::parse(location.as_ref())?, options)?)
     }
 
-    /// How copies are done, unless one says otherwise.
+    /// Default settings of copies.
     #[must_use]
     pub fn copies(&self) -> &firstbyte_transfer::Settings {
         &self.copies
     }
 
-    /// Transfers over the store, with settings of their own.
+    /// Makes an engine for transfers over the store, with these settings.
     #[must_use]
     pub fn transfers(&self, settings: firstbyte_transfer::Settings) -> Engine {
         Engine::new(self.store().clone(), settings)
     }
 
-    /// The reads beneath.
+    /// The hydrator that reads.
     #[must_use]
     pub fn hydrator(&self) -> &Hydrator {
         &self.hydrator
     }
 
-    /// The store beneath.
+    /// The store that sends the requests.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.hydrator.store()

@@ -17,24 +17,24 @@ use crate::filter::Filter;
 use crate::operand::Depth;
 use crate::receipt::{Failed, Receipt};
 
-/// How one copy is done.
+/// Options of one copy.
 #[derive(Clone, Debug, Default)]
 pub struct Copy {
-    /// Whether a directory is copied.
+    /// One object, or everything below a location.
     pub depth: Depth,
-    /// What the one object copied must have.
+    /// Checksum that a single copied object must have.
     pub checksum: Option<Checksum>,
-    /// Bytes a second; as the client's options say where none is given.
+    /// Bytes per second. Default: the client's option.
     pub limit_rate: Option<u64>,
     /// Names of a tree that are copied.
     pub filter: Filter,
-    /// Ends it from another thread; the same copy resumes from there.
+    /// Stops the copy from another thread. The same copy resumes from there.
     pub stop: Stop,
 }
 
 impl Client {
-    /// Copies an object or a tree. A destination is the old one or the whole new one; an
-    /// interrupted copy, run again, resumes.
+    /// Copies an object or a tree. A destination holds the old content or the whole new one. An
+    /// interrupted copy resumes when it is run again.
     ///
     /// ```no_run
     /// use firstbyte::{Client, Copy, Depth, Options};
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The error of a copy, which says so if its source is a prefix.
+    /// Converts the error of a copy. [`Error::Directory`] if the missing source is a prefix.
     fn if_prefix(&self, source: &Location, error: firstbyte_transfer::Error) -> Error {
         let is_missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
         if is_missing && self.store().has_below(source).is_ok_and(|has| has) {
@@ -130,12 +130,12 @@ impl Client {
     }
 }
 
-/// An operand in a receipt.
+/// Formats an operand for a receipt, without secrets.
 fn display(operand: &OsStr) -> String {
     redacted_operand(&operand.to_string_lossy()).into_owned()
 }
 
-/// The item of a receipt for an object that failed.
+/// Makes the item of a receipt for an object that failed.
 fn failed(location: String, error: &firstbyte_transfer::Error) -> Failed {
     Failed::new(location, error.to_string(), error.kind(), error.trace())
 }

@@ -28,7 +28,7 @@ pub enum Wildcards {
     Off,
 }
 
-/// What a source stands for.
+/// A parsed source.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// One object.
@@ -49,12 +49,12 @@ pub enum Source {
     },
 }
 
-/// Where copies go.
+/// The destination of copies.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// Into this directory, under their own names.
     Into(Location),
-    /// An existing directory that is not written as one: objects go into it, a tree becomes it.
+    /// An existing directory that is not written as one. Objects go into it; a tree takes its name.
     There(Location),
     /// Under exactly this name.
     As(Location),
@@ -89,7 +89,7 @@ impl Source {
         }
     }
 
-    /// Parses `text` as a tree, whether it is there or not.
+    /// Parses `text` as a tree, whether or not it exists.
     ///
     /// # Errors
     /// Text that is not a location, or has no name that a directory can hold.
@@ -99,8 +99,7 @@ impl Source {
         Ok(Self::Tree { root, name })
     }
 
-    /// The location of this source's copy; for globs and trees, the location that names are joined
-    /// to.
+    /// Returns the location of this source's copy. For globs and trees, names are joined to it.
     ///
     /// # Errors
     /// An object without a name that is copied into a directory; a copy onto itself, or of a tree
@@ -175,8 +174,8 @@ impl Destination {
     }
 }
 
-/// The name of the copy of a whole tree; `None` for a bucket or a host, and for `/` and `..` where
-/// files are kept, which stand for their contents.
+/// Returns the name of the copy of a whole tree. `None` for a bucket or a host, and for `/` and
+/// `..` on a file system, which stand for their contents.
 ///
 /// # Errors
 /// [`Error::Operand`]: the tree has a name, and no directory can hold it.
@@ -239,8 +238,8 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
     }
 }
 
-/// Refuses to delete what only `destination` has if the source lies in it: the source itself would
-/// be deleted.
+/// Refuses to delete objects that only `destination` has, if the source lies in it: the source
+/// itself would be deleted.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -253,9 +252,9 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
     }
 }
 
-/// Refuses moves that could overwrite what has been moved, or is still to be moved: two targets
-/// where one lies in the other, and a tree that lies in its own target. Patterns below one location
-/// are no two sources.
+/// Refuses moves that could overwrite objects already moved or still to be moved: two targets of
+/// which one lies in the other, and a tree that lies in its own target. Several patterns below one
+/// location count as one source.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -271,7 +270,7 @@ pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
         }
         targets.push(absolute(target));
     }
-    // In this order what lies in a target follows it.
+    // In this order a location that lies in a target follows it.
     targets.sort_by(|one, other| match (one, other) {
         (Location::Local(one), Location::Local(other)) => one.cmp(other),
         _ => one.to_string().cmp(&other.to_string()),
@@ -287,8 +286,8 @@ pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
     }
 }
 
-/// Refuses copies of named objects of which two have one target: the last would be all that is
-/// left. Trees with one target are merged.
+/// Refuses copies of named objects if two have the same target: only the last would be left. Trees
+/// with one target are merged.
 ///
 /// # Errors
 /// [`Error::Overlap`].
@@ -322,10 +321,10 @@ pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> 
     }
 }
 
-/// How a destination lies to its source.
+/// Relation of a destination to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overlap {
-    /// Neither in the other.
+    /// Neither lies in the other.
     Apart,
     /// They are the same.
     Same,

@@ -10,18 +10,18 @@ use firstbyte_store::{Proxies, Proxy};
 
 use crate::error::{Error, Result};
 
-/// Looks a variable up. The seam that lets tests run without touching the process's own
-/// environment.
+/// A function that looks a variable up. Tests pass their own, without touching the environment of
+/// the process.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A variable of this process; an empty one counts as unset, as curl and the AWS tools have it.
+/// Reads a variable of this process. An empty one counts as unset, as in curl and the AWS tools.
 #[must_use]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The proxies that the usual variables name. Lower case wins, and the variable of a scheme before
-/// that of all, as with curl.
+/// Reads the proxies from the usual variables. As in curl, lower case wins over upper case, and the
+/// variable of one scheme over that of all.
 #[must_use]
 pub fn proxies(lookup: Lookup<'_>) -> Proxies {
     let proxy = |name: String| lookup(&name).map(|url| Proxy { url, variable: name });
@@ -54,7 +54,7 @@ fn config_directory(lookup: Lookup<'_>) -> Option<PathBuf> {
     Some(base.join("firstbyte"))
 }
 
-/// Users and passwords of web servers: `NETRC`, else `~/.netrc`.
+/// The file with users and passwords of web servers: `NETRC`, else `~/.netrc`.
 #[must_use]
 pub fn netrc(lookup: Lookup<'_>) -> Option<PathBuf> {
     lookup("NETRC").map(PathBuf::from).or_else(|| Some(PathBuf::from(lookup("HOME")?).join(".netrc")))
@@ -66,8 +66,8 @@ pub fn ssh(lookup: Lookup<'_>) -> Option<String> {
     lookup("FIRSTBYTE_SSH")
 }
 
-/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; `/tmp/firstbyte-UID` without
-/// a home, and in AWS Lambda below [`function_directory`].
+/// The directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`; `/tmp/firstbyte-UID`
+/// without a home, and in AWS Lambda below [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -78,8 +78,8 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
 }
 
-/// The directory of this user in one that all users write to. It is checked to be this user's
-/// when it is opened: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
+/// This user's directory below one that all users can write to. Its owner is checked when it is
+/// opened: see [`PrivateDirectory`](firstbyte_store::PrivateDirectory).
 #[must_use]
 pub fn own_directory(common: &Path) -> PathBuf {
     common.join(format!("firstbyte-{}", rustix::process::geteuid().as_raw()))
@@ -91,20 +91,20 @@ pub fn region(lookup: Lookup<'_>) -> Option<String> {
     lookup("AWS_REGION").or_else(|| lookup("AWS_DEFAULT_REGION"))
 }
 
-/// Whether this is an AWS Lambda function.
+/// True in an AWS Lambda function.
 #[must_use]
 pub fn is_lambda(lookup: Lookup<'_>) -> bool {
     lookup("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
 
-/// Where a function writes: `FIRSTBYTE_TMP`, else `/tmp`, which is all that AWS Lambda lets it
-/// write.
+/// The directory to which a function writes: `FIRSTBYTE_TMP`, else `/tmp`, the only one that AWS
+/// Lambda allows.
 #[must_use]
 pub fn function_directory(lookup: Lookup<'_>) -> PathBuf {
     lookup("FIRSTBYTE_TMP").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }
 
-/// The memory that a Lambda function is configured with, in bytes.
+/// The configured memory of a Lambda function, in bytes.
 #[must_use]
 pub fn function_memory(lookup: Lookup<'_>) -> Option<u64> {
     lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
@@ -113,20 +113,20 @@ pub fn function_memory(lookup: Lookup<'_>) -> Option<u64> {
 /// The place of this process among the tasks of an array job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayTask {
-    /// From 0.
+    /// Number of the task, from 0.
     pub index: u32,
-    /// The number of tasks, if the scheduler says it.
+    /// Number of tasks, if the scheduler says it.
     pub count: Option<u32>,
 }
 
 /// The variables of the schedulers whose array jobs are known, as they are named in errors.
 pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX";
 
-/// The task of an array job of AWS Batch, Slurm or Kubernetes (an indexed job) that this process
-/// is. `None` outside of one.
+/// Finds the task of this process in an array job of AWS Batch, Slurm or Kubernetes (an indexed
+/// job). `None` outside an array job.
 ///
 /// # Errors
-/// [`Error::Option`]: a variable that is no number; tasks that are not evenly spaced.
+/// [`Error::Option`] if a variable is no number, or the tasks are not evenly spaced.
 pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
     let number = |name: &str| {
         let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));
@@ -153,16 +153,16 @@ pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
     Ok(number("JOB_COMPLETION_INDEX")?.map(|index| ArrayTask { index, count: None }))
 }
 
-/// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk
-/// where `/tmp` may be memory.
+/// The directory of files that vanish with the process: `TMPDIR`, else `/var/tmp`, which is on a
+/// disk even where `/tmp` is in memory.
 #[must_use]
 pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
     let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
 }
 
-/// The memory this job is confined to, in bytes: the lowest limit of its control groups and their
-/// parents, or what a Lambda function is configured with. `None`: not confined.
+/// Memory limit of this job, in bytes: the lowest limit of its control groups and their parents, or
+/// the configured memory of a Lambda function. `None` if there is no limit.
 #[must_use]
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -170,9 +170,8 @@ pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     group.into_iter().chain(function_memory(lookup)).min()
 }
 
-/// The memory that buffers may take unless an option says otherwise, in bytes: that of the default
-/// settings, and at most an eighth of [`memory_limit`]. The rest is for the program that uses the
-/// bytes.
+/// Default memory for buffers, in bytes: that of the transfer settings, but at most an eighth of
+/// [`memory_limit`]. The rest is for the program that uses the bytes.
 #[must_use]
 pub fn default_memory(lookup: Lookup<'_>) -> u64 {
     const SHARE: u64 = 8;
@@ -180,8 +179,8 @@ pub fn default_memory(lookup: Lookup<'_>) -> u64 {
     memory_limit(lookup).map_or(most, |limit| most.min(limit / SHARE))
 }
 
-/// The lowest limit over the groups `membership` (the text of `/proc/self/cgroup`) names below
-/// `root`, v1 and v2.
+/// Returns the lowest memory limit, v1 or v2, of the groups below `root` that `membership` (the
+/// text of `/proc/self/cgroup`) names.
 fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
     let mut lowest: Option<u64> = None;
     for line in membership.lines() {
@@ -196,8 +195,8 @@ fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
             }
             _ => continue,
         };
-        // Inside a container the path is often the host's, which is not mounted here: the
-        // ancestors, up to the mount itself, are asked as well.
+        // Inside a container the path is often the host's, which is not mounted here. So the
+        // ancestors, up to the mount itself, are read as well.
         let mut group = mount.join(path.trim_start_matches('/'));
         loop {
             lowest = lowest.into_iter().chain(limit_in(&group.join(file))).min();

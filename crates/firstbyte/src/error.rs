@@ -6,7 +6,7 @@ use std::sync::Arc;
 use firstbyte_location::LocationError;
 use firstbyte_store::{Error as StoreError, FailureKind, Trace};
 
-/// This crate's results.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failed operation; the message names the place.
@@ -19,19 +19,19 @@ pub enum Error {
     /// An option that cannot be used.
     #[error("{name}: {why}")]
     Option {
-        /// Which.
+        /// The option.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A budget, or a stated service, without the fact that its prices need.
+    /// A fact is missing for the prices of a budget or a stated service.
     #[error("{option}: {why}")]
     Bill {
-        /// The option that cannot be kept.
+        /// The option that needs the fact.
         option: &'static str,
         /// The missing fact.
         why: String,
-        /// The option that gives it.
+        /// The option that gives the fact.
         tell: Option<&'static str>,
     },
     /// Prices that cannot be used.
@@ -43,13 +43,13 @@ pub enum Error {
     /// A directory, a prefix or a bucket where an object is needed.
     #[error("{location}: is a directory")]
     Directory {
-        /// Which.
+        /// The directory, prefix or bucket.
         location: String,
     },
     /// An operand that cannot be used.
     #[error("{operand}: {why}")]
     Operand {
-        /// Which.
+        /// The operand.
         operand: String,
         /// Why, and what to do instead.
         why: String,
@@ -62,25 +62,25 @@ pub enum Error {
         /// Why, and what to do instead.
         why: String,
     },
-    /// A source and a destination of which one is the other or lies in it.
+    /// A source and a destination that are the same, or of which one lies in the other.
     #[error("{why}")]
     Overlap {
-        /// Both, and what would happen.
+        /// Both locations, and what would happen.
         why: String,
     },
     /// A store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A read, or the cache.
+    /// A read or the cache failed.
     #[error(transparent)]
     Read(#[from] firstbyte_hydrate::Error),
-    /// A copy.
+    /// A copy failed.
     #[error(transparent)]
     Transfer(#[from] firstbyte_transfer::Error),
 }
 
 impl Error {
-    /// What the user can try, where there is something.
+    /// A remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -109,8 +109,8 @@ impl Error {
         }
     }
 
-    /// The request that failed, where there was one: its status, its identifiers at the service,
-    /// the number of attempts and their time.
+    /// The request that failed, if there was one: its status, its identifiers at the service, the
+    /// number of attempts and their time.
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         match self {
@@ -121,13 +121,13 @@ impl Error {
         }
     }
 
-    /// Whether a disk is full.
+    /// True if a disk is full.
     #[must_use]
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Read(error) if error.is_full_disk())
     }
 
-    /// The operating system's own error beneath, where there is one.
+    /// The underlying error of the operating system, if there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         use firstbyte_hydrate::Error as Read;
@@ -141,7 +141,7 @@ impl Error {
         }
     }
 
-    /// The number of the operating system's error beneath, where there is one.
+    /// The number of the underlying error of the operating system, if there is one.
     #[must_use]
     pub fn number(&self) -> Option<i32> {
         use firstbyte_hydrate::Error as Read;
@@ -188,8 +188,8 @@ impl Error {
     }
 }
 
-/// The number of the operating system's error that kept a connection from being made, or that of a
-/// spent budget.
+/// Returns the operating system's number of a failed connection or file operation, or `EDQUOT` for
+/// a spent budget.
 fn number_of(error: &StoreError) -> Option<i32> {
     match error {
         StoreError::Unreachable { number, .. } => *number,

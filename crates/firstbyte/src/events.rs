@@ -8,11 +8,11 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The target of the event that each request has.
+/// Target of the event that each request emits.
 pub const REQUESTS: &str = "firstbyte_store::request";
 
-/// A layer that hands each event to `take`, with its fields; `message` is one of them. Fields of
-/// inner spans, and those of the event itself, replace fields of the same name.
+/// Makes a layer that passes each event to `take` with its fields, including `message`. Fields of
+/// inner spans, and of the event itself, replace outer fields of the same name.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(
     take: impl Fn(&Metadata<'static>, Map<String, Value>) + Send + Sync + 'static,
 ) -> impl Layer<S> {
@@ -60,7 +60,7 @@ where
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            // Another layer may have kept the same ones.
+            // Another layer may have stored the same fields.
             span.extensions_mut().replace(fields);
         }
     }

@@ -8,9 +8,9 @@ use firstbyte_location::{ByteRange, Location, Version};
 
 use crate::error::{Error, Result};
 
-/// An object opened for reading: only what is read is fetched, from where it is nearest. It stays
-/// the version it was opened as; where that is overwritten meanwhile, reads of what is not cached
-/// yet fail as stale.
+/// An object opened for reading. Only bytes that are read are fetched, from the nearest place that
+/// has them. The file stays at the version that was opened. If the object is overwritten, reads of
+/// bytes that are not cached fail as stale.
 ///
 /// ```no_run
 /// # fn main() -> firstbyte::Result<()> {
@@ -35,13 +35,13 @@ impl LazyFile {
         Self { handle, position: 0 }
     }
 
-    /// Its location.
+    /// Location of the object.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.handle.file().location()
     }
 
-    /// The version it is.
+    /// The version that was opened.
     #[must_use]
     pub fn version(&self) -> &Version {
         self.handle.file().version()
@@ -53,18 +53,18 @@ impl LazyFile {
         self.handle.file().size()
     }
 
-    /// Reads into `buffer` from `offset` on, from any number of threads at once; fewer bytes than
-    /// asked only at the end.
+    /// Reads into `buffer` from `offset` on. Any number of threads may do so at once. Returns fewer
+    /// bytes than `buffer` holds only at the end.
     ///
     /// # Errors
-    /// No answer within the deadline, a version that is gone, and what the store says.
+    /// No response within the deadline; a version that is gone; an error of the store.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.handle.read_at(buffer, offset)?)
     }
 
-    /// As [`read_at`](Self::read_at), but while it waits it calls `go_on` once every `tick`, and
-    /// fails as cancelled if that returns false. The requested bytes are fetched all the same, for
-    /// the next reader.
+    /// Reads as [`read_at`](Self::read_at) does. While it waits, it calls `go_on` once every
+    /// `tick`, and fails as cancelled if that returns false. The requested bytes are still fetched,
+    /// for the next reader.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).
@@ -78,8 +78,9 @@ impl LazyFile {
         self.read_expecting(buffer, offset, 0, tick, go_on)
     }
 
-    /// As [`read_at_while`](Self::read_at_while), of a caller that is about to read `expected`
-    /// bytes from `offset`: if they are more than the buffer holds, all are requested at once.
+    /// Reads as [`read_at_while`](Self::read_at_while) does, for a caller that is about to read
+    /// `expected` bytes from `offset`. If these are more than the buffer holds, all are requested
+    /// at once.
     ///
     /// # Errors
     /// As [`read_at_while`](Self::read_at_while).
@@ -94,9 +95,9 @@ impl LazyFile {
         Ok(self.handle.read_at_while(buffer, offset, expected, tick, go_on)?)
     }
 
-    /// Reads many ranges at once, each an offset and the buffer for it: in parallel, neighbours by
-    /// one request. Ranges may overlap, be empty, and be in any order. Returns the bytes of each,
-    /// fewer than its buffer holds only at the end.
+    /// Reads many ranges in parallel, each an offset and its buffer. Neighbours share a request.
+    /// Ranges may overlap, be empty, and be in any order. Returns the length of each, less than its
+    /// buffer only at the end.
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
@@ -114,7 +115,7 @@ impl LazyFile {
         self.read_ranges_while(ranges, Duration::MAX, &mut || true)
     }
 
-    /// As [`read_ranges`](Self::read_ranges), with the `tick` and `go_on` of
+    /// Reads as [`read_ranges`](Self::read_ranges) does, with the `tick` and `go_on` of
     /// [`read_at_while`](Self::read_at_while).
     ///
     /// # Errors
@@ -128,15 +129,15 @@ impl LazyFile {
         Ok(self.handle.read_ranges_while(ranges, tick, go_on)?)
     }
 
-    /// Reads `length` bytes from `offset` and calls `done` with them: at once if they are present,
-    /// else from the thread that fetched them, which must not wait. Fewer only at the end.
+    /// Reads `length` bytes from `offset`, fewer only at the end, and calls `done` with them: at
+    /// once if they are present, else on the thread that fetched them. `done` must not block.
     pub fn read_then(&self, offset: u64, length: usize, done: impl FnOnce(Result<&[u8]>) + Send + 'static) {
         self.handle.read_then(offset, length, Box::new(move |result| done(result.map_err(Error::from))));
     }
 
-    /// Begins to fetch `ranges`, which will be read soon, and returns at once. It is a hint: at
-    /// most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests are made for it and, without
-    /// a cache, only what memory holds is fetched.
+    /// Begins to fetch `ranges`, which will be read soon, and returns at once. This is a hint: at
+    /// most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests are made for it and, without a
+    /// cache, no more is fetched than memory holds.
     pub fn prefetch(&self, ranges: &[ByteRange]) {
         self.handle.prefetch(ranges);
     }
@@ -157,7 +158,7 @@ impl Seek for LazyFile {
     }
 }
 
-/// The position of a file after a seek.
+/// Computes the position of a file after a seek.
 pub(crate) fn position_after(position: u64, size: u64, to: SeekFrom) -> io::Result<u64> {
     let position = match to {
         SeekFrom::Start(offset) => Some(offset),

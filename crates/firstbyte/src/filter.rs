@@ -4,9 +4,10 @@
 use crate::name_list::NameEnd;
 use crate::pattern::Pattern;
 
-/// `--include` and `--exclude` in the order they were given: the last one that matches decides, and
-/// what none matches is included. A pattern without `/` is matched against the last part of a name,
-/// one with `/` against the whole name below the source; `dir/` stands for everything below `dir`.
+/// Rules of `--include` and `--exclude` in the order they were given. The last rule that matches
+/// decides; a name that matches none is included. A pattern without `/` is matched against the last
+/// part of a name, a pattern with `/` against the whole name below the source; `dir/` stands for
+/// everything below `dir`.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     rules: Vec<Rule>,
@@ -19,17 +20,17 @@ struct Rule {
     pattern: Pattern,
 }
 
-/// What a rule does with the names it matches.
+/// Effect of a rule on the names it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Takes them.
+    /// The names are included.
     Include,
-    /// Leaves them.
+    /// The names are excluded.
     Exclude,
 }
 
-/// The patterns of a list. Where lines end them, lines that begin with `#` are left out, and so are
-/// spaces at the end of a line.
+/// Splits a list into patterns. If lines end them, lines that begin with `#` are left out, and so
+/// are spaces at the end of a line.
 pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
     let (separator, lines) = match end {
         NameEnd::Line => ('\n', true),
@@ -41,7 +42,7 @@ pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
 }
 
 impl Filter {
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     pub fn push(&mut self, verdict: Verdict, text: &str) {
         let whole_name = text.contains('/');
         let mut text = text.trim_start_matches('/').to_owned();
@@ -51,13 +52,13 @@ impl Filter {
         self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
     }
 
-    /// Whether it takes every name because no pattern was given.
+    /// True if no pattern was given, so that every name is taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether `name`, relative to the source, is taken.
+    /// True if `name`, relative to the source, is taken.
     #[must_use]
     pub fn takes(&self, name: &[u8]) -> bool {
         if self.rules.is_empty() {

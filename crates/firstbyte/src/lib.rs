@@ -1,8 +1,8 @@
 //! Large remote objects as files: read lazily through a cache that outlives the process, copied
 //! fast, resumed, verified.
 //!
-//! A [`Client`] reaches locations as its [`Options`] say: opens, lists, copies and hydrates them.
-//! Nothing reads the environment but [`Options::from_environment`], which the caller asks for.
+//! A [`Client`] opens, lists, copies and hydrates locations, as its [`Options`] say. Only
+//! [`Options::from_environment`] reads the environment, when the caller requests it.
 //!
 //! # Open
 //!

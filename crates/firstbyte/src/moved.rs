@@ -1,6 +1,6 @@
-//! Moves that an earlier run has finished. A run that was killed after its last deletion leaves no
-//! source to parse or to list: run again, it has nothing to do and no failure. The command line and
-//! Python share the rule.
+//! Recognises moves that an earlier run has finished. A run that was killed after its last deletion
+//! leaves no source to parse or to list. When it is run again, it has nothing to do and must not
+//! fail. The command line and Python share the rule.
 
 use std::ffi::OsStr;
 
@@ -9,8 +9,8 @@ use firstbyte_store::{Error as StoreError, Store};
 
 use crate::copy_rules::{Destination, Source};
 
-/// The source and target of a tree that an earlier run has moved. `None` for a source that is
-/// there, or is not at its target. `parsed`: what `text` was parsed as.
+/// Returns the source and target of a tree that an earlier run has moved. `None` if the source
+/// exists, or the target does not. `parsed` is the result of parsing `text`.
 pub fn moved_tree<E>(
     parsed: &Result<Source, E>,
     text: &OsStr,
@@ -30,7 +30,7 @@ pub fn moved_tree<E>(
     }
 }
 
-/// Whether nothing is at `root`, and a directory is at `target`.
+/// True if nothing is at `root`, and a directory is at `target`.
 #[must_use]
 pub fn is_moved(store: &Store, root: &Location, target: &Location) -> bool {
     let is_gone = match store.stat(root) {

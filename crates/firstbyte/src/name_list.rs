@@ -1,8 +1,8 @@
-//! The names of a tree that are to be copied, from a list: `--files-from`. The command line reads
-//! the list before a run; the engine asks for the entries.
+//! Reads the names of a tree to copy from a list (`--files-from`). The command line reads the list
+//! before a run; the engine requests the entries.
 //!
 //! The names are held in memory, sorted, because the engine compares them with a listing of the
-//! destination. The store is asked for each of them, several at a time and in order.
+//! destination. Each is looked up in the store, several at a time and in order.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -16,10 +16,10 @@ use firstbyte_store::{Error as StoreError, ListOptions, Listing, STACK, Stat, St
 
 use crate::error::{Error, Result};
 
-/// Names asked for at once.
-const REQUESTS: usize = 16;
+/// Number of names that are looked up at once.
+const MAX_LOOKUPS: usize = 16;
 
-/// What ends a name in a list.
+/// The end of a name in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameEnd {
     /// A line feed. Empty lines, and lines that begin with `#`, are left out.
@@ -45,7 +45,7 @@ impl NameList {
         let mut names = Vec::new();
         for line in list.split(|byte| *byte == separator).filter(|line| !is_comment(line)) {
             let mut name = match end {
-                // Lists of other systems end their lines by two characters.
+                // Lists of other systems end their lines with two characters.
                 NameEnd::Line => line.strip_suffix(b"\r").unwrap_or(line),
                 NameEnd::Zero => line,
             };
@@ -68,8 +68,8 @@ impl NameList {
         Ok(Self { names: names.into() })
     }
 
-    /// The entries of the names below `root`. One that cannot be described has nothing but its
-    /// name: copying it reports why.
+    /// Lists the entries of the names below `root`. If a name cannot be looked up, its entry has
+    /// nothing but the name, and its copy reports why.
     #[must_use]
     pub fn listing(&self, store: &Store, root: &Location) -> Listing {
         Listing::of(Entries {
@@ -82,10 +82,10 @@ impl NameList {
     }
 }
 
-/// Names that are being asked for, in order.
+/// Looks up names in order.
 struct Entries {
     names: Arc<[Vec<u8>]>,
-    /// The next that is to be asked for.
+    /// Index of the next name to look up.
     next: usize,
     store: Store,
     root: Location,
@@ -96,7 +96,7 @@ impl Iterator for Entries {
     type Item = firstbyte_store::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.asked.len() < REQUESTS
+        while self.asked.len() < MAX_LOOKUPS
             && let Some(name) = self.names.get(self.next).cloned()
         {
             self.next += 1;
@@ -105,7 +105,7 @@ impl Iterator for Entries {
             let thread = Builder::new().name("describe".into()).stack_size(STACK);
             match thread.spawn(move || describe(&store, &location, name)) {
                 Ok(asked) => self.asked.push_back(asked),
-                // The name is asked for when another thread has ended.
+                // The name is looked up when another thread has ended.
                 Err(_) if !self.asked.is_empty() => {
                     self.next -= 1;
                     break;
@@ -118,7 +118,7 @@ impl Iterator for Entries {
     }
 }
 
-/// Whether an object marks a prefix that has other objects.
+/// True if an object marks a prefix that has other objects.
 fn marks_names(store: &Store, location: &Location, stat: &Stat) -> bool {
     let is_marker = matches!(location, Location::Object(object) if object.key.ends_with('/'));
     let has_names =
@@ -130,7 +130,7 @@ fn describe(store: &Store, location: &Location, name: Vec<u8>) -> firstbyte_stor
     let unknown = Entry::named(name, Kind::File);
     Ok(match store.stat_object(location) {
         Err(_) => unknown,
-        // Nothing of it would be copied.
+        // Nothing in a directory would be copied.
         Ok(stat) if stat.kind == Kind::Directory || marks_names(store, location, &stat) => {
             let source = std::io::Error::other("is a directory, and a list names files; copy it with -r");
             return Err(StoreError::Io { location: location.to_string(), source });

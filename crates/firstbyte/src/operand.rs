@@ -10,24 +10,24 @@ use firstbyte_transfer::Levels;
 use crate::error::{Error, Result};
 use crate::pattern::{Pattern, split_glob};
 
-/// How much a name stands for.
+/// The objects that a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// Itself: one object. A directory as the source of a copy is an error.
+    /// One object. A directory as the source of a copy is an error.
     #[default]
     Object,
     /// A directory with everything below it.
     Tree,
 }
 
-/// One location, with the pattern written behind it, if any.
+/// A location, and the pattern written after it, if any.
 #[derive(Clone, Debug)]
 pub struct Operand {
     /// The location, or the part of it before the pattern.
     pub root: Location,
     /// The names below `root` that match.
     pub glob: Option<Glob>,
-    /// As it was written, without secrets. It is only shown, never parsed again.
+    /// The text as written, without secrets. It is only shown, never parsed again.
     pub text: OsString,
 }
 
@@ -58,7 +58,7 @@ impl Operand {
         })
     }
 
-    /// Parses `text`, whose wildcards are ordinary characters.
+    /// Parses `text` with its wildcards as ordinary characters.
     ///
     /// # Errors
     /// Text that is not a location.
@@ -68,7 +68,7 @@ impl Operand {
         Ok(Self { root, glob: None, text })
     }
 
-    /// Parses all of `texts`; the current directory if there are none.
+    /// Parses all of `texts`. Without any, returns the current directory.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -86,7 +86,7 @@ impl Operand {
         &self.text.as_bytes()[..length]
     }
 
-    /// Whether `location` is the operand, lies below it, or matches its pattern.
+    /// True if `location` is the operand, lies below it, or matches its pattern.
     #[must_use]
     pub fn takes(&self, location: &Location) -> bool {
         let Some(name) = below(&self.root, location) else { return false };
@@ -96,9 +96,9 @@ impl Operand {
 }
 
 impl Glob {
-    /// The pattern in `text`, which was parsed as `location`, and the location before it. `None` if
-    /// `text` has no wildcard, is a URL (where `?` begins the query) or names an existing local
-    /// file.
+    /// Splits `text`, which was parsed as `location`, into a location and the pattern after it.
+    /// `None` if `text` has no wildcard, is a URL (where `?` begins the query) or names an existing
+    /// local file.
     ///
     /// # Errors
     /// A pattern in a bucket's name.
@@ -126,41 +126,41 @@ impl Glob {
         Ok(Some((root, Self { pattern, begins: base.len(), levels })))
     }
 
-    /// The levels that a listing must visit to find every match.
+    /// Returns the levels that a listing must visit to find every match.
     #[must_use]
     pub fn listed_levels(&self, depth: Depth) -> Levels {
         if depth == Depth::Object && self.levels == Some(1) { Levels::One } else { Levels::All }
     }
 
-    /// The shortest part of `path`, counted from the root, that matches: the path itself or a
-    /// directory above it.
+    /// Returns the shortest part of `path`, counted from the root, that matches: the path itself or
+    /// a directory above it.
     #[must_use]
     pub fn part<'n>(&self, path: &'n [u8]) -> Option<&'n [u8]> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, Depth::Object))
     }
 
-    /// Whether anything below the directory `path`, written without a `/` at its end, can match.
+    /// True if a name below the directory `path`, written without a `/` at its end, can match.
     #[must_use]
     pub fn enters(&self, path: &[u8], depth: Depth) -> bool {
         let name = String::from_utf8_lossy(path);
         self.pattern.may_match_below(&name) || (depth == Depth::Tree && self.pattern.matches_within(&name))
     }
 
-    /// The literal beginning of all matching names in directories at `level`, as far as it is
-    /// certain.
+    /// Returns the literal beginning of all matching names in directories at `level`, as far as it
+    /// is certain.
     #[must_use]
     pub fn beginning(&self, level: usize) -> String {
         self.pattern.beginning(level)
     }
 
-    /// Whether a name below the root matches; with [`Depth::Tree`] also if a directory above it
+    /// True if a name below the root matches. With [`Depth::Tree`] also if a directory above it
     /// does.
     #[must_use]
     pub fn takes(&self, name: &[u8], depth: Depth) -> bool {
         let name = String::from_utf8_lossy(name);
         match depth {
-            // The root itself lies not below it.
+            // The root itself does not lie below the root.
             _ if name.is_empty() => false,
             Depth::Object => self.pattern.matches(&name),
             Depth::Tree => self.pattern.matches_within(&name),
@@ -168,7 +168,7 @@ impl Glob {
     }
 }
 
-/// The name of a location below another; empty for the same one, `None` if it lies elsewhere.
+/// Returns the name of a location below `root`: empty for the root, `None` if it lies elsewhere.
 #[must_use]
 pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
     let (root, text) = (absolute(root).to_string(), absolute(location).to_string());
@@ -179,7 +179,7 @@ pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
     text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
 }
 
-/// A path from the root on, as the cache names files.
+/// Makes a local path absolute, as the cache names files.
 fn absolute(location: &Location) -> Cow<'_, Location> {
     match location {
         Location::Local(path) if path.is_relative() => {

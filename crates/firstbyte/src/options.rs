@@ -10,8 +10,8 @@ use crate::environment::{self, Lookup};
 use crate::error::{Error, Result};
 use crate::via;
 
-/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the
-/// reserve of other machines would leave no room to cache anything.
+/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB by default. The reserve of
+/// other machines would leave no room to cache anything.
 const LAMBDA_RESERVE: u64 = 64 << 20;
 
 /// How a [`Client`](crate::Client) reaches stores, reads and copies.
@@ -29,9 +29,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// As this process's environment has it: the cache in its usual place, the proxies of the usual
-    /// variables, memory for a container of this size, and every `FIRSTBYTE_<OPTION>` as the
-    /// command line reads it. AWS's variables and files are read when a request is made.
+    /// Reads the options from this process's environment: the cache in its usual place, the proxies
+    /// of the usual variables, memory for a container of this size, and every `FIRSTBYTE_<OPTION>`
+    /// as the command line reads it. AWS's variables and files are read when a request is made.
     ///
     /// # Errors
     /// A variable that does not parse.
@@ -39,7 +39,8 @@ impl Options {
         Self::from_lookup(&environment::variable)
     }
 
-    /// As [`from_environment`](Self::from_environment), from any set of variables.
+    /// Reads the options as [`from_environment`](Self::from_environment) does, from any set of
+    /// variables.
     ///
     /// # Errors
     /// A variable that does not parse.
@@ -101,9 +102,9 @@ impl Options {
         Ok(options)
     }
 
-    /// What the usual variables of other programs say: proxies, certificates, the cache directory.
+    /// Reads the variables that other programs use too: proxies, certificates, the cache directory.
     /// Of the `FIRSTBYTE_` variables only `FIRSTBYTE_SSH` is read, which no option of the command
-    /// line replaces, and the memory of the defaults is kept.
+    /// line replaces. The default memory is kept.
     #[must_use]
     pub fn of_system(lookup: Lookup<'_>) -> Self {
         let mut options = Self::default();
@@ -121,7 +122,7 @@ impl Options {
         options
     }
 
-    /// Sets the ceiling for the memory of buffers, in bytes; reads and copies have it each.
+    /// Limits the memory of buffers, in bytes, for reads and for copies each.
     pub fn set_memory(&mut self, bytes: u64) {
         self.reads.memory = bytes;
         self.copies.memory = bytes;
@@ -133,7 +134,7 @@ impl Options {
         self.store.connect_deadline = self.store.connect_deadline.min(silence);
     }
 
-    /// Sets the longest time a read may take. No connection may be silent for longer either.
+    /// Sets the longest time that a read may take. No connection may be silent for longer either.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.reads.deadline = deadline;
         self.store.read_deadline = self.store.read_deadline.min(deadline);
@@ -145,14 +146,14 @@ fn parse<T>(name: &str, text: &str, parse: impl Fn(&str) -> std::result::Result<
     parse(text).map_err(|why| Error::Option { name: format!("FIRSTBYTE_{name}"), why })
 }
 
-/// A parser of `location::units` as one of these.
+/// Adapts a parser of `location::units` for [`parse`].
 fn in_units<T>(
     parse: impl Fn(&str) -> std::result::Result<T, UnitError>,
 ) -> impl Fn(&str) -> std::result::Result<T, String> {
     move |text| parse(text).map_err(|error| error.to_string())
 }
 
-/// As the command line's flags have it.
+/// Parses a flag as the command line does.
 fn parse_flag(text: &str) -> std::result::Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "t" | "yes" | "y" | "on" => Ok(true),

@@ -32,7 +32,7 @@ enum Token {
     Directories,
     /// The `{` of `{a,b}`: continues at each of these positions. Matches nothing itself.
     Either(Vec<usize>),
-    /// The end of an alternative: continues behind the `}`. Matches nothing itself.
+    /// The end of an alternative: continues after the `}`. Matches nothing itself.
     Behind(usize),
 }
 
@@ -69,13 +69,13 @@ impl Pattern {
         Self { tokens }
     }
 
-    /// Whether it matches the whole of `name`.
+    /// True if the pattern matches the whole of `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.reached(name)[self.tokens.len()]
     }
 
-    /// Whether a name below the directory `name` can match.
+    /// True if a name below the directory `name` can match.
     #[must_use]
     pub fn may_match_below(&self, name: &str) -> bool {
         let reached = self.reached(&format!("{name}/"));
@@ -98,8 +98,8 @@ impl Pattern {
         levels.pop()
     }
 
-    /// The text that certainly follows the first `slashes` slashes in every match, up to the next
-    /// slash; empty if none is certain.
+    /// Returns the text that certainly follows the first `slashes` slashes in every match, up to
+    /// the next slash; empty if none is certain.
     #[must_use]
     pub fn beginning(&self, slashes: usize) -> String {
         let mut states = BTreeSet::from([0]);
@@ -117,8 +117,8 @@ impl Pattern {
         beginning
     }
 
-    /// The positions behind the next `/`, from these. `None` if directories of any number may come
-    /// before.
+    /// Returns the positions after the next `/`, starting from `states`. `None` if any number of
+    /// directories may come before.
     fn behind_slash(&self, mut states: BTreeSet<usize>) -> Option<BTreeSet<usize>> {
         let mut behind = BTreeSet::new();
         while let Some(at) = states.pop_first() {
@@ -132,8 +132,8 @@ impl Pattern {
         Some(behind)
     }
 
-    /// The one character that every match has next, from these positions, which move to where it
-    /// is matched. `None` if it is not certain.
+    /// Returns the only character that can come next from the positions `states`, and moves these
+    /// to the tokens that match it. `None` if there is no single character.
     fn only_character(&self, states: &mut BTreeSet<usize>) -> Option<char> {
         let mut found = BTreeSet::new();
         while let Some(at) = states.pop_first() {
@@ -150,7 +150,7 @@ impl Pattern {
         characters.all(|other| other == first).then_some(*c)
     }
 
-    /// The positions in the pattern that can be reached by `name`.
+    /// Returns the positions in the pattern that `name` can reach.
     fn reached(&self, name: &str) -> Vec<bool> {
         let mut states = vec![false; self.tokens.len() + 1];
         states[0] = true;
@@ -176,14 +176,14 @@ impl Pattern {
         states
     }
 
-    /// Whether it matches `name` or a directory that `name` lies in.
+    /// True if the pattern matches `name` or a directory that `name` lies in.
     #[must_use]
     pub fn matches_within(&self, name: &str) -> bool {
         let parents = name.match_indices('/').map(|(at, _)| &name[..at]);
         self.matches(name) || parents.into_iter().any(|parent| self.matches(parent))
     }
 
-    /// Steps over the tokens that may match nothing; `boundary`: here a directory begins.
+    /// Skips tokens that may match nothing. `boundary` is true at the beginning of a directory.
     fn skip_empty(&self, states: &mut [bool], boundary: bool) {
         for (at, token) in self.tokens.iter().enumerate() {
             let may_end = match token {
@@ -199,7 +199,7 @@ impl Pattern {
 }
 
 impl Token {
-    /// The positions that may follow this token, which stands at `at`. All are behind it.
+    /// Returns the positions that may follow this token at position `at`. All are greater.
     fn next(&self, at: usize) -> impl Iterator<Item = usize> {
         let (several, one) = match self {
             Self::Either(begins) => (begins.as_slice(), None),
@@ -233,11 +233,11 @@ fn alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
     }
 }
 
-/// Where braces and commas of alternations stand in `text`, as offsets. Braces without a partner,
-/// and pairs without a comma between them, are ordinary characters, as in bash.
+/// Returns the offsets in `text` of the braces and commas of alternations. Braces without a
+/// partner, and pairs without a comma between them, are ordinary characters, as in bash.
 fn braces(text: &str) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    // For each open brace: where it stands, and its commas.
+    // Offsets of each open brace and of its commas.
     let mut open: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
@@ -260,7 +260,7 @@ fn braces(text: &str) -> BTreeSet<usize> {
     found
 }
 
-/// Parses a `[...]` at the start of `text`.
+/// Parses a `[...]` at the start of `text`. Returns the token and its length.
 fn set(text: &str) -> Option<(Token, usize)> {
     let inner = &text[1..];
     let (negated, body) = inner.strip_prefix(['!', '^']).map_or((false, inner), |body| (true, body));
@@ -282,7 +282,7 @@ fn set(text: &str) -> Option<(Token, usize)> {
 }
 
 /// Splits a source into the part to list (up to the last `/` before the first wildcard) and the
-/// pattern for the names below it. `None`: no wildcard in it.
+/// pattern for the names below it. `None` if there is no wildcard.
 pub(crate) fn split_glob(text: &str) -> Option<(&str, Pattern)> {
     let braces = [braces(text).first().copied(), text.find("\\{")];
     let wildcard = braces.into_iter().chain([text.find(['*', '?', '['])]).flatten().min()?;
@@ -406,11 +406,11 @@ mod tests {
         }
     }
 
-    /// The patterns without braces that a pattern stands for: the first pair of braces with a comma
-    /// of its own is replaced by each of its alternatives, until there is none.
+    /// Expands a pattern into patterns without braces: replaces the first pair of braces that has
+    /// its own comma with each of its alternatives, until there is none.
     fn written_out(text: &str) -> Vec<String> {
         let chars: Vec<char> = text.chars().collect();
-        // Characters that stand for themselves: behind a backslash, or in a set.
+        // Characters that stand for themselves: after a backslash, or in a set.
         let mut plain = vec![false; chars.len()];
         let (mut at, mut in_set) = (0, false);
         while at < chars.len() {

@@ -56,13 +56,13 @@ pub struct Failed {
     /// Requests sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// Time since the first of them.
+    /// Time since the first request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
 impl Failed {
-    /// An item that failed by this error, with the line that people get.
+    /// Makes the item for a failure. `error` is the line that people get.
     #[must_use]
     pub fn new(location: String, error: String, kind: FailureKind, trace: Option<&Trace>) -> Self {
         let trace = trace.cloned();
@@ -79,8 +79,8 @@ impl Failed {
     }
 }
 
-/// The number of the fields' meaning: it grows when a field changes its meaning or goes, not when
-/// one is added. Receipts without a number are of the first.
+/// Version of the fields. It grows when a field is removed or changes its meaning, not when a field
+/// is added. Receipts without a version have the first one.
 pub const SCHEMA: u32 = 1;
 
 fn first_schema() -> u32 {
@@ -90,7 +90,7 @@ fn first_schema() -> u32 {
 /// The result of a verb.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Receipt {
-    /// [`SCHEMA`] of its writer.
+    /// [`SCHEMA`] of the writer.
     #[serde(default = "first_schema")]
     pub schema: u32,
     /// The verb.
@@ -102,7 +102,7 @@ pub struct Receipt {
     pub destination: Option<String>,
     /// Objects complete at their destination.
     pub objects: u64,
-    /// Their length together.
+    /// Length of these objects, in bytes.
     pub bytes: u64,
     /// Objects left alone because they were the same already.
     pub skipped: u64,
@@ -118,14 +118,14 @@ pub struct Receipt {
     pub differences: Option<u64>,
     /// Wall time.
     pub seconds: f64,
-    /// From the start of the transfer to its first byte.
+    /// Time from the start of the transfer to its first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
     /// `bytes / seconds`.
     pub bytes_per_second: f64,
     /// Requests sent.
     pub requests: u64,
-    /// The same by kind, as price lists tell them apart (`cp`, `sync`, `hydrate`, `mount`).
+    /// Requests sent, by the kinds that price lists distinguish (`cp`, `sync`, `hydrate`, `mount`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_by_kind: Option<RequestCounts>,
     /// Bytes received over the network.
@@ -146,9 +146,9 @@ pub struct Receipt {
     pub predicted_range: Option<[f64; 2]>,
     /// Requests sent again after a failure.
     pub retries: u64,
-    /// Requests sent beside a slow one.
+    /// Requests sent in parallel to a slow one.
     pub hedged: u64,
-    /// Bytes that an earlier run had left.
+    /// Bytes that an earlier run had already transferred.
     pub resumed_bytes: u64,
     /// Bytes read more than once.
     pub reread_bytes: u64,
@@ -158,7 +158,7 @@ pub struct Receipt {
     /// The version read, for a single object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Most memory this process has had resident.
+    /// Peak resident memory of this process.
     pub peak_memory_bytes: u64,
     /// Processor time of all threads, user and system.
     pub cpu_seconds: f64,
@@ -167,16 +167,16 @@ pub struct Receipt {
     /// The resource that limited the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
-    /// In a function: from the start of its process to the first event.
+    /// In a function: time from the start of its process to the first event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_seconds: Option<f64>,
-    /// In a function: what was left before the deadline at the end.
+    /// In a function: time left before the deadline at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_seconds: Option<f64>,
     /// In a function: bytes of files below `/tmp` at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmp_bytes: Option<u64>,
-    /// The shard of a manifest that this was, and which of its objects are done.
+    /// The shard of a manifest that was run, and its done objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardReceipt>,
 }
@@ -223,14 +223,13 @@ impl Default for Receipt {
 }
 
 impl Receipt {
-    /// The receipt of a verb that has done nothing yet.
+    /// Makes the receipt of a verb that has done nothing yet.
     #[must_use]
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         Self { verb: verb.into(), source, destination, ..Self::default() }
     }
 
-    /// Adds what a run of the transfer engine did, except its failures: their wording belongs to
-    /// the caller.
+    /// Adds the counts of a run of the transfer engine. Its failures are left to the caller.
     pub fn add(&mut self, summary: &Summary) {
         self.objects += summary.objects;
         self.bytes += summary.bytes;
@@ -255,7 +254,7 @@ impl Receipt {
         self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
     }
 
-    /// Fills in what a store has counted since its creation.
+    /// Fills in the counts of a store since its creation.
     pub fn count(&mut self, counters: &CounterSnapshot) {
         (self.requests, self.retries) = (counters.requests, counters.retries);
         self.requests_by_kind = Some(counters.requests_by_kind);
@@ -272,7 +271,7 @@ impl Receipt {
             #[serde(default = "first_schema")]
             schema: u32,
         }
-        // The number first: other fields of a newer one may be of other types.
+        // The version is read first: other fields of a newer receipt may have other types.
         let Numbered { schema } = serde_json::from_str(text.trim()).map_err(|_| None)?;
         if schema > SCHEMA {
             let newest = format!("a receipt of schema {schema}, and this firstbyte reads up to {SCHEMA}");
@@ -287,7 +286,7 @@ impl Receipt {
         self.objects + self.skipped + self.deleted.unwrap_or(0) == 0
     }
 
-    /// Fills in what is measured about the process itself, at its end.
+    /// Fills in the time, memory and processor time of the process, at its end.
     pub fn finish(&mut self, started: Instant) {
         self.seconds = started.elapsed().as_secs_f64();
         self.bytes_per_second = rate(self.bytes, self.seconds);
@@ -296,7 +295,7 @@ impl Receipt {
     }
 }
 
-/// The version, marked where it is too weak to tell every change.
+/// Formats a version, and marks one that is too weak to tell every change.
 fn version_text(version: &Version) -> String {
     match version.strength() {
         Strength::Strong => version.to_string(),
@@ -310,7 +309,7 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-/// Most memory that this process has had resident, in bytes; 0 if `/proc` does not say.
+/// Returns the peak resident memory of this process, in bytes; 0 if `/proc` does not tell it.
 ///
 /// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small
 /// program started by a large one would report the large one's peak.

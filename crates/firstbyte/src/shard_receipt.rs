@@ -1,11 +1,11 @@
 //! The part of a receipt about a shard: which objects of it are done, and which have changed.
 //!
-//! Objects are named by their place in the shard. So a receipt has a bounded size: a shard without
-//! failures is one range, whatever the number of objects.
+//! Objects are numbered by their position in the shard. So a receipt has a bounded size: a shard
+//! without failures is one range, whatever the number of objects.
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker says of its shard.
+/// A worker's report about its shard.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct ShardReceipt {
     /// The id of the manifest.
@@ -14,9 +14,9 @@ pub struct ShardReceipt {
     pub index: u32,
     /// The number of shards.
     pub count: u32,
-    /// Objects in the shard.
+    /// Number of objects in the shard.
     pub objects: u64,
-    /// Those that are complete, found unchanged included: ranges of their places, `0-41,43`.
+    /// Complete objects, including those found unchanged, as ranges of positions: `0-41,43`.
     pub done: String,
     /// The first objects found in another version than the manifest's.
     pub changed: Vec<Changed>,
@@ -43,13 +43,13 @@ pub struct Done {
 }
 
 impl Done {
-    /// None of so many objects.
+    /// Makes an empty set for a shard of `objects` objects.
     #[must_use]
     pub fn none(objects: u64) -> Self {
         Self { words: vec![0; firstbyte_location::to_usize(objects.div_ceil(64))], objects }
     }
 
-    /// Adds an object. Returns whether it is one of the shard and was not in the set.
+    /// Adds an object. True if it belongs to the shard and was not in the set.
     pub fn insert(&mut self, place: u64) -> bool {
         if place >= self.objects {
             return false;
@@ -60,30 +60,30 @@ impl Done {
         new
     }
 
-    /// Whether an object is in the set.
+    /// True if an object is in the set.
     #[must_use]
     pub fn contains(&self, place: u64) -> bool {
         self.words.get((place / 64) as usize).is_some_and(|word| word & (1 << (place % 64)) != 0)
     }
 
-    /// How many are in the set.
+    /// Number of objects in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Whether all are.
+    /// True if the set has all objects of the shard.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.count() == self.objects
     }
 
-    /// Adds those of another set of the same shard.
+    /// Adds the objects of another set of the same shard.
     pub fn add(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
-    /// The ranges as text.
+    /// Formats the set as ranges.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut ranges: Vec<String> = Vec::new();
@@ -103,8 +103,7 @@ impl Done {
         ranges.join(",")
     }
 
-    /// Reads the ranges of a shard of so many objects; `None` if the
-    /// text is anything else.
+    /// Parses the ranges of a shard of `objects` objects. `None` if the text is anything else.
     #[must_use]
     pub fn parse(text: &str, objects: u64) -> Option<Self> {
         let mut done = Self::none(objects);

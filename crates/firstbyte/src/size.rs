@@ -1,7 +1,6 @@
 //! Formats sizes for people: `1.50 KiB`. Parsing is in `location::units`.
 
-/// The largest whole number of bytes that is not above `value`, which is a size or a rate: not
-/// below 0.
+/// Rounds a size or a rate down to a whole number. `value` must not be negative.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -12,7 +11,7 @@ pub fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// A size for people: three digits and a binary unit.
+/// Formats a size for people: three digits and a binary unit.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn human(bytes: u64) -> String {
@@ -22,13 +21,13 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
-/// A rate for people, from bytes per second: three digits and a binary unit, as sizes have.
+/// Formats a rate for people, from bytes per second: three digits and a binary unit, as for sizes.
 #[must_use]
 pub fn human_rate(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s"])
 }
 
-/// A count for people, with a comma between thousands.
+/// Formats a count for people, with a comma between thousands.
 #[must_use]
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -36,7 +35,7 @@ pub fn grouped(count: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// Three digits and the largest unit that leaves one before the point.
+/// Formats three digits and the largest unit that leaves a digit before the point.
 fn scaled(mut value: f64, step: f64, units: [&str; 6]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {

@@ -1,5 +1,5 @@
-//! The operations of [`Client`] with start files: read one, fetch what it names, open an object
-//! with one.
+//! The operations of [`Client`] with start files: read one, fetch its ranges, open an object with
+//! its ranges.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,10 +11,10 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::file::LazyFile;
 
-/// Bytes of a start file at most.
-const LONGEST: usize = 256 << 20;
+/// Largest size of a start file, in bytes.
+const MAX_START_FILE: usize = 256 << 20;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PIECE: usize = 1 << 20;
 
 impl Client {
@@ -26,20 +26,20 @@ impl Client {
         let refused = |why: String| Error::Operand { operand: location.to_string(), why };
         let mut body = self.store().get(location, &Get::default())?;
         let (mut text, mut read) = (Vec::new(), 1);
-        while read > 0 && text.len() <= LONGEST {
+        while read > 0 && text.len() <= MAX_START_FILE {
             let before = text.len();
             text.resize(before + PIECE, 0);
             read = body.read(&mut text[before..])?;
             text.truncate(before + read);
         }
-        if text.len() > LONGEST {
-            return Err(refused(format!("a start file has at most {LONGEST} bytes")));
+        if text.len() > MAX_START_FILE {
+            return Err(refused(format!("a start file has at most {MAX_START_FILE} bytes")));
         }
         StartFile::parse(&text).map(Arc::new).map_err(refused)
     }
 
     /// Fetches the ranges of a start file into the cache, in order. Objects of another version than
-    /// the recorded one fail; they are read when they are asked for.
+    /// the recorded one fail; their bytes are fetched when they are read.
     ///
     /// # Errors
     /// No thread can be started.
@@ -47,9 +47,9 @@ impl Client {
         Ok(self.hydrator().replay(start.wanted())?)
     }
 
-    /// As [`open_location`](Self::open_location); what the start file at `replay` names of this
-    /// version of the object is fetched in the background. The latest start file is kept for the
-    /// next call.
+    /// Opens an object as [`open_location`](Self::open_location) does, and fetches in the
+    /// background the ranges that the start file at `replay` has for this version. The latest start
+    /// file is kept for the next call.
     ///
     /// # Errors
     /// As [`open_location`](Self::open_location) and [`start_file`](Self::start_file).

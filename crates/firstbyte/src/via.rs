@@ -44,7 +44,7 @@ fn slurm_port(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// The key for gateways: the first of a key file as `serve --auth` reads it.
+/// Reads the key for gateways: the first one in a key file of `serve --auth`.
 ///
 /// # Errors
 /// The file cannot be read, or has no key.
@@ -62,7 +62,7 @@ pub fn key(path: &str) -> Result<Keys, String> {
     }
 }
 
-/// The nodes of a list such as `gpu[01-03,07],login`: the hostlist expressions of Slurm's
+/// Expands a list of nodes such as `gpu[01-03,07],login`: the hostlist expressions of Slurm's
 /// `scontrol`.
 fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     let mut nodes = Vec::new();
@@ -72,7 +72,7 @@ fn nodes_in(list: &str) -> Result<Vec<String>, String> {
     Ok(nodes)
 }
 
-/// The parts of a list between commas that are not in brackets.
+/// Splits a list at the commas that are not in brackets.
 fn top_level(list: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
     for (at, byte) in list.bytes().enumerate() {
@@ -91,7 +91,7 @@ fn top_level(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Adds the names that an expression stands for, each of its brackets in order.
+/// Adds the node names of an expression, with its brackets expanded in order.
 fn expand(expression: &str, nodes: &mut Vec<String>) -> Result<(), String> {
     let Some((before, rest)) = expression.split_once('[') else {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

@@ -21,38 +21,38 @@ use crate::root::Root;
 use crate::scheme::{Scheme, SchemeError};
 use crate::spot::target;
 use crate::stage::{is_abandoned, remove_abandoned};
-use crate::tally::{Failure, KEPT, type_of, wrong_content};
+use crate::tally::{Failure, MAX_KEPT_FAILURES, type_of, wrong_content};
 
-/// Bytes of names read at once, for each level down.
+/// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
 /// Whether a check repairs what it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mend {
-    /// It is reported.
+    /// Problems are reported.
     #[default]
     Report,
-    /// It is reported, and repaired where that can lose nothing.
+    /// Problems are reported, and repaired if that can lose nothing.
     Apply,
 }
 
-/// What is wrong with something in a layout.
+/// A problem with an entry of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It lies in the root and belongs in a directory: written there by a program that knows
-    /// nothing of the layout, or a conversion is unfinished.
+    /// A file in the root that belongs in a directory. A program that knows nothing of the layout
+    /// wrote it there, or a conversion is unfinished.
     Stray,
-    /// It lies in another directory than its own.
+    /// A file in another directory than its own.
     Misplaced,
-    /// Another file of its name lies where it belongs.
+    /// A misplaced file. Another file of the same name is in the right place.
     Double,
-    /// Its writer was killed before it had its name.
+    /// A temporary file whose writer was killed.
     Abandoned,
-    /// It is no file and lies among files.
+    /// An entry among the files that is no regular file.
     Foreign,
-    /// The layout cannot hold its name.
+    /// A file whose name the layout cannot hold.
     Name,
-    /// Its content is not what its name says.
+    /// A file whose content does not match the hash in its name.
     Content,
 }
 
@@ -70,14 +70,14 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Something that is wrong.
+/// A problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The path of the file or directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The kind of problem.
     pub trouble: Trouble,
-    /// Whether it was repaired.
+    /// True if the problem was repaired.
     pub mended: bool,
 }
 
@@ -88,25 +88,25 @@ pub struct Checked {
     pub scheme: Scheme,
     /// The state of the layout: whether a conversion is unfinished, and its direction.
     pub state: State,
-    /// Files, those in the wrong place too; with [`Mend::Apply`] those that are there afterwards.
+    /// Number of files, including misplaced ones; with [`Mend::Apply`] after the repairs.
     pub files: u64,
     /// Number of problems found.
     pub findings: u64,
     /// Number of problems found and repaired.
     pub mended: u64,
-    /// Directories and files that could not be looked at or put right.
+    /// Number of directories and files that could not be examined or repaired.
     pub failures: u64,
-    /// The first thousand of them.
+    /// The first thousand failures.
     pub failed: Vec<Failure>,
 }
 
-/// Checks the layout in the directory `root`, telling `report` of each finding at once. Others
-/// may use it meanwhile.
+/// Checks the layout in the directory `root`, and calls `report` with each finding at once. Other
+/// programs may use the layout meanwhile.
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Newer`],
-/// [`Error::Malformed`]. [`Error::Io`]: of the root itself, or nothing can be written any more;
-/// that of a directory or file in it is a [`Failure`].
+/// [`Error::Missing`]; [`Error::Busy`] if the layout is being converted; [`Error::Newer`];
+/// [`Error::Malformed`]. [`Error::Io`] if the root itself cannot be read, or nothing can be written
+/// any more. An error of one directory or file is a [`Failure`].
 pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Result<Checked> {
     let root = Root::open(root)?;
     let conversion = match mend {
@@ -122,8 +122,8 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Resul
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
     examination.directory(b"", b"")?;
     if examination.checked.mended > 0 {
-        // Files that were moved may have been met in both places, and some of a name were removed:
-        // only another reading counts them.
+        // Moved files may have been counted in both places, and some doubles were removed. So the
+        // files are counted again.
         examination.checked.files = examination.count(b"", 0)?;
     }
     Ok(examination.checked)
@@ -138,8 +138,8 @@ struct Examination<'a> {
 }
 
 impl Examination<'_> {
-    /// Examines what is in the directory at `path`, which ends in `/` or is empty, whose digits are
-    /// `digits`.
+    /// Examines the entries of the directory at `path`, which ends in `/` or is empty. `digits` are
+    /// the hash digits in the path.
     fn directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
         let mut pages = self.root.read(path, BATCH)?;
         while let Some(batch) = pages.next()? {
@@ -198,7 +198,7 @@ impl Examination<'_> {
             return Err(error);
         }
         self.checked.failures += 1;
-        if self.checked.failed.len() < KEPT {
+        if self.checked.failed.len() < MAX_KEPT_FAILURES {
             self.checked.failed.push(Failure { path: path.clone(), error });
         }
         Ok(())
@@ -225,12 +225,12 @@ impl Examination<'_> {
             self.tell(path, Trouble::Content, false);
             return Ok(());
         }
-        // On the way back the root is as good a place as its own.
+        // While files move back to the root, a file there is in its right place.
         let settled = digits.is_empty() && target(self.checked.state) == Place::Flat;
         if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
     }
 
-    /// A file that lies at `path` and belongs at `right`.
+    /// Reports a file at `path` that belongs at `right`. Moves it there if the check repairs.
     fn elsewhere(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
         let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
         if self.mend == Mend::Report {
@@ -238,7 +238,7 @@ impl Examination<'_> {
             self.tell(path, if double { Trouble::Double } else { lonely }, false);
             return Ok(());
         }
-        // Inside, so that no writer replaces the one while the other is compared with it.
+        // Under the gate no writer replaces one file while the other is compared with it.
         let _gate = Gate::enter(self.root)?;
         // A file that cannot be moved is reported as well.
         let moved = self.root.move_exclusively(self.scheme, path, right);
@@ -277,7 +277,7 @@ impl Examination<'_> {
     }
 }
 
-/// Whether two files have the same content.
+/// True if two files have the same content.
 fn equal(root: &Root, one: &[u8], other: &[u8]) -> Result<bool> {
     let (Some((first, length)), Some((second, other_length))) = (root.regular(one)?, root.regular(other)?)
     else {

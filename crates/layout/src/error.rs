@@ -7,10 +7,10 @@ use firstbyte_location::{is_full, shown};
 
 use crate::scheme::{Scheme, SchemeError};
 
-/// What went wrong, where.
+/// An error of a layout. Most variants name the path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("{}: {source}", shown(path))]
     Io {
         /// The file or directory.
@@ -21,7 +21,7 @@ pub enum Error {
     /// There is no file of this name.
     #[error("{}: no such file in the layout", shown(path))]
     NotFound {
-        /// Where it would be.
+        /// The path where the file would be.
         path: PathBuf,
     },
     /// The directory has no layout file, so it is not a layout.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
-    /// A new layout was asked for where there is something already.
+    /// A new layout was requested in a directory that is not empty.
     #[error("{}: not empty", shown(root))]
     NotEmpty {
         /// The directory.
@@ -44,16 +44,17 @@ pub enum Error {
         /// The destination of the move.
         target: PathBuf,
     },
-    /// Something that is no file lies where files go, or has a file's name. It was not touched.
+    /// An entry that is no regular file is where files go, or has a file's name. It was not
+    /// touched.
     #[error("{}: left alone: it is no regular file", shown(path))]
     NoFile {
-        /// Its path.
+        /// The path of the entry.
         path: PathBuf,
     },
     /// A name the layout cannot hold.
     #[error("{name:?}: {why}")]
     Name {
-        /// The name, with what is not UTF-8 replaced.
+        /// The name. Bytes that are not UTF-8 are replaced.
         name: String,
         /// Why the layout cannot hold it.
         why: &'static str,
@@ -65,9 +66,9 @@ pub enum Error {
         root: PathBuf,
         /// Number of names that cannot be kept.
         count: u64,
-        /// One of them, with what is not UTF-8 replaced.
+        /// One of the names. Bytes that are not UTF-8 are replaced.
         first: String,
-        /// What is wrong with them.
+        /// Why the names cannot be kept.
         why: &'static str,
     },
     /// Names are to be used as hashes, but are not spread like hashes.
@@ -80,7 +81,7 @@ pub enum Error {
         root: PathBuf,
         /// Entries in the directory of the average file.
         crowding: f64,
-        /// The same if names were spread evenly.
+        /// The same number if the names were spread evenly.
         even: f64,
     },
     /// Numbers or options that do not go together.
@@ -89,7 +90,7 @@ pub enum Error {
         /// What is wrong with them.
         why: &'static str,
     },
-    /// The layout is of another shape than the one asked for, or than it was when it was opened.
+    /// The layout has another shape than requested, or than it had when it was opened.
     #[error("{}: the layout there is {found}, not {wanted}", shown(root))]
     Differs {
         /// The directory.
@@ -104,12 +105,12 @@ pub enum Error {
     Newer {
         /// The layout file.
         path: PathBuf,
-        /// Its version.
+        /// Format version of the file.
         version: u32,
-        /// The newest this program reads.
+        /// Newest version that this program reads.
         known: u32,
     },
-    /// The layout file says nothing intelligible.
+    /// The layout file is not valid.
     #[error("{}: not a layout file: {why}", shown(path))]
     Malformed {
         /// The layout file.
@@ -129,12 +130,12 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
-    /// Content that is not what its name says.
+    /// The content of a file does not match the hash in its name.
     #[error("{}: the content's SHA-256 is {found}, the name says another", shown(path))]
     Content {
         /// The file.
         path: PathBuf,
-        /// Its digest, in hexadecimal digits.
+        /// Digest of the content, in hexadecimal digits.
         found: String,
     },
     /// The caller stopped a conversion; the next run continues it.
@@ -153,7 +154,7 @@ impl Error {
         Self::Io { path: path.to_owned(), source: source.into() }
     }
 
-    /// The same error, if it is the operating system's, of another place.
+    /// Replaces the path of an I/O error. Other errors stay as they are.
     pub(crate) fn at(self, place: &Path) -> Self {
         match self {
             Self::Io { source, .. } => Self::io(place, source),
@@ -161,7 +162,7 @@ impl Error {
         }
     }
 
-    /// The file or directory it is about, where there is one.
+    /// The file or directory of the error, if there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {

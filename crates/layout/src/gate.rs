@@ -28,20 +28,20 @@ use crate::stage;
 
 /// The longest wait while another process holds an exclusive lock on the root. A process that
 /// follows the rules holds it only while it writes the layout file.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
-/// Between two tries.
+const MAX_LOCK_WAIT: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Inside the gate, until dropped: what the layout file says is so.
+/// Guard: the layout file cannot change while it lives.
 pub(crate) struct Gate {
-    /// Closing it gives the lock back.
+    /// The locked descriptor. Closing it releases the lock.
     _lock: OwnedFd,
     /// The content of the layout file; `None` if there is no file, so that the directory is flat.
     pub(crate) record: Option<Record>,
 }
 
 impl Gate {
-    /// Enters.
+    /// Locks the gate and reads the layout file.
     pub(crate) fn enter(root: &Root) -> Result<Self> {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
@@ -67,16 +67,16 @@ impl Gate {
     /// Returns the current content of the layout file.
     ///
     /// # Errors
-    /// [`Error::Missing`]: there is none.
+    /// [`Error::Missing`] if there is no layout file.
     pub(crate) fn layout(root: &Root) -> Result<Record> {
         Self::enter(root)?.record.ok_or_else(|| Error::Missing { root: root.path().to_owned() })
     }
 }
 
-/// Locks the root itself, until what is returned is closed.
+/// Locks the root itself, until the returned descriptor is closed.
 ///
 /// # Errors
-/// [`Error::Locked`]: any process may lock a directory exclusively, for any time.
+/// [`Error::Locked`] if another process holds an exclusive lock. Any process may, for any time.
 fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
     let at = |error| root.error(b"", error);
     let fd = root.directory(b"").map_err(at)?;
@@ -85,7 +85,7 @@ fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < MAX_LOCK_WAIT => std::thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
             Err(error) => return Err(at(error)),
         }
@@ -98,7 +98,7 @@ fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The layout file, held by the process that converts or mends. There is one at a time.
+/// The layout file, locked by the process that converts or mends. There is one at a time.
 pub(crate) struct Conversion {
     file: File,
     path: PathBuf,
@@ -106,15 +106,16 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Takes the layout over; `None` if there is no layout file.
+    /// Locks the layout for a conversion. `None` if there is no layout file.
     ///
     /// # Errors
-    /// [`Error::Busy`]: another process has it.
+    /// [`Error::Busy`] if another process holds the lock.
     pub(crate) fn begin(root: &Root) -> Result<Option<Self>> {
         Self::with(root, OFlags::RDWR, Share::Exclusive)
     }
 
-    /// Keeps others from taking it over, and changes nothing.
+    /// Locks the layout against conversions, and changes nothing. `None` if there is no layout
+    /// file.
     pub(crate) fn watch(root: &Root) -> Result<Option<Self>> {
         Self::with(root, OFlags::RDONLY, Share::Shared)
     }
@@ -123,7 +124,7 @@ impl Conversion {
         let path = root.join(reserved::NAME.as_bytes());
         let at = |error| Error::io(&path, error);
         let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
-        // One that has just been removed says nothing about the directory.
+        // A layout file that has just been removed says nothing about the directory.
         if !lock::try_acquire(&file, Part::CONVERSION, share).map_err(at)? || !is_there(&file).map_err(at)? {
             return Err(Error::Busy { root: root.path().to_owned() });
         }
@@ -141,7 +142,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// Does `work` while the gate is empty.
+    /// Runs `work` while the gate is empty.
     pub(crate) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let at = |error| Error::io(&self.path, error);
         lock::acquire(&self.file, Part::TURNSTILE, Share::Exclusive).map_err(at)?;
@@ -152,7 +153,7 @@ impl Conversion {
     }
 }
 
-/// Whether an open file still has a name. One that another machine has removed is stale.
+/// True if an open file still has a name. A file that another machine has removed is stale.
 fn is_there(file: &File) -> io::Result<bool> {
     match rustix::fs::fstat(file) {
         Ok(stat) => Ok(stat.st_nlink > 0),
@@ -161,10 +162,10 @@ fn is_there(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Writes a new layout file and takes the layout over.
+/// Writes a new layout file and locks the layout for a conversion.
 ///
 /// # Errors
-/// [`Error::Busy`]: another process was first.
+/// [`Error::Busy`] if another process was first.
 pub(crate) fn establish(root: &Root, record: Record) -> Result<Conversion> {
     let draft = reserved::staged_name(stage::number());
     let path = root.join(reserved::NAME.as_bytes());
@@ -182,7 +183,7 @@ pub(crate) fn establish(root: &Root, record: Record) -> Result<Conversion> {
             return Err(Error::Busy { root: root.path().to_owned() });
         }
         Err(error) => {
-            // The first error is the one to tell; the draft is recognised as one.
+            // The first error is reported. The draft is later recognised as a temporary file.
             let _ = root.remove(&draft);
             return Err(error);
         }

@@ -17,10 +17,11 @@ use crate::scheme::Scheme;
 use crate::spot::target;
 use crate::tally::type_of;
 
-/// Bytes of names read at once, for each level down.
+/// Bytes of names read at once, for each directory level.
 const BATCH: usize = 64 << 10;
 
-/// The names in a [`Layout`](super::Layout). After an error it continues with the next directory.
+/// Iterates over the names in a [`Layout`](super::Layout). After an error it continues with the
+/// next directory.
 #[derive(Debug)]
 pub struct Iter<'a> {
     root: &'a Root,
@@ -41,9 +42,9 @@ struct Open {
     reader: Reader,
     batch: Batch,
     at: usize,
-    /// Its path below the root with a `/` behind it; empty for the root.
+    /// Path below the root with a `/` at its end; empty for the root.
     path: Vec<u8>,
-    /// The digits of its path.
+    /// The hash digits in the path.
     digits: Vec<u8>,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Iter<'a> {
         Self { root, scheme, target: None, places: Vec::new(), place: Place::Flat, open: Vec::new() }
     }
 
-    /// Chooses what to list next; false when everything has been.
+    /// Chooses the place to list next. False when everything has been listed.
     fn next_place(&mut self) -> Result<bool> {
         if self.places.is_empty() {
             let now = Gate::enter(self.root)?.record.map_or(Place::Flat, |record| target(record.state));
@@ -78,7 +79,8 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// The next name in the innermost directory, or nothing yet: it was entered, left or filled.
+    /// Takes one step in the innermost directory. Returns a name, or `None` if the step read a
+    /// batch, or entered or left a directory.
     fn step(&mut self, mut open: Open) -> Result<Option<Vec<u8>>> {
         if open.at == open.batch.len() {
             let more =
@@ -129,7 +131,7 @@ impl Iterator for Iter<'_> {
     }
 }
 
-/// Whether there is anything in the root.
+/// True if the root has any entry.
 pub(crate) fn holds_anything(root: &Root) -> Result<bool> {
     let mut pages = root.read(b"", BATCH)?;
     while let Some(batch) = pages.next()? {

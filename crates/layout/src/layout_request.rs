@@ -6,24 +6,24 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::scheme::{Hash, Leaf, Scheme};
 
-/// The shape asked for a layout; an option that is `None` is filled in.
+/// The requested shape of a layout. Options that are `None` are filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// What paths are computed from; [`Hash::Xxh3`] by default.
+    /// Source of the digits in a path; [`Hash::Xxh3`] by default.
     pub hash: Option<Hash>,
-    /// Directories above a file; by default as many as leave about 100 files in one.
+    /// Number of directories above a file. Default: as many as leave about 100 files in each.
     pub levels: Option<u8>,
-    /// Digits in a directory's name; likewise.
+    /// Digits in a directory's name. Default: as for `levels`.
     pub width: Option<u8>,
-    /// What files are called in their directories; [`Leaf::Name`] by default.
+    /// Name of a file in its directory; [`Leaf::Name`] by default.
     pub leaf: Option<Leaf>,
 }
 
 impl LayoutRequest {
-    /// Fails where the layout that is in `root`, of the shape `found`, is not the one asked for.
+    /// Checks that `found`, the shape of the layout in `root`, is the requested one.
     ///
     /// # Errors
-    /// [`Error::Differs`]; [`Error::Scheme`]: the options do not go together.
+    /// [`Error::Differs`] if it is another. [`Error::Scheme`] if the options do not go together.
     pub fn agrees(&self, found: Scheme, root: &Path) -> Result<()> {
         let wanted = Scheme::new(
             self.hash.unwrap_or(found.hash()),
@@ -34,10 +34,10 @@ impl LayoutRequest {
         if wanted == found { Ok(()) } else { Err(Error::Differs { root: root.to_owned(), found, wanted }) }
     }
 
-    /// The shapes that satisfy it.
+    /// Returns the shapes that satisfy the request.
     ///
     /// # Errors
-    /// [`Error::Scheme`]: no shape does.
+    /// [`Error::Scheme`] if no shape does.
     pub(crate) fn shapes(&self) -> Result<Vec<Scheme>> {
         let (hash, leaf) = (self.hash.unwrap_or_default(), self.leaf.unwrap_or_default());
         Ok(Scheme::shapes(hash, self.levels, self.width, leaf)?)

@@ -55,7 +55,7 @@ pub use survey::{Survey, survey, survey_back};
 pub use tally::{Converted, Failure};
 pub use unshard::unshard;
 
-/// What is on stable storage when a write returns.
+/// Data that is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// No fsync: a power cut may lose files just written.
@@ -65,8 +65,7 @@ pub enum Durability {
     Full,
 }
 
-/// A layout, open. Any number of threads may use it at once, and any number of processes the same
-/// layout.
+/// An open layout. Any number of threads and processes may use the same layout at once.
 ///
 /// It follows conversions that other processes run, and continues when one has made the directory
 /// flat again; files are then read and written in the root.
@@ -92,7 +91,7 @@ impl Layout {
     /// Makes an empty layout, and the directory if it is not there.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]: there is something in it. [`Error::Io`].
+    /// [`Error::NotEmpty`] if the directory has entries. [`Error::Io`].
     pub fn create(root: &Path, scheme: Scheme) -> Result<Self> {
         root::make_root(root)?;
         let root = Root::open(root)?;
@@ -103,7 +102,7 @@ impl Layout {
         Ok(Self { root, scheme, durability: Durability::None })
     }
 
-    /// The same with another durability.
+    /// Sets the durability of writes.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
@@ -115,34 +114,35 @@ impl Layout {
         self.root.path()
     }
 
-    /// Its shape.
+    /// The shape of the layout.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Where the file `name` belongs, whether or not there is one.
+    /// Returns the path where the file `name` belongs, whether or not it exists.
     ///
     /// # Errors
-    /// [`Error::Name`]: the layout cannot hold it.
+    /// [`Error::Name`] if the layout cannot hold the name.
     pub fn path(&self, name: &[u8]) -> Result<PathBuf> {
         self.spot(name).map(|spot| self.root.join(spot.path(Place::Sharded)))
     }
 
-    /// Where the file `name` is now; `None` if it does not exist. While a conversion runs it may
-    /// have moved by the time it is opened: then ask again, or use [`open_file`](Self::open_file).
+    /// Finds the path where the file `name` is now. `None` if it does not exist. While a conversion
+    /// runs, the file may have moved before it is opened: then call this again, or use
+    /// [`open_file`](Self::open_file).
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
     pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
         let spot = self.spot(name)?;
-        protocol::look(&spot, |place| {
+        protocol::find_file(&spot, |place| {
             let path = spot.path(place);
             Ok(self.root.holds(path)?.then(|| self.root.join(path)))
         })
     }
 
-    /// Whether there is a file `name`.
+    /// True if the file `name` exists.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -153,12 +153,12 @@ impl Layout {
     /// Opens the file `name` for reading.
     ///
     /// # Errors
-    /// [`Error::NotFound`]: there is none. [`Error::Name`], [`Error::Io`].
+    /// [`Error::NotFound`] if it does not exist. [`Error::Name`], [`Error::Io`].
     pub fn open_file(&self, name: &[u8]) -> Result<File> {
         self.opened(name).map(|(file, _)| file)
     }
 
-    /// The content of the file `name`.
+    /// Returns the content of the file `name`.
     ///
     /// # Errors
     /// As [`open_file`](Self::open_file).
@@ -176,11 +176,11 @@ impl Layout {
 
     fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
         let spot = self.spot(name)?;
-        let found = protocol::look(&spot, |place| self.root.regular(spot.path(place)))?;
+        let found = protocol::find_file(&spot, |place| self.root.regular(spot.path(place)))?;
         found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
     }
 
-    /// Removes the file `name`; whether there was one.
+    /// Removes the file `name`. False if it did not exist.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Io`].
@@ -188,14 +188,14 @@ impl Layout {
         protocol::delete(&self.spot(name)?)
     }
 
-    /// All names, in no order, in constant memory. One that is there throughout comes at least
-    /// once; while a conversion runs it may come twice, as it moves.
+    /// Iterates over all names, in no order, in constant memory. A name that exists throughout
+    /// comes at least once. It may come twice while a conversion moves its file.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(&self.root, self.scheme)
     }
 
-    /// How many files there are, by listing them.
+    /// Counts the files by listing them.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -217,11 +217,11 @@ impl<'a> IntoIterator for &'a Layout {
     }
 }
 
-/// Where the file `name` is now; `None` if it does not exist. The directory may be flat, a layout,
-/// or in conversion between the two.
+/// Finds the path where the file `name` is now. `None` if it does not exist. The directory may be
+/// flat, a layout, or in conversion between the two.
 ///
 /// # Errors
-/// As [`Layout::open`] and [`Layout::find`], but that the directory need be no layout.
+/// As [`Layout::open`] and [`Layout::find`], except that the directory need not be a layout.
 pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
     loop {
         match Layout::open(root) {
@@ -237,11 +237,10 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
     }
 }
 
-/// All of a file's content.
+/// Reads all content of a file.
 fn read(file: &File, stat: &Stat) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // The length is known, which saves asking for it; one byte more, so that the end is met without
-    // growing.
+    // Reserves the known length and one more byte, so that the end is reached without growing.
     let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
     content.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     loop {

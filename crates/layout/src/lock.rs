@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// A lock: a stretch of the file.
+/// A lock: a byte range of the layout file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     start: i64,
@@ -19,21 +19,21 @@ pub(crate) struct Part {
 impl Part {
     /// Held by the process that converts or mends, for as long as it does.
     pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
-    /// Held, exclusively, by the process that waits for the gate to be empty: later ones wait
+    /// Held exclusively by the process that waits for the gate to be empty. Later processes wait
     /// behind it.
     pub(crate) const TURNSTILE: Self = Self { start: 1, length: 1 };
-    /// Held, shared, while something is done that must not see the direction change.
+    /// Held shared during work that must not see the direction change.
     pub(crate) const GATE: Self = Self { start: 2, length: 1 };
-    /// Both, which are entered in one step.
+    /// Turnstile and gate, which are locked in one step.
     pub(crate) const TURNSTILE_AND_GATE: Self = Self { start: 1, length: 2 };
 }
 
-/// Who may hold the same part at the same time.
+/// Other holders that a lock allows at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Others who share it.
+    /// Shared holders.
     Shared,
-    /// No other process.
+    /// None.
     Exclusive,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn acquire(file: &File, part: Part, share: Share) -> io::Result<()> {
     control(file, libc::F_OFD_SETLKW, part, kind(share))
 }
 
-/// Takes a lock if it is free; whether it was.
+/// Takes a lock if it is free. False if it is not.
 pub(crate) fn try_acquire(file: &File, part: Part, share: Share) -> io::Result<bool> {
     match control(file, libc::F_OFD_SETLK, part, kind(share)) {
         Ok(()) => Ok(true),
@@ -51,7 +51,7 @@ pub(crate) fn try_acquire(file: &File, part: Part, share: Share) -> io::Result<b
     }
 }
 
-/// Gives a lock back before its descriptor is closed.
+/// Releases a lock before its descriptor is closed.
 pub(crate) fn release(file: &File, part: Part) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, part, libc::F_UNLCK)
 }
@@ -65,7 +65,7 @@ fn kind(share: Share) -> i32 {
 
 fn control(file: &File, command: i32, part: Part, kind: i32) -> io::Result<()> {
     let lock = libc::flock {
-        // The constants are small; the field is as narrow as POSIX wants it.
+        // The field is narrow, as POSIX requires. The constants are small.
         l_type: i16::try_from(kind).unwrap_or_default(),
         l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
         l_start: part.start,

@@ -21,7 +21,7 @@
 //! of it in which all interleavings of several actors, killed at any step, are tried
 //! (`protocol/model.rs`).
 
-/// Where a file may be.
+/// The place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// In the root.
@@ -42,40 +42,40 @@ impl Place {
 /// The result of an attempt to move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Move {
-    /// It is at the target now.
+    /// The file is at the target now.
     Done,
-    /// There is none at the origin.
+    /// There is no file at the origin.
     Absent,
     /// Another file lies at the target. Neither was touched.
     Taken,
 }
 
-/// The steps on one name, each of which happens at once as others see it, or not at all.
+/// The steps on one name. Each is atomic for other processes.
 pub(crate) trait Disk {
     type Error;
 
-    /// Does `work` with the target, which cannot change meanwhile.
+    /// Calls `work` with the target, which cannot change meanwhile.
     fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
 
-    /// Gives the file at `from` its name at `to`, unless there is one; `None` if the file
+    /// Renames the file at `from` to its name at `to`, unless that exists. `None` if the file
     /// system has no such call.
     fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Self::Error>;
 
-    /// Gives the file at `from` a second name at `to`, unless there is one.
+    /// Gives the file at `from` a second name at `to`, unless that exists.
     fn link(&self, from: Place, to: Place) -> Result<Move, Self::Error>;
 
-    /// Whether both places hold one and the same file; `None` if `from` holds no file.
+    /// True if both places hold the same file. `None` if `from` holds no file.
     fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Self::Error>;
 
-    /// Gives the new file its name at `place`, over any that is there.
+    /// Gives the new file its name at `place`, and replaces any file there.
     fn install(&self, place: Place) -> Result<(), Self::Error>;
 
-    /// Removes the file at `place`; whether there was one.
+    /// Removes the file at `place`. False if there was none.
     fn remove(&self, place: Place) -> Result<bool, Self::Error>;
 }
 
-/// Moves a file, by one call or else by a second name and the removal of the first. Killed between
-/// those two it leaves one file with two names, which the next attempt recognises.
+/// Moves a file by one call, or else by adding the new name and removing the old one. If the
+/// process is killed in between, the file has two names, which the next attempt recognises.
 pub(crate) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D::Error> {
     if let Some(moved) = disk.rename_exclusively(from, to)? {
         return Ok(moved);
@@ -94,28 +94,28 @@ pub(crate) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D
     Ok(linked)
 }
 
-/// Finds a file by trying `at` its places.
-pub(crate) fn look<D: Disk, T>(
+/// Finds a file: calls `open_at` with its places, flat and sharded, until one returns a result.
+pub(crate) fn find_file<D: Disk, T>(
     disk: &D,
-    mut at: impl FnMut(Place) -> Result<Option<T>, D::Error>,
+    mut open_at: impl FnMut(Place) -> Result<Option<T>, D::Error>,
 ) -> Result<Option<T>, D::Error> {
-    if let Some(found) = first_of(&[Place::Flat, Place::Sharded], &mut at)? {
+    if let Some(found) = first_of(&[Place::Flat, Place::Sharded], &mut open_at)? {
         return Ok(Some(found));
     }
-    disk.gated(|_| first_of(&[Place::Flat, Place::Sharded, Place::Flat], &mut at))
+    disk.gated(|_| first_of(&[Place::Flat, Place::Sharded, Place::Flat], &mut open_at))
 }
 
 fn first_of<T, E>(
     places: &[Place],
-    at: &mut impl FnMut(Place) -> Result<Option<T>, E>,
+    open_at: &mut impl FnMut(Place) -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {
-    places.iter().find_map(|place| at(*place).transpose()).transpose()
+    places.iter().find_map(|place| open_at(*place).transpose()).transpose()
 }
 
 /// Creates or replaces a file.
 pub(crate) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
-        // Two of one name are left by strangers only. Both are replaced.
+        // Only other programs leave two files of one name. Both are replaced.
         if shift(disk, target.other(), target)? == Move::Taken {
             disk.remove(target.other())?;
         }
@@ -123,7 +123,7 @@ pub(crate) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
     })
 }
 
-/// Removes a file; whether there was one.
+/// Removes a file. False if it did not exist.
 pub(crate) fn delete<D: Disk>(disk: &D) -> Result<bool, D::Error> {
     disk.gated(|target| {
         let at_origin = disk.remove(target.other())?;

@@ -18,28 +18,29 @@ impl Layout {
     /// Creates or replaces the file `name`: others see the old content or the whole new one.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::Io`]; [`Error::NoFile`]: what is no regular file has the name.
-    /// [`Error::Content`] where names are digests and this is another's. The file is then as it
-    /// was.
+    /// [`Error::Name`]; [`Error::Io`]; [`Error::NoFile`] if an entry that is no regular file has
+    /// the name; [`Error::Content`] if names are digests and the content has another. The old file
+    /// stays then.
     pub fn put(&self, name: &[u8], content: &[u8]) -> Result<()> {
-        // Memory is read without errors.
+        // Reading from memory does not fail.
         self.put_from(name, &mut &*content, |error| self.root.error(name, error))
     }
 
     /// Creates or replaces the file `name` with a copy of the file at `source`.
     ///
     /// # Errors
-    /// As [`put`](Self::put); those of the source name it.
+    /// As [`put`](Self::put). Errors of the source name the source.
     pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
         let at = |error| Error::io(source, error);
         let file = File::open(source).map_err(at)?;
         self.put_from(name, &mut BufReader::with_capacity(PART, file), at)
     }
 
-    /// Keeps content under its digest, which is returned; for layouts by [`Hash::ContentSha256`].
+    /// Writes content to a file named by its digest, and returns the digest. For layouts by
+    /// [`Hash::ContentSha256`].
     ///
     /// # Errors
-    /// [`Error::Name`]: this layout's names are no digests. [`Error::Io`], [`Error::NoFile`].
+    /// [`Error::Name`] if this layout's names are no digests. [`Error::Io`], [`Error::NoFile`].
     pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
         let name = hex::encode(Sha256::digest(content)).into_bytes();
         if self.scheme.hash() != Hash::ContentSha256 {
@@ -67,7 +68,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the content, checked if the name is its hash.
+    /// Writes the content. Checks it if the name is its hash.
     fn fill(
         &self,
         name: &[u8],
@@ -86,14 +87,14 @@ impl Layout {
         if self.durability == Durability::Full { staged.sync() } else { staged.flush() }
     }
 
-    /// Has the directories a file may be in on the disk.
+    /// Syncs to disk the directories that may hold the file.
     fn sync_names(&self, name: &[u8]) -> Result<()> {
         let spot = self.spot(name)?;
         let path = spot.path(Place::Sharded);
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         self.root.sync_directory(b"")?;
         ends.map(|end| &path[..end]).try_for_each(|directory| {
-            // A directory that is not there holds nothing to lose.
+            // A directory that does not exist has nothing to lose.
             if self.root.stat(directory)?.is_some() { self.root.sync_directory(directory) } else { Ok(()) }
         })
     }

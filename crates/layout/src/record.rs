@@ -13,23 +13,23 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::scheme::Scheme;
 
-/// The beginning of its first line.
+/// The beginning of the file's first line.
 const TITLE: &str = "firstbyte-layout";
 /// An explanation for a user who finds the file.
 const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyte layout unshard` makes the directory flat again.";
-/// The newest version of the file this program reads, and the one it writes.
+/// The newest format version that this program reads, and the one it writes.
 const VERSION: u32 = 1;
-/// Its length: what it says, and room for longer words. Within one block, which a power cut leaves
-/// old or new.
+/// Length of the file in bytes, with room for longer words. It is within one block, which a power
+/// cut leaves old or new.
 const LENGTH: usize = 512;
-/// Where the files of a layout are, or where they are moving to.
+/// The place of a layout's files, or the direction in which they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// They move from the root into the directories.
+    /// Files move from the root into the directories.
     Sharding,
-    /// They are in the directories.
+    /// Files are in the directories.
     Sharded,
-    /// They move from the directories back to the root.
+    /// Files move from the directories back to the root.
     Unsharding,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads it from its file at `path`.
+    /// Reads the record from `file`. Errors name `path`.
     pub(crate) fn read(file: &File, path: &Path) -> Result<Self> {
         let mut bytes = [0; LENGTH];
         let mut filled = 0;
@@ -67,7 +67,7 @@ impl Record {
         Self::parse(text, path)
     }
 
-    /// Writes it, and has it on the disk when this returns.
+    /// Writes the record and syncs it to disk.
     pub(crate) fn write(&self, file: &File, path: &Path) -> Result<()> {
         file.write_all_at(&self.render(), 0).and_then(|()| file.sync_all()).map_err(|e| Error::io(path, e))
     }

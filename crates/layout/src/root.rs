@@ -19,12 +19,12 @@ use rustix::path::Arg;
 use crate::error::{Error, Result};
 use crate::protocol::Move;
 
-/// Rights of a directory and of a file, less those the user's mask takes away.
+/// Permissions of new directories and files, before the user's mask.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// How often the directories of a file are created again because they vanished. After that it is an
-/// error. A program that follows the rules removes no directory at that time.
+/// Largest number of attempts while the directories of a file vanish again and again. A program
+/// that follows the rules removes no directory at that time.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// An open root.
@@ -32,7 +32,7 @@ pub(crate) const ATTEMPTS: u32 = 8;
 pub(crate) struct Root {
     fd: OwnedFd,
     path: PathBuf,
-    /// Whether other machines may change what is below, and this one has names cached.
+    /// True if other machines may change the directory while this one has its names cached.
     is_shared: bool,
     /// Set once the file system has refused to rename without replacing.
     links_only: AtomicBool,
@@ -45,11 +45,10 @@ impl Root {
         Ok(Self { fd, path: path.to_owned(), is_shared, links_only: AtomicBool::new(false) })
     }
 
-    /// Lets names be seen that other machines have made or removed in the directories above `name`.
+    /// Refreshes the names in the directories above `name`, which other machines may have changed.
     ///
-    /// An NFS client remembers for up to a minute that a name exists or does not (`acdirmax`). A
-    /// directory's attributes, asked for anew, show that the directory has changed, and then the
-    /// client forgets its names.
+    /// An NFS client remembers for up to a minute that a name exists or does not (`acdirmax`). When
+    /// new attributes show that a directory has changed, the client forgets its names.
     pub(crate) fn refresh_above(&self, name: &[u8]) {
         if !self.is_shared {
             return;
@@ -63,7 +62,7 @@ impl Root {
         &self.path
     }
 
-    /// The path of `name` below the root; of a directory without a `/` behind it.
+    /// Returns the path of `name` below the root, without a `/` at its end.
     pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
         let name = name.strip_suffix(b"/").unwrap_or(name);
         if name.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(name)) }
@@ -115,12 +114,12 @@ impl Root {
         Ok((file_type(&stat) == FileType::RegularFile).then(|| (File::from(fd), stat)))
     }
 
-    /// Whether there is a regular file.
+    /// True if `name` is a regular file.
     pub(crate) fn holds(&self, name: &[u8]) -> Result<bool> {
         Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == FileType::RegularFile))
     }
 
-    /// The state of a name, links not followed; `None` if it does not exist.
+    /// Returns the attributes of `name`, without following a link. `None` if it does not exist.
     pub(crate) fn stat(&self, name: &[u8]) -> Result<Option<Stat>> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -129,7 +128,7 @@ impl Root {
         }
     }
 
-    /// Removes a file; whether there was one.
+    /// Removes a file. False if it did not exist.
     pub(crate) fn remove(&self, name: &[u8]) -> Result<bool> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -138,8 +137,8 @@ impl Root {
         }
     }
 
-    /// Renames over whatever file is there; false if there is nothing to rename, or no directory to
-    /// rename into.
+    /// Renames a file, and replaces any file at `to`. False if `from` or the directory of `to` does
+    /// not exist.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<bool> {
         match rustix::fs::renameat(&self.fd, from, &self.fd, to) {
             Ok(()) => Ok(true),
@@ -169,7 +168,7 @@ impl Root {
         }
     }
 
-    /// Gives a file a second name, unless there is something of that name.
+    /// Gives a file a second name, unless that name exists.
     pub(crate) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<Move> {
         match rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
             Ok(()) => Ok(Move::Done),
@@ -179,7 +178,7 @@ impl Root {
         }
     }
 
-    /// Makes the directories above `name`; how many there were not.
+    /// Makes the missing directories above `name`. Returns how many were made.
     pub(crate) fn make_above(&self, name: &[u8]) -> Result<u64> {
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         let mut made = 0;
@@ -193,7 +192,7 @@ impl Root {
         Ok(made)
     }
 
-    /// Removes a directory if it is empty; whether it is gone.
+    /// Removes a directory if it is empty. True if it is gone.
     pub(crate) fn remove_if_empty(&self, name: &[u8]) -> Result<bool> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -202,18 +201,18 @@ impl Root {
         }
     }
 
-    /// Has the names in the directory `name` on the disk.
+    /// Syncs the names in the directory `name` to disk.
     pub(crate) fn sync_directory(&self, name: &[u8]) -> Result<()> {
         let synced = self.directory(name).and_then(rustix::fs::fsync);
         synced.map_err(|error| self.error(name, error))
     }
 
-    /// Has everything on this file system on the disk.
+    /// Syncs everything on this file system to disk.
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.fd).map_err(|error| self.error(b"", error))
     }
 
-    /// Moves by links alone, as on file systems that cannot rename without replacing.
+    /// Makes all moves use links, as on file systems that cannot rename without replacing.
     #[cfg(test)]
     pub(crate) fn use_links_only(&self) {
         self.links_only.store(true, Ordering::Relaxed);
@@ -229,20 +228,20 @@ pub(crate) struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// The next batch; `None` at the end.
+    /// Reads the next batch; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<&Batch>> {
         let more = self.reader.read(&mut self.batch).map_err(|error| self.root.error(&self.name, error))?;
         Ok(more.then_some(&self.batch))
     }
 }
 
-/// Whether an error means that there is no file. A file in the place of a directory counts too, and
-/// one that another machine has removed since its name was looked up.
+/// True if an error means that there is no file. A file in the place of a directory counts too, and
+/// a file that another machine has removed since the look-up.
 fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::STALE)
 }
 
-/// Asks the server for the attributes of a directory. Local file systems answer from memory.
+/// Requests the attributes of a directory from the server. Local file systems answer from memory.
 fn refresh(at: impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
     let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     statx(at, name, flags, StatxFlags::MTIME | StatxFlags::CTIME).map(drop)
@@ -253,8 +252,8 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Makes the root directory; one that exists stays. A relative `path` starts at the process's
-/// working directory.
+/// Makes the root directory unless it exists. A relative `path` starts at the process's working
+/// directory.
 pub(crate) fn make_root(path: &Path) -> Result<()> {
     match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -262,7 +261,7 @@ pub(crate) fn make_root(path: &Path) -> Result<()> {
     }
 }
 
-/// Opens the directory `name` as seen from `at`.
+/// Opens the directory `name`, relative to the directory `at`.
 fn open_directory(at: impl AsFd, name: impl Arg, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
 }

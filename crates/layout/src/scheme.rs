@@ -19,35 +19,35 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::reserved;
 
-/// Directories above a file, at most: enough for 10^9 files in directories of 16. Each level costs
-/// a look-up.
+/// Largest number of directories above a file: enough for 10^9 files with 16 directories in each.
+/// Each level costs a look-up.
 const MOST_LEVELS: u8 = 6;
-/// Digits in a directory's name, at most: more than 65,536 directories in one is what a layout is
-/// to avoid.
+/// Largest number of digits in a directory's name. More than 65,536 directories in one would be as
+/// slow as the flat directory that a layout replaces.
 const MOST_WIDTH: u8 = 4;
-/// Digits a name has: those of 64 bits.
+/// Number of digits of a name's hash, which has 64 bits.
 const DIGITS: usize = 16;
 /// Files that a directory should hold: few enough to be listed at once, enough to be worth a
 /// directory.
 const COMFORTABLE: f64 = 100.0;
-/// Why a name is refused that looks like a directory of the layout. The kind of the entry does not
-/// matter.
+/// Reason to refuse a name that looks like a directory of the layout. The kind of the entry does
+/// not matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
 const RESERVED: &str = "a name that layouts use themselves";
-/// The longest name file systems have.
+/// Longest name of a file, in bytes.
 const NAME_MAX: usize = 255;
 
-/// What a path is computed from.
+/// Source of the digits in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
     /// XXH3 of the name, 64 bits: the fastest.
     #[default]
     Xxh3,
-    /// SHA-256 of the name: to be computed by any other program.
+    /// SHA-256 of the name, for use with other programs.
     Sha256,
-    /// MD5 of the name: likewise.
+    /// MD5 of the name, for use with other programs.
     Md5,
-    /// The name itself, where names are hashes already.
+    /// The name itself, if names are hashes already.
     NamePrefix,
     /// SHA-256 of the content, which is also the file's name, in 64 digits: a content-addressed
     /// store.
@@ -55,7 +55,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Whether the digits are the name's own.
+    /// True if the digits are part of the name.
     #[must_use]
     pub fn is_prefix(self) -> bool {
         matches!(self, Self::NamePrefix | Self::ContentSha256)
@@ -70,10 +70,10 @@ impl Hash {
     ];
 }
 
-/// What a file is called in its directory.
+/// Name of a file in its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaf {
-    /// Its full name.
+    /// The full name.
     #[default]
     Name,
     /// The part of the name that follows its directories, as in git. Allowed only if the
@@ -94,7 +94,7 @@ pub struct Scheme {
     leaf: Leaf,
 }
 
-/// Why a layout of this shape cannot exist, or cannot hold a name.
+/// A shape that cannot exist, or a name that the layout cannot hold.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemeError {
     /// Numbers or options that do not go together.
@@ -106,7 +106,7 @@ pub enum SchemeError {
     /// A name that the layout cannot hold.
     #[error("{name:?}: {why}")]
     Name {
-        /// The name, with what is not UTF-8 replaced.
+        /// The name. Bytes that are not UTF-8 are replaced.
         name: String,
         /// Why the layout cannot hold it.
         why: &'static str,
@@ -114,11 +114,11 @@ pub enum SchemeError {
 }
 
 impl Scheme {
-    /// A layout of `levels` directories one below the other, each named by `width` digits.
+    /// Makes the shape with `levels` directories one below the other, each named by `width` digits.
     ///
     /// # Errors
-    /// [`SchemeError::Options`]: numbers out of range, or names to be cut whose directories are no
-    /// part of them.
+    /// [`SchemeError::Options`] if a number is out of range, or if the rest of a name is requested
+    /// and the directories are no part of the name.
     pub fn new(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
         if !(1..=MOST_LEVELS).contains(&levels) {
             return Err(SchemeError::Options { why: "--levels: a layout has 1 to 6 levels" });
@@ -136,8 +136,8 @@ impl Scheme {
         Ok(Self { hash, levels, width, leaf })
     }
 
-    /// The shape for so many files whose directories hold nearest to 100 files each, within what is
-    /// given.
+    /// Chooses the shape whose directories would hold nearest to 100 of `files` files each, with
+    /// `levels` and `width` if they are given.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -153,7 +153,7 @@ impl Scheme {
         nearest.map_or_else(|| Self::new(hash, 1, 2, leaf), Ok)
     }
 
-    /// All shapes to choose from within what is given; at least one.
+    /// Returns all shapes with the given `levels` and `width`, at least one.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -163,8 +163,7 @@ impl Scheme {
         width: Option<u8>,
         leaf: Leaf,
     ) -> Result<Vec<Self>, SchemeError> {
-        // 16 or 256 directories in a directory; 4,096 would be too many by the measure they are
-        // made for.
+        // 16 or 256 directories in a directory. 4,096 would be too many in one.
         let widths = width.map_or(1..=2, |width| width..=width);
         let all = levels.map_or(1..=MOST_LEVELS, |levels| levels..=levels);
         let pairs = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
@@ -176,19 +175,19 @@ impl Scheme {
         }
     }
 
-    /// How far the files in one directory would be from [`COMFORTABLE`] if there were `files` files
-    /// in all, on a logarithmic scale. 0 is best.
+    /// Distance of the files in one directory from [`COMFORTABLE`] for `files` files in all, on a
+    /// logarithmic scale. 0 is best.
     pub(crate) fn strain(&self, files: u64) -> f64 {
-        (load(files, self.levels, self.width) / COMFORTABLE).ln().abs()
+        (files_per_directory(files, self.levels, self.width) / COMFORTABLE).ln().abs()
     }
 
-    /// What the path is computed from.
+    /// Source of the digits in a path.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// Directories above a file.
+    /// Number of directories above a file.
     #[must_use]
     pub fn levels(&self) -> u8 {
         self.levels
@@ -200,37 +199,37 @@ impl Scheme {
         self.width
     }
 
-    /// What a file is called in its directory.
+    /// Name of a file in its directory.
     #[must_use]
     pub fn leaf(&self) -> Leaf {
         self.leaf
     }
 
-    /// Directories that hold files once there are enough of them.
+    /// Number of directories that hold files, if there are enough files.
     #[must_use]
     pub fn directories(&self) -> u64 {
         1 << (4 * self.digits().min(DIGITS - 1))
     }
 
-    /// Where the file `name` belongs, relative to the root.
+    /// Returns the path of the file `name`, relative to the root.
     ///
     /// # Errors
-    /// [`SchemeError::Name`]: no name, or one that this layout cannot hold.
+    /// [`SchemeError::Name`] if the name is invalid, or this layout cannot hold it.
     pub fn path(&self, name: &[u8]) -> Result<PathBuf, SchemeError> {
         let mut path = Vec::new();
         self.place(name, &mut path)?;
         Ok(PathBuf::from(OsString::from_vec(path)))
     }
 
-    /// Digits above a file.
+    /// Number of digits in the path of a file's directory.
     pub(crate) fn digits(&self) -> usize {
         usize::from(self.levels) * usize::from(self.width)
     }
 
-    /// Appends where `name` belongs below the root, its directories and its leaf.
+    /// Appends the path of `name` below the root: its directories and its leaf.
     ///
     /// # Errors
-    /// [`SchemeError::Name`]: no name, or one that this layout cannot hold.
+    /// [`SchemeError::Name`] if the name is invalid, or this layout cannot hold it.
     pub(crate) fn place(&self, name: &[u8], path: &mut Vec<u8>) -> Result<(), SchemeError> {
         self.check(name)
             .map_err(|why| SchemeError::Name { name: String::from_utf8_lossy(name).into_owned(), why })?;
@@ -249,7 +248,7 @@ impl Scheme {
         Ok(())
     }
 
-    /// A number that puts names of one directory beside one another when sorted by it.
+    /// Sort key that puts the names of one directory next to each other.
     pub(crate) fn key(&self, name: &[u8]) -> u64 {
         match self.hash {
             Hash::Xxh3 | Hash::Sha256 | Hash::Md5 => self.hash64(name),
@@ -262,7 +261,7 @@ impl Scheme {
         }
     }
 
-    /// The name of the file called `leaf` below directories whose digits are `digits`.
+    /// Returns the full name of the file `leaf` below directories with these `digits`.
     pub(crate) fn name_of(&self, digits: &[u8], leaf: &[u8]) -> Vec<u8> {
         match self.leaf {
             Leaf::Name => leaf.to_vec(),
@@ -270,7 +269,7 @@ impl Scheme {
         }
     }
 
-    /// Whether a directory of this name is one of the layout's.
+    /// True if a directory of this name belongs to the layout.
     pub(crate) fn is_level(&self, name: &[u8]) -> bool {
         name.len() == usize::from(self.width)
             && (self.hash == Hash::NamePrefix && name != b"." && name != b".." || name.iter().all(is_digit))
@@ -297,8 +296,8 @@ impl Scheme {
         self.suits(name)
     }
 
-    /// The part of [`check`](Self::check) that depends on the shape: quick, as a survey asks many
-    /// of them about each name.
+    /// Checks the part of [`check`](Self::check) that depends on the shape. Quick, because a survey
+    /// checks each name against many shapes.
     pub(crate) fn suits(&self, name: &[u8]) -> Result<(), &'static str> {
         match self.hash {
             Hash::NamePrefix if name.len() <= self.digits() => {
@@ -343,9 +342,9 @@ impl Scheme {
     }
 }
 
-/// Files in a directory, spread evenly.
+/// Number of files in a directory if they are spread evenly.
 #[expect(clippy::cast_precision_loss, reason = "a suggestion, not an account")]
-fn load(files: u64, levels: u8, width: u8) -> f64 {
+fn files_per_directory(files: u64, levels: u8, width: u8) -> f64 {
     (files.max(1) as f64) / 16f64.powi(i32::from(levels) * i32::from(width))
 }
 
@@ -380,7 +379,7 @@ impl FromStr for Hash {
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
         let why = "a hash is xxh3, sha256, md5, name-prefix or content-sha256";
-        meant(&Self::ALL, text).ok_or(SchemeError::Options { why })
+        find_by_word(&Self::ALL, text).ok_or(SchemeError::Options { why })
     }
 }
 
@@ -388,7 +387,7 @@ impl FromStr for Leaf {
     type Err = SchemeError;
 
     fn from_str(text: &str) -> Result<Self, SchemeError> {
-        meant(&Self::ALL, text).ok_or(SchemeError::Options { why: "a leaf is name or rest" })
+        find_by_word(&Self::ALL, text).ok_or(SchemeError::Options { why: "a leaf is name or rest" })
     }
 }
 
@@ -396,7 +395,7 @@ fn word<T: PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
     all.iter().find(|(one, _)| *one == value).map_or("", |(_, word)| word)
 }
 
-fn meant<T: Copy>(all: &[(T, &str)], text: &str) -> Option<T> {
+fn find_by_word<T: Copy>(all: &[(T, &str)], text: &str) -> Option<T> {
     all.iter().find(|(_, word)| *word == text).map(|(value, _)| *value)
 }
 

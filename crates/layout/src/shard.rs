@@ -32,10 +32,10 @@ use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 /// unsharding is reversed. `watch` is called with the progress after each batch, and may stop it.
 ///
 /// # Errors
-/// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished.
-/// [`Error::Unfit`], [`Error::Uneven`]: its names do not suit, and nothing was touched.
-/// [`Error::Stopped`]; [`Error::Io`]: no room, no permission. Nothing is lost then, and the next
-/// call continues. A problem that concerns one file is not an error but a
+/// [`Error::Busy`]. [`Error::Differs`] if it is a layout of another shape than requested.
+/// [`Error::Unfit`] or [`Error::Uneven`] if its names do not suit; nothing was touched then.
+/// [`Error::Stopped`], or [`Error::Io`] if there is no room or no permission: nothing is lost, and
+/// the next call continues. A problem that concerns one file is not an error but a
 /// [`Failure`](super::Failure). The layout then stays in the state of an unfinished conversion,
 /// which is safe but slower, unless all failures are names that a layout cannot hold.
 pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'a>) -> Result<Converted> {
@@ -53,14 +53,14 @@ pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'
     if record.state == State::Unsharding {
         conversion.set(Record { state: State::Sharding, ..record })?;
     }
-    // Shortened, because the root lives only as long as this call.
+    // Shortens the lifetime: the root lives only as long as this call.
     let mut watch = |done: &Converted| watch(done);
     let mut job = Job::new(&root, record.scheme, &mut watch);
     job.done.resumed = resumed && !finished;
     while job.pass()? > 0 {}
     root.sync_all()?;
-    // Another run could not move the others either, and a layout is never asked for a name it
-    // cannot hold.
+    // Another run could not move the misnamed files either, and no caller can look for them in a
+    // layout.
     if job.done.failures == job.misnamed {
         conversion.set(Record { state: State::Sharded, ..record })?;
     }
@@ -68,7 +68,7 @@ pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'
 }
 
 impl Job<'_> {
-    /// Moves what one reading of the root finds; how many files that were.
+    /// Moves the files that one reading of the root finds. Returns their number.
     fn pass(&mut self) -> Result<u64> {
         self.begin_pass();
         let before = self.done.moved;
@@ -82,7 +82,7 @@ impl Job<'_> {
         Ok(self.done.moved - before)
     }
 
-    /// The batch's files in the order of their directories.
+    /// Fills `order` with the batch's files in the order of their directories.
     fn sort(&mut self, batch: &Batch, order: &mut Vec<(u64, u32)>) -> Result<()> {
         order.clear();
         for (index, entry) in (0..).zip(batch.entries()) {
@@ -124,7 +124,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Moves a file to its place, which is written to `path` with a zero byte behind it.
+    /// Moves a file to its place, which is written to `path` with a zero byte at the end.
     fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Move> {
         let bytes = name.to_bytes();
         self.scheme.place(bytes, path)?;
@@ -149,7 +149,7 @@ impl Job<'_> {
     }
 }
 
-/// Whether an error concerns one file only, so that other files may still be moved.
+/// True if an error concerns one file only, so that other files may still be moved.
 fn concerns_one_file(error: &Error) -> bool {
     match error {
         Error::Name { .. } | Error::Content { .. } => true,

@@ -11,38 +11,38 @@ use crate::root::{ATTEMPTS, Root, file_type};
 use crate::scheme::Scheme;
 use crate::stage::Staged;
 
-/// A name in a layout.
+/// A name in a layout, and its two places.
 pub(crate) struct Spot<'a> {
     root: &'a Root,
     scheme: Scheme,
     flat: &'a [u8],
     sharded: Vec<u8>,
-    /// The new file, where one is to be put there.
+    /// The new file to install, if there is one.
     staged: Option<&'a Staged<'a>>,
 }
 
 impl<'a> Spot<'a> {
-    /// The places of `name`.
+    /// Computes the places of `name`.
     ///
     /// # Errors
-    /// [`Error::Name`]: the layout cannot hold it.
+    /// [`Error::Name`] if the layout cannot hold it.
     pub(crate) fn new(root: &'a Root, scheme: Scheme, name: &'a [u8]) -> Result<Self> {
         let mut sharded = Vec::with_capacity(name.len() + 16);
         scheme.place(name, &mut sharded)?;
         Ok(Self { root, scheme, flat: name, sharded, staged: None })
     }
 
-    /// Two paths below the root as if they were the places of a name.
+    /// Treats two paths below the root as the places of one name.
     pub(crate) fn between(root: &'a Root, scheme: Scheme, flat: &'a [u8], sharded: &[u8]) -> Self {
         Self { root, scheme, flat, sharded: sharded.to_vec(), staged: None }
     }
 
-    /// The same with a file to put there.
+    /// Adds the new file to install.
     pub(crate) fn with(self, staged: &'a Staged<'a>) -> Self {
         Self { staged: Some(staged), ..self }
     }
 
-    /// The path of a place below the root.
+    /// Returns the path of `place` below the root.
     pub(crate) fn path(&self, place: Place) -> &[u8] {
         match place {
             Place::Flat => self.flat,
@@ -50,8 +50,7 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Fails where there is something that is no file: it is not the layout's to move or to
-    /// replace.
+    /// Checks that an entry is a regular file. A layout neither moves nor replaces other entries.
     fn is_file(&self, place: Place, stat: &Stat) -> Result<()> {
         match file_type(stat) {
             FileType::RegularFile => Ok(()),
@@ -60,8 +59,8 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Renames, making directories above `to` where they are missing; false if there is nothing at
-    /// `from`.
+    /// Calls `rename`, and makes the directories above `to` where they are missing. False if there
+    /// is nothing to rename.
     fn with_directories(&self, to: &[u8], mut rename: impl FnMut() -> Result<bool>) -> Result<bool> {
         for _ in 0..ATTEMPTS {
             if rename()? {
@@ -92,7 +91,7 @@ impl Disk for Spot<'_> {
     }
 
     fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>> {
-        // In a layout at rest there is nothing at the origin, and a look is cheaper than a rename
+        // In a layout at rest there is nothing at the origin, and a stat is cheaper than a rename
         // that fails.
         let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Move::Absent)) };
         self.is_file(from, &stat)?;
@@ -137,7 +136,7 @@ impl Disk for Spot<'_> {
     }
 }
 
-/// Where files go in this state.
+/// The place to which files move in this state.
 pub(crate) fn target(state: State) -> Place {
     match state {
         State::Sharding | State::Sharded => Place::Sharded,
@@ -146,7 +145,7 @@ pub(crate) fn target(state: State) -> Place {
 }
 
 impl Root {
-    /// Moves a file from one path to another unless there is something.
+    /// Moves a file from one path to another, unless that exists.
     pub(crate) fn move_exclusively(&self, scheme: Scheme, from: &[u8], to: &[u8]) -> Result<Move> {
         shift(&Spot::between(self, scheme, from, to), Place::Flat, Place::Sharded)
     }

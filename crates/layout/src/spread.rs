@@ -7,19 +7,19 @@
 
 use std::collections::HashMap;
 
-/// Bytes of a name that are looked at, at most.
+/// Largest number of leading bytes that are counted.
 const BYTES: usize = 4;
-/// Beginnings kept, at most: those of four hexadecimal digits and as many others, in some MiB. Two
-/// bytes never have more.
-const MOST: usize = 1 << 17;
+/// Largest number of beginnings kept: twice as many as four hexadecimal digits have, in some MiB.
+/// Two bytes never have more.
+const MAX_BEGINNINGS: usize = 1 << 17;
 
-/// The beginning of a name; zeros behind it, which no name has.
+/// The first bytes of a name, padded with zeros, which no name contains.
 type Beginning = [u8; BYTES];
 
-/// Files by how their names begin.
+/// Counts of files by the first bytes of their names.
 pub(crate) struct Spread {
     counts: HashMap<Beginning, u32>,
-    /// Leading bytes that are distinguished.
+    /// Number of leading bytes that are distinguished.
     bytes: usize,
     files: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Spread {
 /// The number of files in the directory of a file chosen at random, that file included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crowding {
-    /// As the names are.
+    /// For the names as they are.
     pub(crate) found: f64,
     /// If they were spread evenly over all directories that hexadecimal digits can make.
     pub(crate) even: f64,
@@ -44,20 +44,20 @@ impl Spread {
         beginning[..length].copy_from_slice(&name[..length]);
         *self.counts.entry(beginning).or_default() += 1;
         self.files += 1;
-        while self.counts.len() > MOST {
+        while self.counts.len() > MAX_BEGINNINGS {
             self.bytes -= 1;
             self.counts = self.cut(self.bytes);
         }
     }
 
-    /// Directories of files whose names are cut after so many digits; `None` if fewer are
-    /// distinguished.
+    /// Returns the number of directories if names are cut after `digits` digits. `None` if fewer
+    /// digits are distinguished.
     pub(crate) fn directories(&self, digits: usize) -> Option<u64> {
         (digits <= self.bytes).then(|| self.cut(digits).len() as u64)
     }
 
-    /// The crowding if the directory of a file is the first `digits` digits of its name. Fewer
-    /// digits are used if no more are distinguished.
+    /// Computes the crowding if the directory of a file is the first `digits` digits of its name.
+    /// Fewer digits are used if no more are distinguished.
     ///
     /// If `n` files are spread evenly over `k` directories, a file shares its directory with some
     /// `n / k` others, so `n / k + 1` files are in it.
@@ -69,7 +69,7 @@ impl Spread {
         Crowding { found: squares / files.max(1.0), even: files / directories + 1.0 }
     }
 
-    /// The same counts by fewer bytes.
+    /// Returns the same counts by fewer bytes.
     fn cut(&self, bytes: usize) -> HashMap<Beginning, u32> {
         let mut cut = HashMap::new();
         for (beginning, count) in &self.counts {
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// So many names like hashes in an alphabet.
+    /// Counts `files` names like hashes in an alphabet.
     fn spread(alphabet: &[u8], files: u32) -> Spread {
         let mut spread = Spread::new();
         for number in 0..files {
@@ -138,7 +138,7 @@ mod tests {
         let all: Vec<u8> = (1..=255).collect();
         let spread = spread(&all, 200_000);
         assert_eq!((spread.bytes, spread.files), (2, 200_000));
-        assert!(spread.counts.len() <= MOST);
+        assert!(spread.counts.len() <= MAX_BEGINNINGS);
         assert_eq!(spread.counts.values().sum::<u32>(), 200_000);
         assert_eq!((spread.directories(1), spread.directories(3)), (Some(255), None));
     }

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::reserved;
 use crate::root::{ATTEMPTS, Root};
 
-/// A file being written. It is removed when dropped before it has got its name.
+/// A file being written. Dropping it removes the file, unless it has got its name.
 pub(crate) struct Staged<'a> {
     root: &'a Root,
     file: File,
@@ -30,7 +30,7 @@ pub(crate) struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    /// Makes one in the directory of `to`.
+    /// Makes and locks a temporary file in the directory of `to`.
     pub(crate) fn create(root: &'a Root, to: &[u8]) -> Result<Self> {
         let directory = to.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -43,39 +43,40 @@ impl<'a> Staged<'a> {
                 continue;
             };
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(at)?;
-            // Until it was locked it could be taken for a dead writer's.
+            // Before the lock, another process could take the file for a dead writer's and remove
+            // it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
                 return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
             }
         }
-        // A directory that is made and never there is a file.
+        // The directory was made and is still missing, so a file is in its place.
         Err(at(Errno::NOTDIR))
     }
 
-    /// Appends to it.
+    /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Has its content on the disk.
+    /// Syncs the content to disk.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Gives the content to the file system, as a close does, and learns whether it was taken: NFS
-    /// reports only then that the server's disk is full.
+    /// Hands the content to the file system, as a close does, and reports errors. NFS reports only
+    /// then that the server's disk is full.
     pub(crate) fn flush(&self) -> Result<()> {
         firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// Gives it its name, over any file there is; false if the directory for it is missing.
+    /// Gives the file its name, and replaces any file there. False if the directory is missing.
     pub(crate) fn rename(&self, to: &[u8]) -> Result<bool> {
         let renamed = self.root.rename(&self.path, to)? || self.root.rename(self.name(), to)?;
         self.named.set(renamed);
         Ok(renamed)
     }
 
-    /// Its name in whatever directory it is.
+    /// The temporary name without its directory.
     fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
@@ -92,7 +93,7 @@ impl Drop for Staged<'_> {
     }
 }
 
-/// Removes what a killed writer left at `path`; false if its writer lives, or it is gone.
+/// Removes the file of a killed writer. False if the writer lives, or the file is gone.
 pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
     if !is_abandoned(root, path)? {
         return Ok(false);
@@ -100,28 +101,28 @@ pub(crate) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
     root.remove(path)
 }
 
-/// Whether no writer holds the file at `path` any more.
+/// True if no writer holds the lock on the file at `path` any more.
 pub(crate) fn is_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
-    // NFS makes a record lock of this lock: an exclusive one needs the right to write.
+    // NFS turns this lock into a record lock, and an exclusive one needs the right to write.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = root.file(path, flags | OFlags::RDWR).or_else(|_| root.file(path, flags | OFlags::RDONLY));
     let Some(file) = opened? else { return Ok(false) };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
-        // Held, or on NFS without the right to write.
+        // The lock is held, or on NFS the right to write is missing.
         Err(Errno::WOULDBLOCK | Errno::BADF) => Ok(false),
         Err(error) => Err(root.error(path, error)),
     }
 }
 
-/// A number no other writer has: a random start, so that processes and machines do not meet, and
-/// one more each time.
+/// Returns a number that no other writer has: it starts at random in each process and then counts
+/// up.
 pub(crate) fn number() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let start = *START.get_or_init(|| {
         let mut bytes = [0; 8];
-        // Without randomness the name is merely taken sooner, and then the next one is tried.
+        // Without randomness the name is more likely to exist, which is an error.
         let _ = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
         u64::from_ne_bytes(bytes)
     });

@@ -20,13 +20,13 @@ use crate::scheme::{CALLED_LIKE_A_LEVEL, Scheme};
 use crate::spread::{Spread, to_float};
 use crate::tally::{BATCH, type_of};
 
-/// The directory of the average file may be so many times as full as with evenly spread names.
+/// The directory of the average file may be this many times as full as with evenly spread names.
 const TOLERANCE: f64 = 2.0;
-/// Bytes of names read at once from a directory of a layout, for each level down.
+/// Bytes of names read at once from a directory of a layout, for each directory level.
 const LEVEL_BATCH: usize = 256 << 10;
-/// Look-ups whose latency an estimate rests on.
+/// Number of look-ups that are timed for an estimate.
 const SAMPLE: usize = 100;
-/// The least time of a rename and of a new directory, measured on ext4 with a warm cache.
+/// Shortest time of a rename and of a new directory, measured on ext4 with a warm cache.
 const RENAME: Duration = Duration::from_micros(4);
 const DIRECTORY: Duration = Duration::from_micros(25);
 
@@ -41,20 +41,20 @@ pub struct Survey {
     pub files: u64,
     /// Entries that are not files and stay in the root.
     pub left: u64,
-    /// Files that stay in the root of a layout because it cannot hold their names. In a directory
-    /// that is not a layout yet they are why it is refused.
+    /// Files that stay in the root of a layout because it cannot hold their names. 0 if the
+    /// directory is not a layout yet: such names then prevent the conversion.
     pub unfit: u64,
-    /// Directories that would be made, or removed again. Those to be made for hashed names are an
-    /// expectation; in a layout there may be some already.
+    /// Directories that would be made, or removed again. The number to make for hashed names is an
+    /// expectation; in a layout some may exist already.
     pub directories: u64,
-    /// About how long a conversion takes: from the latency of some look-ups here and the cost of
-    /// renames elsewhere, so good to a factor of a few.
+    /// Approximate time of a conversion, from the latency of some look-ups here and the cost of
+    /// renames elsewhere. It may be wrong by a factor of a few.
     pub estimate: Duration,
     unsuitable: Option<Error>,
 }
 
 impl Survey {
-    /// The same, if all names suit the shape.
+    /// Returns the survey if all names suit the shape.
     ///
     /// # Errors
     /// [`Error::Unfit`], [`Error::Uneven`].
@@ -65,23 +65,23 @@ impl Survey {
         }
     }
 
-    /// Why the names do not suit the shape, if they do not.
+    /// The reason why names do not suit the shape; `None` if all do.
     #[must_use]
     pub fn unsuitable(&self) -> Option<&Error> {
         self.unsuitable.as_ref()
     }
 }
 
-/// Looks at the directory `root` and changes nothing.
+/// Examines the directory `root` and changes nothing.
 ///
 /// # Errors
-/// [`Error::Scheme`]: the wishes do not go together. [`Error::Differs`]: it is a layout of another
-/// shape than wished. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+/// [`Error::Scheme`] if the options do not go together. [`Error::Differs`] if it is a layout of
+/// another shape than requested. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
 pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
     survey_of(&Root::open(root)?, request)
 }
 
-/// Looks at the layout in the directory `root` as [`unshard`](crate::unshard()) would find it, and
+/// Examines the layout in the directory `root` for a later [`unshard`](crate::unshard()), and
 /// changes nothing.
 ///
 /// # Errors
@@ -115,7 +115,8 @@ pub(crate) fn survey_of(root: &Root, request: &LayoutRequest) -> Result<Survey> 
     let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
     let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
     let scheme = shape.scheme;
-    // In a layout that exists, what does not suit stays in the root and is reported file by file.
+    // In an existing layout, files with unsuitable names stay in the root and are reported one by
+    // one.
     let (unfit, unsuitable) = match record {
         Some(_) => (shape.refused, None),
         None => (0, shape.unfit(root).or_else(|| seen.uneven(root, scheme))),
@@ -134,11 +135,11 @@ pub(crate) fn survey_of(root: &Root, request: &LayoutRequest) -> Result<Survey> 
     })
 }
 
-/// A shape that may be chosen, and the names that are against it.
+/// A shape that may be chosen, and the names that it refuses.
 struct Shape {
     scheme: Scheme,
     refused: u64,
-    /// One of them, and what is wrong with it.
+    /// One refused name, and the reason.
     example: Option<(Vec<u8>, &'static str)>,
 }
 
@@ -148,7 +149,8 @@ impl Shape {
         self.example.get_or_insert_with(|| (name.to_vec(), why));
     }
 
-    /// Names a layout of this shape cannot hold, or that stand where its directories would.
+    /// Returns the error for names that a layout of this shape cannot hold, or that look like its
+    /// directories.
     fn unfit(self, root: &Root) -> Option<Error> {
         let (first, why) = self.example?;
         let first = String::from_utf8_lossy(&first).into_owned();
@@ -156,16 +158,16 @@ impl Shape {
     }
 }
 
-/// What one reading of a directory found.
+/// Findings of one reading of a directory.
 struct Seen {
     files: u64,
     left: u64,
     shapes: Vec<Shape>,
     /// The distribution of the names, if they are to be used as hashes.
     spread: Option<Spread>,
-    /// Whether directories that are named like those of a layout belong to one.
+    /// True if the directory is a layout: directories with the names of its levels belong to it.
     established: bool,
-    /// How long one look-up takes.
+    /// Time of one look-up.
     look_up: Duration,
 }
 
@@ -192,7 +194,7 @@ impl Seen {
     fn note(&mut self, entry: &Entry<'_>, kind: FileType) {
         let name = entry.name();
         match kind {
-            // It is gone.
+            // The entry is gone.
             FileType::Unknown => {}
             FileType::RegularFile => {
                 self.files += 1;
@@ -220,15 +222,15 @@ impl Seen {
         }
     }
 
-    /// Names that are no hashes crowd: the directory of a file taken at random then holds far more
-    /// than the average directory.
+    /// Returns an error if names are not spread like hashes: the directory of a file taken at
+    /// random would then hold far more than the average directory.
     fn uneven(&self, root: &Root, scheme: Scheme) -> Option<Error> {
         let crowding = self.spread.as_ref()?.crowding(scheme.digits());
         let (crowding, even) = (crowding.found, crowding.even);
         (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
     }
 
-    /// Directories of all levels for so many files.
+    /// Number of directories on all levels for `files` files.
     fn directories(&self, scheme: Scheme, files: u64) -> u64 {
         let level = |level: u8| {
             let digits = usize::from(level) * usize::from(scheme.width());
@@ -239,7 +241,8 @@ impl Seen {
     }
 }
 
-/// Directories of so many digits in which files fall that are spread by a hash.
+/// Expected number of directories, each named by `digits` digits, that get a file if names are
+/// hashed.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -253,7 +256,7 @@ fn expected(digits: usize, files: u64) -> u64 {
     filled.round() as u64
 }
 
-/// What is in the directories of a layout.
+/// Counts of files and directories in a layout.
 struct Levels<'a> {
     root: &'a Root,
     scheme: Scheme,
@@ -262,7 +265,8 @@ struct Levels<'a> {
 }
 
 impl Levels<'_> {
-    /// Counts what is below `path`, which ends in `/` or is empty, so many digits down.
+    /// Counts the entries below `path`, which ends in `/` or is empty, and consists of `digits`
+    /// digits.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<()> {
         let mut pages = self.root.read(path, LEVEL_BATCH)?;
         while let Some(batch) = pages.next()? {
@@ -295,7 +299,7 @@ fn time_look_ups(root: &Root, batch: &Batch) -> Result<Duration> {
     Ok(began.elapsed().checked_div(count).unwrap_or_default())
 }
 
-/// On a network a rename is a request, as a look-up is.
+/// Estimates the time of a conversion. On a network a rename is a request, like a look-up.
 fn estimate(look_up: Duration, files: u64, directories: u64) -> Duration {
     let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
     times(look_up.max(RENAME), files) + times(look_up.max(DIRECTORY), directories)

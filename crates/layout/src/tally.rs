@@ -12,31 +12,30 @@ use crate::error::{Error, Result};
 use crate::root::{Root, file_type};
 use crate::scheme::{Hash, Scheme};
 
-/// Bytes of names that are read, sorted and moved at once: some 60,000 files of usual names. More
-/// at once means more files for each directory touched; this is as much as fits beside everything
-/// else in a few MiB.
+/// Bytes of names that are read, sorted and moved at once: some 60,000 names of usual length.
+/// Larger batches mean more files for each directory touched, but have to fit in a few MiB.
 pub(crate) const BATCH: usize = 4 << 20;
-/// Bytes of content read at once: as much as one system call moves well; a layout's files are
+/// Bytes of content read at once by a system call. More would not help, as a layout's files are
 /// small.
 pub(crate) const PART: usize = 64 << 10;
-/// Failures that are kept one by one; the others are only counted.
-pub(crate) const KEPT: usize = 1000;
+/// Largest number of failures that are kept. The others are only counted.
+pub(crate) const MAX_KEPT_FAILURES: usize = 1000;
 
 /// A file that could not be moved, or something that could not be checked.
 #[derive(Debug)]
 pub struct Failure {
-    /// Where it is.
+    /// The path of the file or directory.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 
-/// What a conversion has done so far.
+/// The progress of a conversion.
 #[derive(Debug)]
 pub struct Converted {
     /// The layout's shape.
     pub scheme: Scheme,
-    /// Whether an earlier run had begun it.
+    /// True if an earlier run had begun the conversion.
     pub resumed: bool,
     /// Files moved.
     pub moved: u64,
@@ -44,9 +43,9 @@ pub struct Converted {
     pub directories: u64,
     /// Entries that are not files and stay in the root: directories, symbolic links and the like.
     pub left: u64,
-    /// How many files could not be moved. They stay where they are and can be found there.
+    /// Number of files that could not be moved. They stay where they are and can be found there.
     pub failures: u64,
-    /// The first thousand of them.
+    /// The first thousand failures.
     pub failed: Vec<Failure>,
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Job<'a> {
     pub(crate) root: &'a Root,
     pub(crate) scheme: Scheme,
     pub(crate) done: Converted,
-    /// Of the failures, files whose names the layout cannot hold.
+    /// Number of failures because of names that the layout cannot hold.
     pub(crate) misnamed: u64,
     watch: &'a mut Watch<'a>,
 }
@@ -71,7 +70,7 @@ impl<'a> Job<'a> {
         Self { root, scheme, done, misnamed: 0, watch }
     }
 
-    /// Forgets what failed and what was left: a new pass will meet it again.
+    /// Resets the counts of failures and of entries left, which a new pass will find again.
     pub(crate) fn begin_pass(&mut self) {
         self.done.left = 0;
         self.done.failures = 0;
@@ -83,7 +82,7 @@ impl<'a> Job<'a> {
     pub(crate) fn fail(&mut self, name: &[u8], error: Error) {
         self.done.failures += 1;
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
-        if self.done.failed.len() < KEPT {
+        if self.done.failed.len() < MAX_KEPT_FAILURES {
             self.done.failed.push(Failure { path: self.root.join(name), error });
         }
     }
@@ -91,7 +90,7 @@ impl<'a> Job<'a> {
     /// Reports the progress.
     ///
     /// # Errors
-    /// [`Error::Stopped`]: the watcher says so.
+    /// [`Error::Stopped`] if the callback returns `Break`.
     pub(crate) fn tell(&mut self) -> Result<()> {
         match (self.watch)(&self.done) {
             ControlFlow::Continue(()) => Ok(()),
@@ -100,7 +99,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// An entry's type, asked for where the directory does not tell; `Unknown` if it is gone.
+/// Returns an entry's type, by a system call if the directory does not have it. `Unknown` if the
+/// entry is gone.
 pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<FileType> {
     match entry.file_type() {
         FileType::Unknown => Ok(root.stat(path)?.as_ref().map_or(FileType::Unknown, file_type)),
@@ -108,8 +108,8 @@ pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<Fil
     }
 }
 
-/// The error if a file's content does not match its name. `None` if it matches, if the file is
-/// gone, or if names are not hashes of contents.
+/// Returns the error if a file's content does not match its name. `None` if it matches, if the file
+/// is gone, or if names are not hashes of contents.
 pub(crate) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8]) -> Result<Option<Error>> {
     if scheme.hash() != Hash::ContentSha256 {
         return Ok(None);
@@ -120,7 +120,7 @@ pub(crate) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8
     Ok((found.as_bytes() != name).then(|| Error::Content { path: root.join(path), found }))
 }
 
-/// The SHA-256 of everything in `content`, in hexadecimal digits. Otherwise as [`read_all`].
+/// Returns the SHA-256 of `content` in hexadecimal digits. Otherwise like [`read_all`].
 pub(crate) fn digest_of(
     content: &mut impl BufRead,
     at: impl Fn(io::Error) -> Error,
@@ -134,8 +134,7 @@ pub(crate) fn digest_of(
     Ok(hex::encode(digest.finalize()))
 }
 
-/// Gives everything in `content` to `pass`, part by part; `at` says where it was that could not be
-/// read.
+/// Passes everything in `content` to `pass`, part by part. `at` makes the error of a failed read.
 pub(crate) fn read_all(
     content: &mut impl BufRead,
     at: impl Fn(io::Error) -> Error,

@@ -101,8 +101,8 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Absent);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().ino(), before[name]);
-        // What a kill between link and unlink leaves is one file with two names; the next attempt
-        // ends it.
+        // A kill between link and unlink leaves one file with two names. The next attempt removes
+        // one.
         fs::hard_link(join(directory.path(), place), join(directory.path(), name)).unwrap();
         assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().nlink(), 1);
@@ -264,7 +264,7 @@ fn a_file_being_written_is_taken_along_and_a_dead_writers_removed() {
     unsharded_leaves(directory.path(), 11);
 }
 
-/// A flat directory of so many files and nothing else.
+/// Asserts that a flat directory holds this many files and nothing else.
 #[track_caller]
 fn unsharded_leaves(root: &Path, files: usize) {
     let left = listing(root);

@@ -19,16 +19,16 @@ use crate::root::Root;
 use crate::stage::remove_abandoned;
 use crate::tally::{Converted, Job, Watch, type_of};
 
-/// Bytes of names read at once, for each level a conversion is down.
+/// Bytes of names read at once, for each directory level.
 const BATCH: usize = 256 << 10;
 
 /// Makes the layout in the directory `root` a flat directory again; `watch` is called with
 /// the progress, and may stop it.
 ///
 /// # Errors
-/// [`Error::Missing`]: it is no layout. [`Error::Busy`], [`Error::Stopped`]; [`Error::Io`]: nothing
-/// is lost then, and the next call continues. What cannot be moved by itself is a
-/// [`Failure`](super::Failure), and the layout stays one.
+/// [`Error::Missing`] if it is no layout. [`Error::Busy`]. [`Error::Stopped`] or [`Error::Io`]:
+/// nothing is lost, and the next call continues. An entry that cannot be moved is a
+/// [`Failure`](super::Failure), and the directory stays a layout.
 pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted> {
     let root = Root::open(root)?;
     let Some(mut conversion) = Conversion::begin(&root)? else {
@@ -42,11 +42,11 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
     loop {
         let left = job.empty_levels()?;
         root.sync_all()?;
-        if left == Left::Nothing && conversion.alone(|_| job.finish())? {
+        if left == PassResult::Nothing && conversion.alone(|_| job.finish())? {
             root.sync_directory(b"")?;
             return Ok(job.done);
         }
-        if left == Left::Stuck {
+        if left == PassResult::Stuck {
             return Ok(job.done);
         }
     }
@@ -54,18 +54,18 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
 
 /// The result of a pass over the directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// No directory of the layout.
+enum PassResult {
+    /// No directory of the layout is left.
     Nothing,
-    /// Some, but there was progress.
+    /// Some directories are left, but there was progress.
     Some,
-    /// Some, and nothing in them can be moved.
+    /// Some directories are left, and nothing in them can be moved.
     Stuck,
 }
 
 impl Job<'_> {
     /// Empties all directories once.
-    fn empty_levels(&mut self) -> Result<Left> {
+    fn empty_levels(&mut self) -> Result<PassResult> {
         self.begin_pass();
         let before = (self.done.moved, self.done.directories);
         let mut left = false;
@@ -83,9 +83,9 @@ impl Job<'_> {
             }
         }
         Ok(match (left, before == (self.done.moved, self.done.directories)) {
-            (false, _) => Left::Nothing,
-            (true, false) => Left::Some,
-            (true, true) => Left::Stuck,
+            (false, _) => PassResult::Nothing,
+            (true, false) => PassResult::Some,
+            (true, true) => PassResult::Stuck,
         })
     }
 

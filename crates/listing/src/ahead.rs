@@ -17,18 +17,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::batch::{Batch, Take};
-use crate::open::again;
+use crate::open::reopen;
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::spare::Spare;
 use crate::split::{self, Part};
 use crate::tuning::Tuning;
 
-/// Batches of a part that wait to be taken: a whole part of usual names, so that a thread can
-/// continue with the next one.
+/// Batches of one part that may wait for the caller. A part with names of usual length fits, so
+/// that its thread can continue with the next part.
 const WAITING: usize = 16;
-/// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100
-/// bytes to plan one.
+/// Largest number of parts. The caller gets them in order, so smaller parts mean less waiting. Each
+/// planned part takes 100 bytes.
 const PARTS: u64 = 4096;
 
 /// The error message if the parts of a directory do not join; see [`split`].
@@ -43,7 +43,7 @@ type Message = io::Result<Option<Batch>>;
 pub struct Ahead {
     /// The parts in their order.
     parts: Receiver<Receiver<Message>>,
-    /// The one that is being taken.
+    /// The part that the caller is receiving.
     part: Option<Receiver<Message>>,
     /// True after an error: entries after it would leave a gap.
     failed: bool,
@@ -57,34 +57,34 @@ struct Shared {
     /// The first part is read from this descriptor. For each other part the directory is opened
     /// again.
     directory: OwnedFd,
-    left: Mutex<Left>,
+    left: Mutex<PendingParts>,
     spare: Spare,
 }
 
 /// The parts that no thread reads yet.
 #[derive(Debug)]
-struct Left {
-    /// A directory that is not split is one part, without bounds.
+struct PendingParts {
+    /// `None` stands for the whole directory, if it is not split.
     parts: VecDeque<Option<Part>>,
-    /// Gone once all parts are.
+    /// `None` once every part has a thread, or the read is over.
     order: Option<SyncSender<Receiver<Message>>>,
 }
 
 impl Ahead {
-    /// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it
-    /// is worked on.
+    /// Size of a batch in bytes, some 2,000 entries with names of usual length. It stays in a
+    /// core's cache while its entries are processed.
     pub const BUFFER: usize = 64 << 10;
 
     /// Starts threads that continue to read from the position of `reader`.
     ///
     /// # Errors
-    /// No thread can be started; the reader is returned as it was.
+    /// No thread could be started. The reader is returned unchanged.
     pub fn new(reader: Reader) -> Result<Self, Reader> {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
         let spare = Spare::new(Self::BUFFER, WAITING * threads);
-        let left = Mutex::new(Left { parts, order: Some(order) });
+        let left = Mutex::new(PendingParts { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {
             let shared = Arc::clone(&shared);
@@ -108,14 +108,15 @@ impl Ahead {
                 self.part = self.parts.recv().ok();
             }
             let Some(part) = &self.part else { return Ok(None) };
-            if let Some(next) = self.deal_with(part.recv().unwrap_or_else(|_| Err(died()))) {
+            if let Some(next) = self.take_message(part.recv().unwrap_or_else(|_| Err(died()))) {
                 return next;
             }
         }
         Ok(None)
     }
 
-    /// The same if it is here already.
+    /// Returns the next entries like [`wait`](Self::wait), or `None` if they have not been read
+    /// yet.
     pub fn ready(&mut self) -> Option<io::Result<Option<Batch>>> {
         while !self.failed {
             if self.part.is_none() {
@@ -130,15 +131,15 @@ impl Ahead {
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Disconnected) => Err(died()),
             };
-            if let Some(next) = self.deal_with(message) {
+            if let Some(next) = self.take_message(message) {
                 return Some(next);
             }
         }
         Some(Ok(None))
     }
 
-    /// Converts a message for the receiver of batches; `None` if the message ends a part.
-    fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
+    /// Converts a message to a result for the caller. `None` if the message ends a part.
+    fn take_message(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
         self.failed = message.is_err();
         if !matches!(message, Ok(Some(_))) {
             self.part = None;
@@ -149,12 +150,13 @@ impl Ahead {
         }
     }
 
-    /// Gives a batch back, for its memory to be used again.
+    /// Takes back a batch, so that its memory is used again.
     pub fn recycle(&self, batch: Batch) {
         self.shared.spare.give(batch);
     }
 
-    /// Ends the threads; each after the system call it is in. The reader stands anywhere.
+    /// Ends the threads, each after its current system call. The position of the reader is
+    /// undefined.
     pub fn end(self) -> Option<Reader> {
         let Self { parts, part, shared, threads, .. } = self;
         // A thread ends when its receiver is gone.
@@ -167,7 +169,7 @@ impl Ahead {
     }
 }
 
-/// The parts of what `reader` has still to read, and how many threads are of use.
+/// Splits the rest of a directory into parts. Returns them and the number of threads to start.
 fn plan(reader: &Reader) -> (VecDeque<Option<Part>>, usize) {
     let tuning = Tuning::of_open(reader, &Options::default());
     let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
@@ -184,11 +186,11 @@ fn died() -> io::Error {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, PendingParts> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread: reads parts until there are no more, or the receiver is gone.
+    /// Runs a thread: reads parts until none is left, or the receiver is gone.
     fn work(&self) {
         while let Some((part, batches)) = self.next() {
             let end = self.read(part, &batches).map(|()| None);
@@ -199,13 +201,13 @@ impl Shared {
         }
     }
 
-    /// The next part that no thread reads, and where its batches go.
+    /// Takes the next part that no thread reads. Returns it with the sender of its batches.
     fn next(&self) -> Option<(Option<Part>, SyncSender<Message>)> {
         let mut left = self.lock();
         let part = left.parts.pop_front();
         let (sender, receiver) = sync_channel(WAITING);
-        // Sent under the lock, so that they come in order; with too many before it, all threads
-        // have to wait anyway.
+        // Sent under the lock to keep the order. If the channel is full, all threads have to wait
+        // anyway.
         match (part, &left.order) {
             (Some(part), Some(order)) if order.send(receiver).is_ok() => Some((part, sender)),
             _ => {
@@ -220,7 +222,7 @@ impl Shared {
         let mut reader = self.begin(part.as_ref())?;
         loop {
             let mut batch = self.spare.take();
-            let more = reader.read_those(&mut batch, |raw, name| match &mut part {
+            let more = reader.read_selected(&mut batch, |raw, name| match &mut part {
                 None => Ok(Take::Entry),
                 Some(part) => part.take(raw, name, &self.directory),
             })?;
@@ -243,7 +245,7 @@ impl Shared {
     fn begin(&self, part: Option<&Part>) -> io::Result<Reader> {
         match part.filter(|part| !part.is_first()) {
             Some(part) => {
-                let own = again(&self.directory)?;
+                let own = reopen(&self.directory)?;
                 part.begin(&own)?;
                 Ok(own.into())
             }
@@ -252,8 +254,8 @@ impl Shared {
     }
 }
 
-impl Left {
-    /// Lets nothing more be begun.
+impl PendingParts {
+    /// Prevents threads from starting further parts.
     fn finish(&mut self) {
         self.parts.clear();
         self.order = None;

@@ -24,7 +24,7 @@ pub struct Batch {
     buffer: Box<[u8]>,
     used: usize,
     records: Vec<Record>,
-    /// As many as records where details were asked for, else none.
+    /// One per record if details are read, else empty.
     stats: Vec<Option<Stat>>,
     /// The directories' paths, end to end.
     paths: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     inode: u64,
-    /// Where its name starts in the buffer.
+    /// Offset of the name in the buffer.
     name: u32,
     len: u16,
     kind: u8,
@@ -52,11 +52,11 @@ struct Group {
 }
 
 impl Batch {
-    /// An empty batch for about `buffer` bytes of the kernel's records: 24 bytes an entry and its
-    /// name, rounded up.
+    /// Makes an empty batch for about `buffer` bytes of kernel records. A record takes 24 bytes and
+    /// the name, rounded up.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
-        let buffer = buffer.clamp(LEAST_ROOM, LARGEST);
+        let buffer = buffer.clamp(LEAST_ROOM, MAX_BUFFER);
         Self {
             buffer: vec![0; buffer].into_boxed_slice(),
             used: 0,
@@ -74,14 +74,14 @@ impl Batch {
         self.records.len()
     }
 
-    /// Whether there are neither entries nor errors.
+    /// True if there are neither entries nor errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.errors.is_empty()
     }
 
-    /// The directories that have entries here. One that is large, or read by several threads, comes
-    /// in many batches.
+    /// The directories with entries in this batch. A large directory, or one that several threads
+    /// read, comes in many batches.
     pub fn directories(&self) -> impl DoubleEndedIterator<Item = Directory<'_>> {
         self.groups.iter().map(move |group| Directory { batch: self, group })
     }
@@ -99,7 +99,7 @@ impl Batch {
         Entry { buffer: &self.buffer, record: &self.records[index], stat }
     }
 
-    /// What went wrong since the last batch, in these directories or others.
+    /// Errors since the last batch, in these directories or others.
     #[must_use]
     pub fn errors(&self) -> &[Error] {
         &self.errors
@@ -110,7 +110,7 @@ impl Batch {
         std::mem::take(&mut self.errors)
     }
 
-    /// Forgets what is in it and keeps its memory.
+    /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.used = 0;
         self.records.clear();
@@ -128,12 +128,12 @@ impl Batch {
         self.buffer.len() - self.used
     }
 
-    /// Bytes in all, used or not.
+    /// Size of the buffer in bytes, used or not.
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Begins with the entries of one more directory.
+    /// Begins a group for the entries of another directory.
     pub(crate) fn begin(&mut self, path: &[u8], depth: u32) {
         let start = narrow(self.paths.len());
         self.paths.extend_from_slice(path);
@@ -146,8 +146,8 @@ impl Batch {
         });
     }
 
-    /// Appends the directory's next records to the batch, at most `most` bytes of them; `take`
-    /// decides what each becomes. Returns how many bytes were read; 0 at the directory's end.
+    /// Appends the directory's next records to the batch, at most `most` bytes. `take` decides
+    /// about each record. Returns the number of bytes read, 0 at the directory's end.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -179,9 +179,9 @@ impl Batch {
         Ok(read)
     }
 
-    /// Ends the directory begun last, with the entries read since. `before` is the number of its
-    /// entries read earlier; returns that number including the new ones. A directory without
-    /// entries in this batch is left out of it.
+    /// Ends the group begun last, with the entries read since. `before` is the number of the
+    /// directory's entries read earlier. Returns that number plus the new entries. A directory
+    /// without entries in this batch is left out.
     pub(crate) fn end(&mut self, before: u64) -> u64 {
         let count = narrow(self.records.len());
         let Some(group) = self.groups.last_mut() else { return before };
@@ -198,12 +198,12 @@ impl Batch {
 
 /// Adding details to entries after they were read.
 impl Batch {
-    /// Completes the entries from `first` on, all of them of the directory begun last. Calls `look`
-    /// for each whose type is `needed`, with the directory's path, the name, the type and the place
-    /// for details. These are written directly where they stay, since copying a hundred bytes for
-    /// each entry would be noticeable. Keeps the type that `look` returns, and the details if
+    /// Completes the entries from `first` on, which all belong to the directory begun last. Calls
+    /// `look` for each entry whose type is `needed`, with the directory's path, the name, the type
+    /// and a slot for details. The details are written in place, because copying a hundred bytes
+    /// for each entry would be noticeable. Keeps the type that `look` returns, and the details if
     /// `keep` is set. Removes an entry for which `look` returns `None`.
-    pub(crate) fn settle(
+    pub(crate) fn complete_entries(
         &mut self,
         first: usize,
         keep: bool,
@@ -238,7 +238,7 @@ impl Batch {
 pub(crate) enum Take {
     /// It is an entry of the directory.
     Entry,
-    /// It and those after it belong to another part.
+    /// This record and those after it belong to another part.
     Stop,
 }
 
@@ -246,8 +246,8 @@ fn is_entry(name: &[u8]) -> bool {
     name != b"." && name != b".."
 }
 
-/// A batch's offsets have 32 bits.
-const LARGEST: usize = 1 << 30;
+/// Largest buffer in bytes: offsets in a batch have 32 bits.
+const MAX_BUFFER: usize = 1 << 30;
 
 /// The entries of one directory in a [`Batch`].
 #[derive(Clone, Copy, Debug)]
@@ -258,7 +258,7 @@ pub struct Directory<'a> {
 
 impl<'a> Directory<'a> {
     /// The directory's path from the listing's root with a `/` at its end; empty for the root
-    /// itself. Written before an entry's name it makes that entry's path.
+    /// itself. Path and name together are the path of an entry.
     #[must_use]
     pub fn path(&self) -> &'a [u8] {
         &self.batch.paths[span(&self.group.path)]
@@ -270,14 +270,14 @@ impl<'a> Directory<'a> {
         self.group.depth
     }
 
-    /// Entries seen of this directory with these; of a directory read by several threads, those of
-    /// this thread's part.
+    /// Number of the directory's entries read so far, including these. If several threads read the
+    /// directory, only this thread's part counts.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         self.group.so_far
     }
 
-    /// Its entries in this batch.
+    /// The directory's entries in this batch.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'a>> + use<'a> {
         let batch = self.batch;
         span(&self.group.records).map(move |index| batch.entry(index))
@@ -293,7 +293,7 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Its name in its directory: any bytes but `/` and zero.
+    /// The name within the directory: any bytes except `/` and zero.
     #[must_use]
     #[inline]
     pub fn name(&self) -> &'a [u8] {
@@ -301,34 +301,34 @@ impl<'a> Entry<'a> {
         &self.buffer[start..start + usize::from(self.record.len)]
     }
 
-    /// The same with its zero byte, for a system call.
+    /// The name with its final zero byte, for a system call.
     #[must_use]
     pub fn c_name(&self) -> &'a CStr {
         c_name(self.buffer, self.record)
     }
 
-    /// Its inode's number as the directory has it. At a mount point this is the covered inode, and
-    /// that of [`stat`](Self::stat) the mounted one.
+    /// The inode number in the directory. At a mount point this is the covered inode, and
+    /// [`stat`](Self::stat) has the mounted one.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.record.inode
     }
 
-    /// Its kind.
+    /// Kind of the entry.
     #[must_use]
     pub fn kind(&self) -> Kind {
         kind_of(self.file_type())
     }
 
-    /// Its type, including the kinds of devices. `Unknown` only if it could not be found out; the
-    /// cause is then an error of the batch.
+    /// Type of the entry, including the kinds of devices. `Unknown` only if it could not be read;
+    /// the cause is then among the batch's errors.
     #[must_use]
     pub fn file_type(&self) -> FileType {
         type_of(self.record.kind)
     }
 
-    /// The requested state ([`Detail`](crate::Detail)); `None` if none was requested, or if it
-    /// failed, which is an error of the batch.
+    /// The requested details ([`Detail`](crate::Detail)). `None` if none were requested, or if they
+    /// could not be read, which is then among the batch's errors.
     #[must_use]
     pub fn stat(&self) -> Option<&'a Stat> {
         self.stat
@@ -337,16 +337,16 @@ impl<'a> Entry<'a> {
 
 fn c_name<'a>(buffer: &'a [u8], record: &Record) -> &'a CStr {
     let start = record.name as usize;
-    // Records whose name does not end in the only zero byte are not let in.
+    // Fails only if a name contains a zero byte, which no sound file system writes.
     CStr::from_bytes_with_nul(&buffer[start..=start + usize::from(record.len)]).unwrap_or_default()
 }
 
-/// The kernel's `DT_` numbers are the type bits of a mode, shifted.
+/// Converts a `DT_` number of the kernel, which is the type bits of a mode, shifted.
 fn type_of(kind: u8) -> FileType {
     FileType::from_raw_mode(u32::from(kind) << 12)
 }
 
-/// An offset in a batch: below [`LARGEST`].
+/// Narrows an offset in a batch, which is below [`MAX_BUFFER`].
 #[inline]
 fn narrow(offset: usize) -> u32 {
     offset as u32

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// What identifies a directory.
+/// The numbers that identify a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -18,7 +18,7 @@ impl Identity {
     }
 }
 
-/// A directory and those above it, to tell when a link leads back to one of them.
+/// A directory and the directories above it.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) identity: Identity,
@@ -39,7 +39,7 @@ impl Chain {
 }
 
 impl Drop for Chain {
-    /// One by one: a chain as deep as a tree can be would overflow the stack.
+    /// Drops the links one by one. Recursion over a very deep tree would overflow the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(link) = above {

@@ -14,7 +14,7 @@ use crate::options::{Detail, Symlinks};
 use crate::stat::Stat;
 use crate::tuning::Reach;
 
-/// The details to find out, and the directory of the entries.
+/// The details to read, and the directory of the entries.
 pub(crate) struct Details<'a, D> {
     pub(crate) directory: &'a D,
     /// The beginning of the paths in errors.
@@ -25,11 +25,11 @@ pub(crate) struct Details<'a, D> {
 }
 
 impl<D: AsFd> Details<'_, D> {
-    /// Adds to the entries from `first` on, all of one directory. Those that vanished meanwhile are
-    /// taken out.
+    /// Adds details to the entries from `first` on, all of one directory. Entries that vanished
+    /// meanwhile are removed.
     pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
         let mut errors = Vec::new();
-        batch.settle(
+        batch.complete_entries(
             first,
             self.detail.has_stats(),
             |kind| self.is_needed(kind),
@@ -39,7 +39,7 @@ impl<D: AsFd> Details<'_, D> {
                     Err(Errno::NOENT) => None,
                     Err(error) => {
                         errors.push(self.error(path, name, error));
-                        // The name is there; of a link at least that is known.
+                        // The entry exists, so it stays with the type that the directory gave.
                         Some(kind)
                     }
                 }
@@ -61,7 +61,7 @@ impl<D: AsFd> Details<'_, D> {
             return ask(AtFlags::SYMLINK_NOFOLLOW);
         }
         match ask(AtFlags::empty()) {
-            // Gone, or a link that leads nowhere.
+            // The entry vanished, or it is a dangling link.
             Err(Errno::NOENT) => ask(AtFlags::SYMLINK_NOFOLLOW),
             found => found,
         }
@@ -73,8 +73,8 @@ impl<D: AsFd> Details<'_, D> {
     }
 }
 
-/// Looks at `count` entries from `first` on, so that an NFS client keeps asking for attributes. It
-/// has those of these entries, so that no server is asked.
+/// Reads a cached attribute of `count` entries from `first` on, so that an NFS client keeps
+/// requesting attributes. The client has those of these entries, so no server is asked.
 pub(crate) fn look(batch: &Batch, first: usize, count: usize, directory: impl AsFd) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     for entry in (first..batch.len()).take(count).map(|index| batch.entry(index)) {

@@ -2,8 +2,7 @@
 //!
 //! `struct linux_dirent64` is: inode (8 bytes), the position after this record (8), the record's
 //! length (2), the type (1), the name with its zero byte, and padding to 8 bytes. The padding is
-//! not cleared, so a name ends at the first zero byte of its record's last eight, not at the first
-//! byte of its padding.
+//! not cleared. A name therefore ends at the first zero byte among the record's last eight bytes.
 //!
 //! [`rustix::fs::RawDir`] reads the same records, but it owns its buffer, so every name would have
 //! to be copied to outlive the next call.
@@ -16,16 +15,16 @@ use rustix::io::Errno;
 /// Bytes before the name.
 const HEAD: usize = 19;
 
-/// The least room for a call: a record with the longest name Linux itself allows (255 bytes) and
-/// more to spare. Some file systems have longer names and then answer `EINVAL`, after which more
-/// room is tried.
+/// Smallest buffer for a call, in bytes: more than a record with the longest name that Linux itself
+/// allows (255 bytes). A file system with longer names may answer `EINVAL`; the caller then makes
+/// more room.
 pub(crate) const LEAST_ROOM: usize = 1024;
 
 /// One record: its numbers, and where its name lies in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) inode: u64,
-    /// Where the record after this one lies in the directory.
+    /// Position of the next record in the directory.
     pub(crate) next: i64,
     /// One of the kernel's `DT_` numbers.
     pub(crate) kind: u8,
@@ -33,12 +32,11 @@ pub(crate) struct Raw {
     pub(crate) len: usize,
 }
 
-/// Fills `buffer` from its start with the directory's next records; how many bytes they take, 0 at
-/// the end.
+/// Fills `buffer` with the directory's next records. Returns their length in bytes, 0 at the end.
 pub(crate) fn getdents(directory: impl AsFd, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     let fd = directory.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `len` bytes from the start of a buffer that is ours alone
-    // and as long.
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into the buffer, which is borrowed
+    // exclusively.
     let read = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) };
     usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
@@ -49,13 +47,13 @@ pub(crate) struct Records<'a> {
     at: usize,
 }
 
-/// The records in `bytes[at..]`.
+/// Iterates over the records in `bytes[at..]`.
 pub(crate) fn records(bytes: &[u8], at: usize) -> Records<'_> {
     Records { bytes, at }
 }
 
 impl Iterator for Records<'_> {
-    /// A record that cannot be one ends the buffer with `EIO`: only a broken file system writes it.
+    /// `EIO` for a malformed record, which only a broken file system writes. It ends the iteration.
     type Item = rustix::io::Result<Raw>;
 
     #[inline]
@@ -75,7 +73,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// The first record of `bytes`, and its length.
+/// Parses the first record of `bytes`. Returns it and its length, or `None` if it is malformed.
 #[inline]
 fn parse(bytes: &[u8]) -> Option<(Raw, usize)> {
     let head = bytes.first_chunk::<HEAD>()?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 
-/// What went wrong, where.
+/// An error of a listing, with its path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A directory or an entry could not be read.
@@ -19,13 +19,14 @@ pub enum Error {
         /// The operating system's error; its code is in `raw_os_error`.
         source: io::Error,
     },
-    /// A symbolic link leads back to a directory it lies in.
+    /// A symbolic link leads back to a directory that contains it.
     #[error("{}: a symbolic link back to a directory it lies in; not followed", shown(path))]
     Loop {
         /// The link.
         path: PathBuf,
     },
-    /// The file system gave its positions out of order while several of them were read at once.
+    /// The positions of a directory's entries were out of order while several parts were read at
+    /// once.
     #[error(
         "{}: the file system gave positions out of order; names may be missing or doubled; list it with one thread",
         shown(path)
@@ -36,7 +37,7 @@ pub enum Error {
     },
 }
 
-/// This crate's results.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// The type of the mounted file system with the device `device`, such as `nfs4`. `None` where the
-/// device is that of a disk, whose `statfs` is answered from memory, or the mount cannot be found:
-/// btrfs gives each subvolume a device of its own.
+/// Returns the type of the mounted file system with this device, such as `nfs4`. `None` for a disk,
+/// whose `statfs` is answered from memory, and for a device without a mount: btrfs gives each
+/// subvolume its own device.
 pub(crate) fn type_of(device: u64) -> Option<String> {
-    // Everything without a disk has the major number 0.
+    // A file system without a disk has the major number 0.
     if rustix::fs::major(device) != 0 {
         return None;
     }
@@ -17,8 +17,8 @@ pub(crate) fn type_of(device: u64) -> Option<String> {
     mounts.split(b'\n').map_while(Result::ok).find_map(|line| type_in(&line, wanted.as_bytes()))
 }
 
-/// The type in a line of `mountinfo` (`proc_pid_mountinfo(5)`), if the line is of this device: the
-/// device is its third field, and the type the first one behind a lone `-`.
+/// Returns the type in a line of `mountinfo` (`proc_pid_mountinfo(5)`) if the line has this device.
+/// The device is the third field, the type the first field after a lone `-`.
 fn type_in(line: &[u8], device: &[u8]) -> Option<String> {
     let mut fields = line.split(|byte| *byte == b' ');
     if fields.nth(2)? != device {

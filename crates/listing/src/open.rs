@@ -1,10 +1,10 @@
 //! Counts open directories, and limits how many stay open at once, for any width and depth of the
 //! tree.
 //!
-//! A directory stays open while the directories found in it wait to be opened. Each is opened
-//! relative to it: that is one path component, and no link in between can lead elsewhere. Beyond
-//! the limit it is closed, and they are opened from the root, one component at a time. That is
-//! slower, but as safe, and paths may have any length.
+//! A directory stays open while the directories found in it wait to be opened. Each of them is
+//! opened relative to it, by one path component, so no link in between can lead elsewhere. Beyond
+//! the limit the parent is closed, and its directories are opened from the root, one component at a
+//! time. That is slower, but as safe, and paths may have any length.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,8 +17,8 @@ use rustix::path::Arg;
 
 use crate::options::Symlinks;
 
-/// Directories kept open at most, beside the two or so each worker is at. A process may have 1,024
-/// by default; this leaves the rest to the caller.
+/// Largest number of directories kept open, in addition to about two for each worker. A process may
+/// have 1,024 by default; this leaves the rest to the caller.
 const CAP: usize = 256;
 
 /// An open directory.
@@ -34,13 +34,13 @@ impl Open {
         Self { fd, count: Arc::clone(count) }
     }
 
-    /// Opens the root of a listing, by a link too.
+    /// Opens the root of a listing, which may be a symbolic link.
     pub(crate) fn root(path: &Path, count: &Arc<AtomicUsize>) -> rustix::io::Result<Self> {
         open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map(|fd| Self::new(fd, count))
     }
 
-    /// Opens the directory `name`, of one component, in this one. A link is followed only where the
-    /// listing follows.
+    /// Opens the directory `name`, a single component, in this one. A link is followed only if
+    /// `symlinks` says so.
     pub(crate) fn enter(&self, name: &[u8], symlinks: Symlinks) -> rustix::io::Result<Self> {
         open_at(&self.fd, name, symlinks, OFlags::RDONLY).map(|fd| Self::new(fd, &self.count))
     }
@@ -60,12 +60,13 @@ impl Open {
         at.map(|fd| Self::new(fd, &self.count)).ok_or(Errno::NOENT)
     }
 
-    /// The same directory with a position of its own.
-    pub(crate) fn again(&self) -> rustix::io::Result<Self> {
-        again(&self.fd).map(|fd| Self::new(fd, &self.count))
+    /// Opens the directory once more, with its own read position.
+    pub(crate) fn reopen(&self) -> rustix::io::Result<Self> {
+        reopen(&self.fd).map(|fd| Self::new(fd, &self.count))
     }
 
-    /// Whether it may stay open for the directories found in it. False while too many are open.
+    /// True if the directory may stay open for the directories found in it. False while too many
+    /// are open.
     pub(crate) fn may_stay(&self) -> bool {
         self.count.load(Ordering::Relaxed) <= CAP
     }
@@ -83,12 +84,12 @@ impl Drop for Open {
     }
 }
 
-/// Opens a directory once more, with a position of its own.
-pub(crate) fn again(directory: impl AsFd) -> rustix::io::Result<OwnedFd> {
+/// Opens a directory once more, with its own read position.
+pub(crate) fn reopen(directory: impl AsFd) -> rustix::io::Result<OwnedFd> {
     open_at(directory, c".", Symlinks::Report, OFlags::RDONLY)
 }
 
-/// Opens the directory `name` as seen from `at`.
+/// Opens the directory `name`, relative to the directory `at`.
 pub(crate) fn open_at(
     at: impl AsFd,
     name: impl Arg,

@@ -4,20 +4,20 @@ use std::num::NonZeroUsize;
 
 use rustix::fs::StatxFlags;
 
-/// How deep a listing goes.
+/// Depth of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
     /// The entries of the root alone.
     #[default]
     OneLevel,
-    /// Those of directories up to so many levels below the root too; 0 is the root alone.
+    /// Also the entries of directories up to this many levels below the root; 0 is the root alone.
     Levels(u32),
     /// Everything below the root.
     Recursive,
 }
 
 impl Depth {
-    /// Whether the directories found in a directory `depth` levels below the root are entered.
+    /// True if the directories found in a directory `depth` levels below the root are entered.
     pub(crate) fn enters(self, depth: u32) -> bool {
         match self {
             Self::OneLevel => false,
@@ -27,14 +27,15 @@ impl Depth {
     }
 }
 
-/// What a symbolic link is listed as.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// A link, not followed.
+    /// Listed as a link, not followed.
     #[default]
     Report,
-    /// As its target. A dangling link is listed as a link. A link to a directory that contains it
-    /// is listed but not entered, and adds an [`Error::Loop`](crate::Error::Loop) to the errors.
+    /// Listed as its target. A dangling link is listed as a link. A link to a directory that
+    /// contains it is listed but not entered, and adds an [`Error::Loop`](crate::Error::Loop) to
+    /// the errors.
     Follow,
 }
 
@@ -48,8 +49,8 @@ pub enum Boundary {
     Stay,
 }
 
-/// How much is found out about each entry. More than names costs a system call per entry. On a
-/// network file system, asking for less may save a request to the servers that hold the data.
+/// Detail to read for each entry. More than names costs a system call per entry. On a network file
+/// system, less detail may save a request to the servers that hold the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Name and inode. The type is what the directory says, which may be `Unknown`: NFS 3 gives
@@ -59,16 +60,16 @@ pub enum Detail {
     /// Name, inode and type.
     #[default]
     Names,
-    /// Size, modification and change times too.
+    /// Also size, modification and change times.
     Size,
-    /// Size, blocks, links and inode: what disk usage is summed from.
+    /// Also size, blocks, links and inode, from which disk usage is summed.
     Usage,
     /// Everything in [`Stat`](crate::Stat).
     Full,
 }
 
 impl Detail {
-    /// Whether every entry has a [`Stat`](crate::Stat).
+    /// True if every entry has a [`Stat`](crate::Stat).
     pub(crate) fn has_stats(self) -> bool {
         !matches!(self, Self::Bare | Self::Names)
     }
@@ -88,23 +89,23 @@ impl Detail {
 /// What to list, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How deep.
+    /// Depth of the listing.
     pub depth: Depth,
     /// The treatment of symbolic links below the root. The root itself may be one.
     pub symlinks: Symlinks,
-    /// How much to find out of each entry.
+    /// Detail to read for each entry.
     pub detail: Detail,
     /// Whether to enter other file systems.
     pub boundary: Boundary,
     /// Bytes of one read of a directory, and of a [`Batch`](crate::Batch). `None`: chosen for the
     /// file system ([`Tuning`](crate::Tuning)).
     pub buffer: Option<NonZeroUsize>,
-    /// Threads at most; else by file system.
+    /// Largest number of threads. `None`: chosen for the file system.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl Options {
-    /// The same, with the types that are needed to find directories.
+    /// Adds the types of entries if they are needed to find directories.
     pub(crate) fn with_types_to_enter(self) -> Self {
         match self.detail {
             Detail::Bare if self.depth.enters(0) => Self { detail: Detail::Names, ..self },

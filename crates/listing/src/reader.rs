@@ -12,19 +12,19 @@ use crate::error::{Error, Result};
 use crate::open::open_at;
 use crate::options::Symlinks;
 
-/// An open directory. Its entries are as the directory has them: a type may be unknown, a name gone
-/// by now.
+/// An open directory. Its entries are returned as the directory contains them: a type may be
+/// unknown, and a file may be gone by now.
 #[derive(Debug)]
 pub struct Reader {
     fd: OwnedFd,
-    /// Entries read.
+    /// Number of entries read.
     pub(crate) so_far: u64,
-    /// The position of the record that comes next.
+    /// Position of the next record.
     pub(crate) next: i64,
 }
 
 impl Reader {
-    /// Opens the directory at `path`; a symbolic link to one will do.
+    /// Opens the directory at `path`, which may be a symbolic link.
     ///
     /// # Errors
     /// [`Error::Io`] with the operating system's code.
@@ -34,17 +34,17 @@ impl Reader {
             .map_err(|error| Error::at(path, b"", error))
     }
 
-    /// Reads the next entries into `batch`, in place of what was there; false when there are no
-    /// more. Each call is one system call, but for names too long for what is left of the buffer.
+    /// Replaces the contents of `batch` with the next entries, by one system call. False when there
+    /// are no more.
     ///
     /// # Errors
-    /// The operating system's code. A directory that was removed meanwhile has merely ended.
+    /// The operating system's code. A directory that was removed meanwhile ends without an error.
     pub fn read(&mut self, batch: &mut Batch) -> std::io::Result<bool> {
-        self.read_those(batch, |_, _| Ok(Take::Entry))
+        self.read_selected(batch, |_, _| Ok(Take::Entry))
     }
 
-    /// The same with those records that `take` says are to be had.
-    pub(crate) fn read_those(
+    /// Reads like [`read`](Self::read), but only the records that `take` accepts.
+    pub(crate) fn read_selected(
         &mut self,
         batch: &mut Batch,
         mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
@@ -57,7 +57,7 @@ impl Reader {
             take(raw, name)
         });
         let read = match read {
-            // POSIX lets it end; Linux says that it is gone.
+            // The directory was removed: POSIX lets it end, Linux returns `ENOENT`.
             Err(Errno::NOENT) => 0,
             read => read?,
         };
@@ -77,7 +77,7 @@ impl Reader {
 }
 
 impl From<OwnedFd> for Reader {
-    /// Reads an open directory on from where it stands.
+    /// Continues to read an open directory from its current position.
     fn from(fd: OwnedFd) -> Self {
         Self { fd, so_far: 0, next: 0 }
     }

@@ -1,5 +1,5 @@
-//! Renames that replace nothing, on file systems and kernels that lack `RENAME_NOREPLACE` too, such
-//! as NFS. Called by moves of local files, by `serve` and by nothing that replaces.
+//! Renames files without replacing others, also on file systems and kernels that lack
+//! `RENAME_NOREPLACE`, such as NFS. Called by moves of local files and by `serve`.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -14,8 +14,8 @@ use rustix::io::{Errno, Result};
 /// one.
 ///
 /// # Errors
-/// `EXIST`: something has the new name. Otherwise those of `renameat2`, or of `linkat` where the
-/// file system has no hard links either. The old name stays in each case.
+/// `EXIST` if the new name exists. Else the error of `renameat2`, or of `linkat` on a file system
+/// that has no hard links either. The old name remains in each case.
 pub fn rename_exclusively(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>, new: &OsStr) -> Result<()> {
     match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {}
@@ -24,7 +24,7 @@ pub fn rename_exclusively(from: BorrowedFd<'_>, old: &OsStr, to: BorrowedFd<'_>,
     let stat = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         mkdirat(to, new, Mode::RWXU)?;
-        // The error that is reported is the rename's.
+        // The rename's error is reported, not that of the removal.
         return renameat(from, old, to, new).inspect_err(|_| _ = unlinkat(to, new, AtFlags::REMOVEDIR));
     }
     linkat(from, old, to, new, AtFlags::empty())?;

@@ -2,13 +2,13 @@
 //! replaced while a program had them open ("silly rename"). The client removes them when they are
 //! closed, and refuses to remove them earlier.
 
-/// The start of such a name.
+/// Prefix of such a name.
 const START: &[u8] = b".nfs";
-/// How many hexadecimal digits follow: 16 of the inode, 8 of a counter (`nfs_sillyrename` in
-/// Linux's `fs/nfs/unlink.c`).
+/// Number of hexadecimal digits after the prefix: 16 of the inode, 8 of a counter
+/// (`nfs_sillyrename` in Linux's `fs/nfs/unlink.c`).
 const DIGITS: usize = 24;
 
-/// Whether an NFS client gives such a name to a file that is removed while it is open.
+/// True for the kind of name that an NFS client gives to a file which is removed while it is open.
 #[must_use]
 pub fn is_silly_name(name: &[u8]) -> bool {
     let digits = name.strip_prefix(START).unwrap_or_default();

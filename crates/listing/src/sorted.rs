@@ -27,12 +27,12 @@ use crate::options::{Boundary, Detail, Options, Symlinks};
 use crate::stat::Stat;
 use crate::tuning::{Reach, Tuning};
 
-/// Bytes all names that wait may take: 10^6 usual ones fit in six readings, and a process that
-/// walks two such listings side by side in 32 MiB.
-const LIMIT: usize = 6 << 20;
-/// Bytes a level may take at least, however much those above it have.
-const LEAST: usize = 256 << 10;
-/// Levels, from the deepest up, whose directories stay open.
+/// Most bytes that all waiting names may take. 10^6 names of usual length take six readings, and a
+/// process that walks two such listings side by side stays within 32 MiB.
+const MAX_NAME_BYTES: usize = 6 << 20;
+/// Bytes that a level may always take, whatever the levels above it hold.
+const MIN_LEVEL_BYTES: usize = 256 << 10;
+/// Number of levels, from the deepest up, whose directories stay open.
 const OPEN_LEVELS: usize = 32;
 
 /// The entries below a root, in order.
@@ -42,10 +42,10 @@ pub(crate) struct Sorted {
     options: Options,
     device: u64,
     reach: Reach,
-    /// How many entries to look at between two reads of a directory.
+    /// Number of entries to look at between two reads of a directory.
     looks: usize,
     root: Open,
-    /// From the root to the directory being shown.
+    /// The directories from the root to the one being shown.
     levels: Vec<Level>,
     /// The directory shown last, to be entered next.
     due: Option<Vec<u8>>,
@@ -57,13 +57,13 @@ pub(crate) struct Sorted {
 /// A directory that is being shown.
 #[derive(Debug)]
 struct Level {
-    /// From the root, with a `/` at its end; empty for the root itself.
+    /// Path from the root, with a `/` at its end; empty for the root itself.
     path: Vec<u8>,
-    /// Unless it was closed to keep few open.
+    /// `None` if it was closed to limit the number of open directories.
     open: Option<Open>,
     chain: Option<Arc<Chain>>,
     names: Names,
-    /// How many of the names were shown.
+    /// Number of names shown so far.
     shown: usize,
 }
 
@@ -73,8 +73,8 @@ struct Names {
     bytes: Vec<u8>,
     /// Where each name lies; a directory's ends in `/`.
     index: Vec<Name>,
-    /// Set once names were dropped: the greatest that was kept then. All names behind `after` and
-    /// up to it are here, and none behind it.
+    /// The greatest name kept when names were dropped; `None` if none were. All names up to this
+    /// one, from the start of this reading, are here, and no greater ones.
     bound: Option<Vec<u8>>,
 }
 
@@ -103,14 +103,15 @@ impl Sorted {
             due: None,
             errors: Vec::new(),
             batch: Batch::new(tuning.buffer),
-            // A descriptor of its own for reading: the root's is kept for opening what lies below.
-            root: root.again().map_err(fail)?,
+            // A second descriptor of the root, for opening directories below it. The first is for
+            // reading.
+            root: root.reopen().map_err(fail)?,
         };
         sorted.begin(root, Vec::new(), Some(Arc::new(Chain { identity, above: None })));
         Ok(sorted)
     }
 
-    /// Opens a directory that was shown, unless it is not to be entered, and reads its names.
+    /// Opens a directory that was shown and reads its names, if the options allow to enter it.
     fn enter(&mut self, name: &[u8]) {
         let Some(level) = self.levels.last() else { return };
         let path = [&level.path, name].concat();
@@ -151,11 +152,11 @@ impl Sorted {
         self.levels.push(Level { path, open: Some(open), chain, names, shown: 0 });
     }
 
-    /// Reads the smallest names of a directory behind `after`, as many as fit.
+    /// Reads a directory's names that sort after `after`, and keeps the smallest that fit.
     fn read(&mut self, open: &Open, path: &[u8], after: &[u8]) -> Names {
         let taken: usize = self.levels.iter().map(|level| level.names.size()).sum();
         let mut names = Names::default();
-        let limit = LIMIT.saturating_sub(taken).max(LEAST);
+        let limit = MAX_NAME_BYTES.saturating_sub(taken).max(MIN_LEVEL_BYTES);
         loop {
             self.batch.clear();
             self.batch.begin(path, 0);
@@ -187,9 +188,9 @@ impl Sorted {
         names
     }
 
-    /// Reads on where the deepest level's names are shown and there are more, and leaves it where
-    /// there are none.
-    fn read_on(&mut self) {
+    /// Reads more names of the deepest level once all of its names are shown. Leaves the level if
+    /// there are no more.
+    fn read_more_names(&mut self) {
         let Some(mut level) = self.levels.pop() else { return };
         let after = level.names.last().to_vec();
         let more = level.names.bound.is_some();
@@ -199,7 +200,7 @@ impl Sorted {
         }
         let open = match level.open.take() {
             Some(open) => Ok(open),
-            None if level.path.is_empty() => self.root.again(),
+            None if level.path.is_empty() => self.root.reopen(),
             None => self.root.descend(&level.path, self.options.symlinks),
         };
         match open.and_then(|open| rustix::fs::seek(&open, SeekFrom::Start(0)).map(|_| open)) {
@@ -214,7 +215,7 @@ impl Sorted {
         }
     }
 
-    /// Reads the requested state of an entry; `None` if it is gone, or is something else by now.
+    /// Makes an entry with the requested details. `None` if it is gone, or has another type by now.
     fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
@@ -261,7 +262,7 @@ impl Iterator for Sorted {
             let depth = u32::try_from(self.levels.len()).unwrap_or(u32::MAX);
             let level = self.levels.last_mut()?;
             let Some((name, kind)) = level.names.get(level.shown) else {
-                self.read_on();
+                self.read_more_names();
                 continue;
             };
             let name = name.to_vec();
@@ -292,12 +293,12 @@ impl Names {
         self.index.last().map_or(b"", |name| bytes_of(&self.bytes, name))
     }
 
-    /// Adds a name if it is behind `after` and before what was dropped; drops the larger half when
-    /// all take more than `limit` bytes.
+    /// Adds a name that sorts after `after` and not after the bound. Drops the larger half of the
+    /// names when all take more than `limit` bytes.
     fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
-        // One step from some memory to all: each doubling would leave a hole of the old size.
-        if self.bytes.capacity() < start + name.len() + 1 && start > LEAST {
+        // Grows to the limit in one step, because each doubling would leave a hole of the old size.
+        if self.bytes.capacity() < start + name.len() + 1 && start > MIN_LEVEL_BYTES {
             self.bytes.reserve_exact(limit.saturating_sub(start) + name.len() + 1);
         }
         self.bytes.extend_from_slice(name);
@@ -315,8 +316,8 @@ impl Names {
         }
     }
 
-    /// Keeps the smaller half. Its bytes move to the front where they are, since a copy of them
-    /// would need their memory a second time.
+    /// Keeps the smaller half. Its bytes are moved within their buffer, because a copy would need
+    /// the memory twice.
     fn halve(&mut self) {
         self.sort();
         self.index.truncate(self.index.len() / 2);
@@ -343,7 +344,7 @@ fn bytes_of<'a>(bytes: &'a [u8], name: &Name) -> &'a [u8] {
     &bytes[start..start + usize::from(name.len)]
 }
 
-/// The entry called `name` below `root`.
+/// Makes the entry `name` below `root`. Fails for a dangling link if links are followed.
 pub(crate) fn describe(
     root: &Path,
     symlinks: Symlinks,
@@ -370,7 +371,8 @@ pub(crate) fn describe(
 mod tests {
     use super::*;
 
-    /// All names, read by as many readings as they need, with their largest number at once.
+    /// Reads all names, in as many readings as they need. Returns them and the most bytes held at
+    /// once.
     fn read_all(names: &[String], limit: usize) -> (Vec<String>, usize) {
         let (mut read, mut most, mut after) = (Vec::new(), 0, Vec::new());
         loop {

@@ -14,12 +14,12 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// None yet; keeps `most` at most, each for `buffer` bytes.
+    /// Starts without batches. Keeps at most `most` of them, each of `buffer` bytes.
     pub(crate) fn new(buffer: usize, most: usize) -> Self {
         Self { buffer, most, batches: Mutex::default() }
     }
 
-    /// An empty batch, a used one if there is one.
+    /// Returns an empty batch, with used memory if there is some.
     pub(crate) fn take(&self) -> Batch {
         let batch = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         batch.unwrap_or_else(|| Batch::new(self.buffer))

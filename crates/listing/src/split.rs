@@ -26,20 +26,20 @@ use rustix::io::Errno;
 
 use crate::batch::Take;
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
-use crate::open::again;
+use crate::open::reopen;
 use crate::stat::Time;
 
-/// Entries in a part, about. Opening and seeking costs some 30 us, reading so many 3 ms.
+/// Approximate number of entries in a part. Opening and seeking costs some 30 us, reading this many
+/// 3 ms.
 const PART: u64 = 16 << 10;
-/// Parts at most where it does not matter when one of them comes: enough for threads to end
-/// together.
-pub(crate) const FEW: u64 = 64;
+/// Largest number of parts if their order does not matter: enough for threads to end together.
+pub(crate) const MAX_UNORDERED_PARTS: u64 = 64;
 
 /// A directory that is read in parts.
 #[derive(Debug)]
 struct Split {
-    /// For each boundary that one of its two parts has reached: the first entry after the boundary
-    /// as that part saw it, if any.
+    /// For each boundary that one of its two parts has reached: the first entry after it, if any,
+    /// as that part saw it.
     joins: Mutex<HashMap<i64, Option<Vec<u8>>>>,
     /// The directory's last change when it was split.
     stamp: Stamp,
@@ -51,15 +51,15 @@ pub(crate) struct Part {
     split: Arc<Split>,
     start: i64,
     stop: Option<i64>,
-    /// True if it continues what was read before, so that nothing joins its start.
+    /// True if the part continues the earlier read, so that no part joins its start.
     is_first: bool,
-    /// The position of the record that comes next, once that is known.
+    /// Position of the next record, once it is known.
     position: Option<i64>,
     over: bool,
     ordered: bool,
-    /// The first entry from `start` on; nothing before it was read.
+    /// Name of the first entry from `start` on, once it is read.
     first: Option<Vec<u8>>,
-    /// The first entry from `stop` on.
+    /// Name of the first entry from `stop` on, once it is read.
     after: Option<Vec<u8>>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64)
     starts.zip(stops).map(part).collect()
 }
 
-/// Where the parts of a directory start, if `read` of its entries lie before `position`. They are
-/// spaced evenly, because hashes are spread evenly.
+/// Returns the starts of all parts but the first, if `read` entries of the directory lie before
+/// `position`. They are spaced evenly, because hashes are spread evenly.
 fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
     let left = i64::MAX as u64 - before;
@@ -88,9 +88,9 @@ fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     (1..parts).map(|index| position + (left / parts * index) as i64).collect()
 }
 
-/// Whether a seek to `position` leads to an entry behind it.
+/// True if a seek to `position` leads to entries after it.
 fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
-    let probe = again(directory)?;
+    let probe = reopen(directory)?;
     let mut buffer = [0; LEAST_ROOM];
     let filled = seek_and_read(&probe, position, &mut buffer)?;
     let mut last = position;
@@ -103,10 +103,10 @@ fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
     Ok(ordered)
 }
 
-/// The name of the first entry from `position` on.
+/// Returns the name of the first entry from `position` on.
 fn first_from(directory: impl AsFd, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
     let mut buffer = [0; LEAST_ROOM];
-    let filled = seek_and_read(again(directory)?, position, &mut buffer)?;
+    let filled = seek_and_read(reopen(directory)?, position, &mut buffer)?;
     let Some(raw) = records(&buffer[..filled], 0).next().transpose()? else { return Ok(None) };
     Ok(Some(buffer[raw.name..raw.name + raw.len].to_vec()))
 }
@@ -134,12 +134,12 @@ impl Part {
         self.is_first
     }
 
-    /// Sets `own`, a descriptor of the directory with a position of its own, to this part's start.
+    /// Sets `own`, a separate descriptor of the directory, to this part's start.
     pub(crate) fn begin(&self, own: impl AsFd) -> rustix::io::Result<()> {
         seek(own, self.start)
     }
 
-    /// Says whether a record belongs to this part.
+    /// Decides whether a record belongs to this part.
     pub(crate) fn take(&mut self, raw: &Raw, name: &[u8], directory: impl AsFd) -> rustix::io::Result<Take> {
         if raw.next < self.position.unwrap_or(self.start) {
             (self.over, self.ordered) = (true, false);
@@ -166,12 +166,12 @@ impl Part {
         Ok(Take::Entry)
     }
 
-    /// Whether what follows belongs to the next part.
+    /// True if all further entries belong to the next part.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether, as far as its neighbours are done too, this part joins them without gap or overlap.
+    /// True if this part joins its neighbours without gap or overlap, as far as they are done too.
     pub(crate) fn joins(&self, directory: impl AsFd) -> bool {
         let starts = self.is_first || self.split.meets(self.start, self.first.as_ref());
         let stops = self.stop.is_none_or(|stop| self.split.meets(stop, self.after.as_ref()));
@@ -180,7 +180,7 @@ impl Part {
 }
 
 impl Split {
-    /// Notes what one side of a boundary saw there; false if the other saw something else.
+    /// Notes the entry that one side of a boundary saw. False if the other side saw another one.
     fn meets(&self, boundary: i64, seen: Option<&Vec<u8>>) -> bool {
         let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
         match joins.remove(&boundary) {
@@ -199,7 +199,8 @@ struct Stamp {
     seen: SystemTime,
 }
 
-/// Times of files go by the kernel's tick, 10 ms at most: a change within it may leave no trace.
+/// Age from which a file's time is reliable. Times follow the kernel's tick, 10 ms at most, and a
+/// change within the same tick may leave no trace.
 const TICK: Duration = Duration::from_millis(20);
 
 impl Stamp {
@@ -208,7 +209,7 @@ impl Stamp {
         Ok(Self { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec, seen: SystemTime::now() })
     }
 
-    /// Whether the directory surely has not changed since.
+    /// True if the directory certainly has not changed since.
     fn is_current(&self, directory: impl AsFd) -> bool {
         let time = Time { seconds: self.seconds, nanoseconds: self.nanoseconds as u32 };
         let long_ago =

@@ -25,7 +25,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The time as the standard library has it; `None` if it is out of range.
+    /// Converts the time to the standard library's type. `None` if it is out of range.
     #[must_use]
     pub fn system(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
@@ -35,36 +35,36 @@ impl Time {
     }
 }
 
-/// An inode's state. Fields that were not asked for ([`Detail`]) hold what the file system gave
-/// along, or 0.
+/// Attributes of an inode. Fields that were not requested ([`Detail`]) have the file system's
+/// values or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The device it lies on, as `st_dev` has it.
+    /// Device number (`st_dev`).
     pub device: u64,
-    /// Its number there.
+    /// Inode number on the device.
     pub inode: u64,
-    /// Bytes in it.
+    /// Length in bytes.
     pub size: u64,
-    /// Blocks of 512 bytes it takes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: u64,
-    /// Names it has.
+    /// Number of hard links.
     pub links: u32,
-    /// Type and permissions, as `st_mode` has them.
+    /// Type and permissions (`st_mode`).
     pub mode: u16,
-    /// Number of the user who owns it.
+    /// User ID of the owner.
     pub owner: u32,
-    /// Number of its group.
+    /// Group ID.
     pub group: u32,
-    /// When it was last read, if the mount records that.
+    /// Time of the last read, if the mount records it.
     pub accessed: Time,
-    /// When its content last changed.
+    /// Time of the last change of the content.
     pub modified: Time,
-    /// When its content or its inode last changed.
+    /// Time of the last change of content or inode.
     pub changed: Time,
 }
 
 impl Stat {
-    /// What it is.
+    /// Kind of the inode.
     #[must_use]
     pub fn kind(&self) -> Kind {
         kind_of(FileType::from_raw_mode(self.mode.into()))
@@ -81,7 +81,7 @@ impl Stat {
         match reach {
             Reach::Local => rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat)),
             Reach::Remote => match rustix::fs::statx(&at, name, flags, detail.mask()) {
-                // An old kernel, or a sandbox that knows no statx.
+                // The kernel is old, or a sandbox knows no statx.
                 Err(Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
                     rustix::fs::statat(at, name, flags).map(|stat| Self::from(&stat))
                 }

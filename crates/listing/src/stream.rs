@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::scan::Scan;
 use crate::spare::Spare;
 
-/// Batches that wait for the caller: enough that threads need not wait for each other's turn.
+/// Batches that may wait for the caller: enough that threads need not wait for each other.
 const WAITING: usize = 4;
 
 /// The batches of a listing. Dropping it ends the listing.
@@ -24,7 +24,7 @@ pub struct Stream {
     spare: Arc<Spare>,
 }
 
-/// Begins to list what is below the directory `root`, in no order; see [`scan`](crate::scan).
+/// Begins to list everything below the directory `root`, in no order; see [`scan`](crate::scan).
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
@@ -39,7 +39,7 @@ pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
     Ok(Stream { batches, spare })
 }
 
-/// A visitor that sends its batches until the receiver is gone.
+/// Makes a visitor that sends its batches until the receiver is gone.
 fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {
     move |batch| match sender.send(std::mem::replace(batch, spare.take())) {
         Ok(()) => ControlFlow::Continue(()),
@@ -48,7 +48,7 @@ fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) 
 }
 
 impl Stream {
-    /// Gives a batch back, for its memory to be used again.
+    /// Takes back a batch, so that its memory is used again.
     pub fn recycle(&self, batch: Batch) {
         self.spare.give(batch);
     }

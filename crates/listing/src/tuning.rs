@@ -18,28 +18,27 @@ use crate::error::{Error, Result};
 use crate::mounts;
 use crate::options::{Detail, Options};
 
-/// How far away a file system's data is.
+/// Distance of a file system's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// In memory or on this machine's disks: a listing is bound by processors.
     Local,
-    /// Behind a network or another process: a listing is bound by answers.
+    /// Behind a network or another process: a listing is bound by waiting for responses.
     Remote,
 }
 
 impl Reach {
-    /// The reach of the file system that an open file or directory lies on; local if that cannot be
-    /// found out.
+    /// Returns the reach of an open file or directory; `Local` if it cannot be determined.
     #[must_use]
     pub fn of(file: impl AsFd) -> Self {
         Tuning::of_open(file, &Options::default()).map_or(Self::Local, |tuning| tuning.file_system.reach)
     }
 }
 
-/// What the positions in a directory are. This decides whether it can be read from several at once.
+/// Meaning of the positions in a directory. It decides whether several can be read from at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Positions {
-    /// Hashes of the names, in order: any number is a place to start from.
+    /// Hashes of the names, in order: a read can start at any number.
     Hashes,
     /// Anything else.
     Opaque,
@@ -52,16 +51,16 @@ enum Attributes {
     Fixed,
     /// As long as a program looks at entries between two reads. A type is an attribute (NFS 3).
     IfLooked,
-    /// The same, but types always come with names (NFS 4).
+    /// As `IfLooked`, but types always come with names (NFS 4).
     IfLookedButTypes,
 }
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its usual name.
+    /// Usual name, such as `ext4`.
     pub name: &'static str,
-    /// How far its data is.
+    /// Distance of the data.
     pub reach: Reach,
     magic: u64,
     positions: Positions,
@@ -78,7 +77,8 @@ const fn remote(name: &'static str, magic: u64) -> FileSystem {
     FileSystem { reach: Reach::Remote, measured: false, ..local(name, magic) }
 }
 
-/// Of every version: without its type as mounted, an NFS is treated as the oldest.
+/// Magic number of every version of NFS. Without the type as mounted, NFS is treated as its oldest
+/// version.
 const NFS: u64 = 0x6969;
 
 /// Magic numbers are from the kernel's `linux/magic.h` and the file systems' own sources.
@@ -101,27 +101,27 @@ const KNOWN: &[FileSystem] = &[
     remote("afs", 0x5346_414F),
 ];
 
-/// One that is not known is treated as local: the plainest way.
+/// Stands for all other file systems, which are listed like local ones: the simplest way.
 const UNKNOWN: FileSystem = FileSystem { measured: false, ..local("unknown", 0) };
 
-/// Bytes a local directory is read by at once.
+/// Bytes of one read of a local directory.
 const LOCAL_BUFFER: usize = 64 << 10;
-/// Bytes a remote directory is read by at once. With 16 threads and details this stays below 32 MiB
-/// in all.
+/// Bytes of one read of a remote directory. With 16 threads and details all buffers stay below 32
+/// MiB.
 const REMOTE_BUFFER: usize = 256 << 10;
-/// The first read of a directory on NFS whose names alone are wanted. The client asks for
-/// attributes with the names (READDIRPLUS) until this read is full, and then for names, if no
-/// program has looked at an entry meanwhile. Those answers hold five times as many
+/// Bytes of the first read of an NFS directory if only names are needed. The client requests
+/// attributes with the names (READDIRPLUS) until this read is full, and then names alone, if no
+/// program has looked at an entry meanwhile. Those responses hold five times as many names
 /// (docs/reference/listing.md).
 const NFS_FIRST_READ: usize = 32 << 10;
-/// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache
-/// bind.
+/// Largest number of threads on a local file system. Beyond it the locks of the kernel's directory
+/// cache are the limit.
 const LOCAL_THREADS: usize = 8;
-/// Threads that wait for a remote one's answers.
+/// Threads on a remote file system. They mostly wait for responses.
 const REMOTE_THREADS: usize = 16;
 
-/// More than `NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`, which is 8: looks at
-/// entries since the last read of their directory.
+/// Entries to look at between two reads of a directory: more than the 8 for which an NFS client
+/// continues to request attributes (`NFS_READDIR_CACHE_USAGE_THRESHOLD` in Linux's `fs/nfs/dir.c`).
 const LOOKS: usize = 16;
 
 /// The origin of a setting.
@@ -140,13 +140,13 @@ pub enum Basis {
 pub struct Tuning {
     /// The file system of the root. Other file systems below it are read the same way.
     pub file_system: FileSystem,
-    /// Bytes a directory is read by at once.
+    /// Bytes of one read of a directory.
     pub buffer: usize,
     /// The origin of the buffer size.
     pub buffer_basis: Basis,
-    /// Bytes of the first read of a directory at most.
+    /// Most bytes of the first read of a directory.
     pub(crate) first_read: usize,
-    /// Threads at most.
+    /// Largest number of threads.
     pub threads: usize,
     /// The origin of the number of threads.
     pub threads_basis: Basis,
@@ -163,8 +163,8 @@ fn file_system(
 }
 
 impl FileSystem {
-    /// The file system of an existing path. A network file system's server is not asked for its
-    /// type.
+    /// Finds the file system of an existing path. The server of a network file system is not asked
+    /// for the type.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such path.
@@ -172,7 +172,7 @@ impl FileSystem {
         Tuning::of(path, &Options::default()).map(|tuning| tuning.file_system)
     }
 
-    /// Whether it is NFS, of any version.
+    /// True for NFS of any version.
     #[must_use]
     pub fn is_nfs(&self) -> bool {
         self.magic == NFS
@@ -183,7 +183,7 @@ impl FileSystem {
         let name = match kind {
             "cifs" | "smb3" => "smb2",
             "overlay" => "overlayfs",
-            // Their own names stand behind a dot.
+            // The name of a FUSE program follows after a dot: `fuse.sshfs`.
             kind if kind.starts_with("fuse") => "fuse",
             kind => kind,
         };
@@ -199,7 +199,7 @@ impl FileSystem {
     }
 }
 
-/// The number of a file system; 0 in a sandbox that refuses the question.
+/// Returns the magic number of a file system; 0 in a sandbox that refuses the call.
 fn magic(found: rustix::io::Result<StatFs>) -> rustix::io::Result<u64> {
     match found {
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(0),
@@ -208,7 +208,7 @@ fn magic(found: rustix::io::Result<StatFs>) -> rustix::io::Result<u64> {
 }
 
 impl Tuning {
-    /// The tuning of a listing of `root` with these options.
+    /// Chooses the tuning for a listing of `root` with these options.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such root.
@@ -252,8 +252,8 @@ impl Tuning {
         self.file_system.positions == Positions::Hashes && self.threads > 1
     }
 
-    /// How many entries to look at before a directory is read on, so that attributes keep coming
-    /// with the names.
+    /// Returns the number of entries to look at before a directory's next read, so that attributes
+    /// keep coming with the names.
     pub(crate) fn looks(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,

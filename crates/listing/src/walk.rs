@@ -10,10 +10,10 @@ use crate::options::{Options, Symlinks};
 use crate::sorted::{Sorted, describe};
 use crate::stream::{Stream, stream};
 
-/// In which order entries come.
+/// Order of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they are found, by several threads.
+    /// The order in which several threads find them.
     #[default]
     Any,
     /// By the bytes of the whole name, a directory counting as `NAME/`: the order of an object
@@ -22,7 +22,7 @@ pub enum Order {
     Bytes,
 }
 
-/// The entries below a root. A dangling link, where links are followed, is an error among them.
+/// The entries below a root. A dangling link is an error among them if links are followed.
 #[derive(Debug)]
 pub struct Walk(Kinds);
 
@@ -32,7 +32,7 @@ enum Kinds {
     Bytes(Box<Sorted>),
 }
 
-/// Lists what is below the directory `root`.
+/// Lists the entries below the directory `root`.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
@@ -65,7 +65,7 @@ struct Unsorted {
     root: PathBuf,
     symlinks: Symlinks,
     stream: Stream,
-    /// What is left of the last batch.
+    /// The rest of the last batch.
     found: std::vec::IntoIter<Result<Entry>>,
 }
 

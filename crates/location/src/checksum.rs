@@ -84,7 +84,8 @@ impl Algorithm {
         }
     }
 
-    /// True if the checksums of adjacent pieces give that of the whole ([`Checksum::combine`]).
+    /// True if the checksum of the whole can be computed from those of adjacent pieces
+    /// ([`Checksum::combine`]).
     #[must_use]
     pub fn is_combinable(self) -> bool {
         self.polynomial().is_some()
@@ -161,7 +162,7 @@ impl Checksum {
         })
     }
 
-    /// A checksum with this value; `None` if its length is not that of the algorithm.
+    /// Makes a checksum with this value. `None` if the value's length is wrong for the algorithm.
     #[must_use]
     pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<Self> {
         (value.len() == algorithm.value_len()).then_some(Self { algorithm, value })
@@ -186,8 +187,8 @@ impl Checksum {
         hex::encode(&self.value)
     }
 
-    /// The checksum of this piece followed by the `next` one of `next_len` bytes. `None` if the
-    /// algorithm is sequential or the algorithms differ.
+    /// Computes the checksum of this piece and the `next` one, of `next_len` bytes, together.
+    /// `None` if the algorithm is sequential or the algorithms differ.
     #[must_use]
     pub fn combine(&self, next: &Self, next_len: u64) -> Option<Self> {
         let polynomial = self.algorithm.polynomial().filter(|_| self.algorithm == next.algorithm)?;
@@ -242,7 +243,7 @@ enum State {
 }
 
 impl Hasher {
-    /// A hasher of no bytes yet.
+    /// Starts a checksum, of no bytes yet.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {

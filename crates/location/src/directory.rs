@@ -1,4 +1,4 @@
-//! The directory of a local path, as the system calls want it: `.` instead of nothing.
+//! Finds the directory of a local path, as system calls need it: `.` rather than an empty path.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Errors of a disk without room, which callers answer by freeing some, or by naming it.
+//! Recognises the errors of a full disk. Callers free space, or name the disk in their message.
 
 use std::io;
 
-/// Whether a disk is full, or a quota reached.
+/// True if an error means that a disk is full or a quota reached.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -36,7 +36,7 @@ pub struct Entry {
     /// Path relative to the listed location, with `/` between its parts. Raw bytes, because file
     /// names need not be UTF-8.
     pub name: Vec<u8>,
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Length in bytes, if the listing includes it.
     pub size: Option<u64>,
@@ -49,13 +49,12 @@ pub struct Entry {
     pub etag: Option<String>,
     /// S3 storage class; `None` for the standard one.
     pub storage_class: Option<String>,
-    /// The version that is wanted, if the entry is of a manifest; listings have no more than an
-    /// `ETag`.
+    /// The expected version, if the entry comes from a manifest. A listing gives an `ETag` at most.
     pub version: Option<Box<Version>>,
 }
 
 impl Entry {
-    /// An entry of which only name and kind are known.
+    /// Makes an entry of which only name and kind are known.
     #[must_use]
     pub fn named(name: Vec<u8>, kind: Kind) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl Entry {
         }
     }
 
-    /// An object of which only the wanted version is known.
+    /// Makes an object's entry of which only the expected version is known. Its name is empty.
     #[must_use]
     pub fn of_version(version: &Version) -> Self {
         let entry = Self::named(Vec::new(), Kind::File);

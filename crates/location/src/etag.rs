@@ -1,17 +1,17 @@
 //! Entity tags as values: one rule for every comparison, wherever a tag comes from.
 //!
-//! A header has a tag in quotes, perhaps behind `W/`. Listings have it with quotes or without, and
-//! some stores write the digits of a digest in capitals in one place and not in the other. A tag is
-//! kept as it was written, since a condition (`If-Match`) must repeat that of the header. Stores
-//! and caches call this; [`Version`](crate::Version) compares by it.
+//! A header writes a tag in quotes, sometimes after `W/`. A listing writes it with or without
+//! quotes, and some stores use capital digits for a digest in one place only. A tag is kept as it
+//! was written, because a condition (`If-Match`) must repeat the header's tag exactly. Stores and
+//! caches call this module; [`Version`](crate::Version) compares by it.
 
 use std::borrow::Cow;
 
-/// A tag as a header would have it: in quotes, without blanks around it. `None` if it is empty.
+/// Writes a tag as in a header: in quotes, without surrounding blanks. `None` if the tag is empty.
 #[must_use]
 pub fn quoted(text: &str) -> Option<String> {
     let text = text.trim();
-    let (weak, tag) = parts(text);
+    let (weak, tag) = split_tag(text);
     match (tag.is_empty(), text.ends_with('"')) {
         (true, _) => None,
         (false, true) => Some(text.to_owned()),
@@ -19,32 +19,32 @@ pub fn quoted(text: &str) -> Option<String> {
     }
 }
 
-/// Whether a tag is weak: equal ones need not be of the same bytes.
+/// True if a tag is weak: equal weak tags do not mean equal bytes.
 #[must_use]
 pub fn is_weak(text: &str) -> bool {
-    parts(text).0
+    split_tag(text).0
 }
 
-/// Whether two tags have one value: the weak comparison of RFC 9110, 8.8.3.2.
+/// True if two tags have the same value, by the weak comparison of RFC 9110, 8.8.3.2.
 #[must_use]
 pub fn is_same(one: &str, other: &str) -> bool {
     one == other || value(one) == value(other)
 }
 
-/// The value of a tag, the same however it was written. A digest is in small letters: MD5, also
-/// that of an upload in parts (`HEX-COUNT`).
+/// Returns the value of a tag in one spelling. An MD5 digest, also of a multipart upload
+/// (`HEX-COUNT`), is in lower case.
 #[must_use]
 pub fn value(text: &str) -> Cow<'_, str> {
-    let tag = parts(text).1;
+    let tag = split_tag(text).1;
     if is_digest(tag) { Cow::Owned(tag.to_ascii_lowercase()) } else { Cow::Borrowed(tag) }
 }
 
-/// Whether a tag is weak, and the tag without quotes.
-fn parts(text: &str) -> (bool, &str) {
+/// Returns whether a tag is weak, and the tag without quotes.
+fn split_tag(text: &str) -> (bool, &str) {
     let text = text.trim();
-    let strong = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
-    let tag = strong.unwrap_or(text);
-    (strong.is_some(), tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag))
+    let weak = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
+    let tag = weak.unwrap_or(text);
+    (weak.is_some(), tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag))
 }
 
 fn is_digest(tag: &str) -> bool {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::name::DestinationName;
-use crate::secret::{behind_scheme, is_signed_query};
+use crate::secret::{is_signed_query, redact_after_scheme};
 use crate::service::{EndpointName, Service};
 use crate::sftp::SftpPath;
 use crate::shown::shown;
@@ -48,7 +48,7 @@ pub struct ObjectLocation {
 }
 
 impl ObjectLocation {
-    /// The location of this key in the same bucket; of the bucket if it is empty.
+    /// Returns the location of `key` in the same bucket, or of the bucket itself if `key` is empty.
     #[must_use]
     pub fn with_key(&self, key: impl Into<String>) -> Self {
         Self { key: key.into(), service: self.service, bucket: self.bucket.clone() }
@@ -74,7 +74,7 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// Whether its query has a signature, which stands for a user.
+    /// True if the query has a signature, which grants a user's access.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         is_signed_query(&self.target)
@@ -148,9 +148,9 @@ impl Location {
         }
     }
 
-    /// The location of `name` (an [`Entry`](crate::Entry)'s name) below this one, where it exists.
-    /// Adds a `/` between them unless this one ends in one. The name is not checked: a copy joins
-    /// names by [`child`](Self::child), or those of a whole tree by the store's `location_below`.
+    /// Returns the location of `name` (an [`Entry`](crate::Entry)'s name) below this one. Adds a
+    /// `/` between them unless this one ends in one. The name is not checked: a copy joins names by
+    /// [`child`](Self::child), or those of a whole tree by the store's `location_below`.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         match self {
@@ -195,8 +195,8 @@ impl Location {
         self.join(name.as_bytes())
     }
 
-    /// The text that [`parse`](Self::parse) reads as this location, to be kept in a file. `None` if
-    /// it would show a password or a signature.
+    /// Returns a text for a file, which [`parse`](Self::parse) reads as this location. `None` if
+    /// the text would contain a password or a signature.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         let text = match self {
@@ -209,7 +209,8 @@ impl Location {
         (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
     }
 
-    /// The name that, [joined](Self::join) to `root`, gives this location.
+    /// Returns the name that gives this location when [joined](Self::join) to `root`. `None` if
+    /// this location is not below `root`.
     #[must_use]
     pub fn name_below(&self, root: &Self) -> Option<Vec<u8>> {
         fn rest<'a>(whole: &'a [u8], root: &[u8]) -> Option<&'a [u8]> {
@@ -229,15 +230,15 @@ impl Location {
                 let root = root.target.split(['?', '#']).next()?;
                 Some(percent_decode(rest(url.target.as_bytes(), root.as_bytes())?).collect())
             }
-            (Self::Sftp(place), Self::Sftp(root)) if place.is_beside(root) => {
+            (Self::Sftp(place), Self::Sftp(root)) if place.shares_root_with(root) => {
                 rest(&place.path, &root.path).map(<[u8]>::to_vec)
             }
             _ => None,
         }
     }
 
-    /// The directory or prefix that holds an object, a directory or a prefix, to which its name can
-    /// be joined. Always shorter; `None` for a bucket, a host and `/`.
+    /// Returns the directory or prefix that holds this location. Always shorter. `None` for a
+    /// bucket, a host, `/` and a URL with a query.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         match self {
@@ -273,14 +274,15 @@ impl Location {
         (!name.is_empty()).then_some(name)
     }
 
-    /// The name of a copy in a directory: the last component. `None` also if a directory cannot
-    /// hold it: of a URL that ends in `a%2Fb`, and of a key that ends in `/..`.
+    /// Returns the name of a copy in a directory: the last component. `None` also if no file can
+    /// have that name, as for a URL that ends in `a%2Fb` or a key that ends in `/..`.
     #[must_use]
     pub fn file_name(&self) -> Option<DestinationName> {
         DestinationName::new(self.last_component()?).ok()
     }
 
-    /// True if it is written as a directory or prefix: it ends in `/`, or is a whole bucket.
+    /// True if the location is written as a directory or prefix: it ends in `/`, or is a whole
+    /// bucket.
     #[must_use]
     pub fn is_directory_like(&self) -> bool {
         match self {
@@ -291,7 +293,7 @@ impl Location {
         }
     }
 
-    /// The path of a local location.
+    /// The path, if the location is local.
     #[must_use]
     pub fn as_local(&self) -> Option<&Path> {
         match self {
@@ -307,7 +309,7 @@ fn add_slash(bytes: &mut Vec<u8>) {
     }
 }
 
-/// The scheme of a URL that has one `/` behind it.
+/// Finds the scheme of a URL that has only one `/` after the colon.
 fn with_one_slash(bytes: &[u8]) -> Option<&str> {
     let scheme = std::str::from_utf8(&bytes[..bytes.windows(2).position(|pair| pair == b":/")?]).ok()?;
     let is_web = ["http", "https", "file", "sftp"].iter().any(|it| it.eq_ignore_ascii_case(scheme));
@@ -343,7 +345,7 @@ impl fmt::Display for HttpUrl {
         if !authority.contains(['@', ':']) && !target.contains('?') {
             return write!(f, "{scheme}://{authority}{target}");
         }
-        write!(f, "{scheme}://{}", behind_scheme(&format!("{authority}{target}")))
+        write!(f, "{scheme}://{}", redact_after_scheme(&format!("{authority}{target}")))
     }
 }
 

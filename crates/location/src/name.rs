@@ -1,7 +1,7 @@
 //! Names that a store, a server or a URL proposes for a file, checked before they are joined.
 //!
-//! A [`DestinationName`] is one component of a path and cannot lead to another directory. Copies
-//! join nothing else to a destination that keeps files; the mount shows nothing else.
+//! A [`DestinationName`] is one component of a path and cannot lead to another directory. Copies to
+//! a destination with files join only such names; the mount shows only such names.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ impl DestinationName {
         Self::check(&bytes).map(|()| Self(bytes))
     }
 
-    /// Checks like [`new`](Self::new), for a name that is not kept.
+    /// Checks a name like [`new`](Self::new), without storing it.
     ///
     /// # Errors
     /// [`NameFault`].
@@ -76,7 +76,8 @@ impl DestinationName {
     /// Checks the components of a name below a directory, such as `a/b`.
     ///
     /// # Errors
-    /// The fault of the first component that has one; a leading or trailing `/` is an empty one.
+    /// The fault of the first component that has one. A leading or trailing `/` makes an empty
+    /// component.
     pub fn check_path(name: &[u8]) -> Result<(), NameFault> {
         name.split(|byte| *byte == b'/').try_for_each(Self::check)
     }

@@ -31,7 +31,7 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// True if it has no bytes.
+    /// True if the range has no bytes.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.end == self.start
@@ -44,7 +44,7 @@ impl ByteRange {
         Self::new(start, self.end.min(other.end).max(start))
     }
 
-    /// The range without its first `count` bytes; empty if it has no more than that.
+    /// Returns the range without its first `count` bytes, empty if there are no more.
     #[must_use]
     pub fn skip(self, count: u64) -> Self {
         Self::new(self.start.saturating_add(count).min(self.end), self.end)

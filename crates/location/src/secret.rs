@@ -10,14 +10,13 @@ use std::borrow::Cow;
 
 use crate::service::Service;
 
-/// Replaces a secret.
+/// The text that replaces a secret.
 const HIDDEN: &str = "***";
 
 /// Parameters that hold a signature: of AWS and Google (version 4 and before), CloudFront and
 /// Azure.
 const SIGNATURES: [&str; 4] = ["x-amz-signature", "x-goog-signature", "signature", "sig"];
-/// Parameters that accompany a signature and differ between signatures, besides those of
-/// [`SIGNED`].
+/// Parameters that accompany a signature and differ between signatures, in addition to [`SIGNED`].
 const COMPANIONS: [&str; 23] = [
     "awsaccesskeyid",
     "googleaccessid",
@@ -45,7 +44,7 @@ const COMPANIONS: [&str; 23] = [
 ];
 /// Parameters of AWS and Google signatures, without the prefix `x-amz-` or `x-goog-`.
 const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
-/// Words that, alone or behind `-`, `_` or `.`, name a parameter that is secret also without a
+/// Words that name a secret parameter, alone or after `-`, `_` or `.`, even if the URL has no
 /// signature: `key`, `api_key`, `Subscription-Key`.
 const SECRET_WORDS: [&str; 22] = [
     "assertion",
@@ -71,26 +70,27 @@ const SECRET_WORDS: [&str; 22] = [
     "ticket",
     "verifier",
 ];
-/// Ends of secret parameters that are written as one word: `accesstoken`, `sessionid`.
+/// Endings of secret parameters that are written as one word: `accesstoken`, `sessionid`.
 const SECRET_ENDS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "sessionid"];
 
-/// Schemes of which a URL is recognised although only one slash follows.
+/// Schemes whose URLs are recognised even if only one slash follows.
 const WEB: [&str; 5] = ["http", "https", "sftp", "ftp", "ftps"];
 
-/// `text` without the secrets of any URL in it. White space ends a URL.
+/// Removes the secrets from every URL in `text`. White space ends a URL.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
     without_secrets(text, end_in_text)
 }
 
-/// An operand, or the value of an option, without its secrets. All behind the scheme is one URL,
-/// whatever characters it has.
+/// Removes the secrets from an operand, or from the value of an option. Everything after the scheme
+/// is one URL, whatever characters it has.
 #[must_use]
 pub fn redacted_operand(text: &str) -> Cow<'_, str> {
     without_secrets(text, str::len)
 }
 
-/// `text` without the secrets of its URLs; `end` is given the text behind a scheme.
+/// Removes the secrets from the URLs in `text`. `end` returns the length of the URL that begins
+/// after a scheme.
 fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(":/") {
         return Cow::Borrowed(text);
@@ -108,7 +108,7 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
         if is_plain || (scheme == "sftp" && !has_password(url)) {
             out.push_str(url);
         } else {
-            out.push_str(&behind_scheme(url));
+            out.push_str(&redact_after_scheme(url));
         }
         rest = behind;
     }
@@ -116,8 +116,8 @@ fn without_secrets(text: &str, end: fn(&str) -> usize) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
-/// The length of the URL at the start of a text. White space and quotes end it, except within what
-/// looks like a password: that ends at the next `@`.
+/// Returns the length of the URL at the start of `text`. White space and quotes end it, except
+/// within an apparent password, which ends at the next `@`.
 fn end_in_text(text: &str) -> usize {
     let end = text.find(ends_url).unwrap_or(text.len());
     let authority = text[..end].split(['/', '?', '#']).next().unwrap_or_default();
@@ -134,18 +134,18 @@ fn end_in_text(text: &str) -> usize {
     }
 }
 
-/// True for `user:` and the beginning of a password: what follows the colon is no port.
+/// True if an authority is `user:` and the beginning of a password: no port follows the colon.
 fn begins_password(authority: &str) -> bool {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     !authority.contains('[') && port.is_some_and(|port| port.bytes().any(|byte| !byte.is_ascii_digit()))
 }
 
-/// The scheme at the end of a text.
+/// Returns the scheme at the end of `before`.
 fn scheme_of(before: &str) -> &str {
     let behind = |ends: fn(char) -> bool| {
         let start = before.rfind(ends).map_or(0, |at| at + 1);
-        // After a character of several bytes, `start` is not a character boundary, and no known
-        // scheme precedes.
+        // After a character of several bytes, `start` is not a character boundary. The scheme then
+        // counts as unknown.
         before.get(start..).unwrap_or_default()
     };
     // The name of an endpoint is a part of its scheme.
@@ -156,7 +156,7 @@ fn scheme_of(before: &str) -> &str {
     }
 }
 
-/// Whether an `sftp` URL has more before its host than a user's name, which is no secret.
+/// True if an `sftp` URL has a password before its host. A user name alone is no secret.
 fn has_password(url: &str) -> bool {
     let authority = url.split('/').next().unwrap_or_default();
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -170,7 +170,7 @@ fn ends_url(symbol: char) -> bool {
 }
 
 /// Redacts the rest of a URL after `://`: authority, path and query.
-pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
+pub(crate) fn redact_after_scheme(url: &str) -> Cow<'_, str> {
     let cut = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, target) = url.split_at(cut);
     // Some passwords contain an unencoded slash. An authority with a colon and no numeric port is
@@ -179,7 +179,7 @@ pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
         && begins_password(authority)
         && let Some((_, behind)) = url.split_once('@')
     {
-        let behind = behind_scheme(behind);
+        let behind = redact_after_scheme(behind);
         let behind = behind.strip_prefix(HIDDEN).and_then(|rest| rest.strip_prefix('@')).unwrap_or(&behind);
         return Cow::Owned(format!("{HIDDEN}@{behind}"));
     }
@@ -211,23 +211,23 @@ fn target_shown(target: &str) -> Cow<'_, str> {
     if shown == target { Cow::Borrowed(target) } else { Cow::Owned(shown) }
 }
 
-/// Redacts the parameters of a query, or of a fragment, in which web applications pass tokens.
+/// Redacts the parameters of a query, or of a fragment: web applications pass tokens in fragments.
 fn fields_shown(fields: &str) -> String {
     let names: Vec<String> = fields.split('&').map(name_of).collect();
     let signed = names.iter().any(|name| SIGNATURES.contains(&name.as_str()));
     let mut shown = Vec::new();
     for (part, name) in fields.split('&').zip(&names) {
         match name.as_str() {
-            name if SIGNATURES.contains(&name) => shown.push(hidden(part)),
+            name if SIGNATURES.contains(&name) => shown.push(hide_value(part)),
             name if signed && (is_signed(name) || COMPANIONS.contains(&name)) => {}
-            name if is_secret(name) || is_signed(name) => shown.push(hidden(part)),
+            name if is_secret(name) || is_signed(name) => shown.push(hide_value(part)),
             _ => shown.push(behind_semicolons(part)),
         }
     }
     shown.join("&")
 }
 
-/// Redacts what follows a `;`, which separates parameters in paths and in some queries.
+/// Redacts the parameters after each `;` in a path or a query.
 fn behind_semicolons(text: &str) -> String {
     let is_hidden = |part: &str| part.contains('=') && is_secret(&name_of(part));
     let mut parts = text.split(';');
@@ -235,14 +235,14 @@ fn behind_semicolons(text: &str) -> String {
     for part in parts {
         // A path continues after its parameter.
         let (field, rest) = part.split_at(part.find('/').unwrap_or(part.len()));
-        let field = if is_hidden(field) { hidden(field) } else { field.to_owned() };
+        let field = if is_hidden(field) { hide_value(field) } else { field.to_owned() };
         shown = format!("{shown};{field}{rest}");
     }
     shown
 }
 
-/// A parameter without its value; its name alone, if it has none.
-fn hidden(part: &str) -> String {
+/// Replaces the value of a parameter, or adds the replacement if it has no value.
+fn hide_value(part: &str) -> String {
     match part.split_once('=') {
         Some((name, _)) => format!("{name}={HIDDEN}"),
         None => format!("{part}={HIDDEN}"),

@@ -1,20 +1,20 @@
-//! The services behind `BUCKET/KEY`: which protocol a location speaks, and which endpoint it names.
+//! The services that hold buckets: the protocol of a location, and the endpoint that it names.
 
 use std::fmt;
 
-/// Longest name of an endpoint. Names are kept in place, so that a location costs no allocation
-/// more.
-const LONGEST: usize = 32;
+/// Longest name of an endpoint, in bytes. Names are stored inline, so that a location needs no
+/// further allocation.
+const MAX_NAME_LENGTH: usize = 32;
 
-/// The scheme of S3, and what joins it to the name of an endpoint.
+/// The scheme of S3, and the separator between it and the name of an endpoint.
 const S3: &str = "s3";
 const JOIN: char = '+';
 
-/// The name of an endpoint in the user's configuration file: letters, digits and `-`, in lower case
-/// as every scheme is.
+/// The name of an endpoint in the user's configuration file: letters, digits and `-`. Lower case,
+/// as in every scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointName {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_NAME_LENGTH],
     length: u8,
 }
 
@@ -22,14 +22,14 @@ impl EndpointName {
     /// The rule for names, for messages.
     pub const RULE: &'static str = "a name has at most 32 lower-case letters, digits and `-`";
 
-    /// A name, if it is a legal one.
+    /// Checks a name. `None` if it breaks the rule.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || !name.bytes().all(legal) {
             return None;
         }
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; MAX_NAME_LENGTH];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
@@ -37,7 +37,7 @@ impl EndpointName {
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Of the bytes of a text.
+        // The bytes were copied from a `str`.
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
     }
 }
@@ -54,11 +54,10 @@ impl fmt::Debug for EndpointName {
     }
 }
 
-/// A service that holds objects. Two locations with equal services are in one service; `Display` is
-/// the scheme.
+/// A service that holds objects. Equal values mean the same service. `Display` writes the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// S3 and everything that speaks its protocol, at the endpoint of the options.
+    /// S3, or another store that speaks its protocol, at the endpoint of the options.
     S3,
     /// S3 at an endpoint of the configuration file.
     NamedS3(EndpointName),
@@ -69,14 +68,14 @@ pub enum Service {
 }
 
 impl Service {
-    /// Whether the service speaks the protocol of S3.
+    /// True if the service speaks the protocol of S3.
     #[must_use]
     pub fn is_s3(self) -> bool {
         matches!(self, Self::S3 | Self::NamedS3(_))
     }
 
-    /// The service of a scheme; `None` for a scheme of another kind, or a name that no endpoint can
-    /// have.
+    /// Returns the service of a scheme. `None` for another kind of scheme, or an illegal name of an
+    /// endpoint.
     #[must_use]
     pub fn of_scheme(scheme: &str) -> Option<Self> {
         let scheme = scheme.to_ascii_lowercase();
@@ -91,7 +90,7 @@ impl Service {
         }
     }
 
-    /// The service of a location's text, and the rest of it behind `://`.
+    /// Splits the text of a location into its service and the rest after `://`.
     #[must_use]
     pub fn of_text(text: &str) -> Option<(Self, &str)> {
         let (scheme, rest) = text.split_once("://")?;
@@ -120,7 +119,7 @@ mod tests {
             assert_eq!(Service::of_scheme(scheme).unwrap().to_string(), scheme);
         }
         assert_eq!(Service::of_scheme("S3+LAB"), Service::of_scheme("s3+lab"));
-        let longest = format!("s3+{}", "a".repeat(LONGEST));
+        let longest = format!("s3+{}", "a".repeat(MAX_NAME_LENGTH));
         assert!(Service::of_scheme(&longest).is_some());
         for scheme in ["s3+", "gs+lab", "s3+a.b", "s3+a+b", "lab", "http", &format!("{longest}a")] {
             assert_eq!(Service::of_scheme(scheme), None, "{scheme}");

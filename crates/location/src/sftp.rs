@@ -1,9 +1,9 @@
 //! `sftp://` locations: a host to which `ssh` connects, and a path of raw bytes on it.
 //!
-//! A path is absolute unless it begins with `/~/`, as curl has it: that is the directory in which a
-//! session begins, mostly the user's home. `%41` stands for a byte; every other character is
-//! itself, so that names with spaces, `?` and `#` are written as they are. A password is refused,
-//! since it would show in the list of processes.
+//! A path is absolute unless it begins with `/~/`, as in curl: then it begins in the directory in
+//! which a session begins, mostly the user's home. `%41` stands for a byte. Every other character
+//! stands for itself, so that names with spaces, `?` and `#` need no encoding. A password is
+//! refused, because it would show in the list of processes.
 
 use std::fmt::{self, Write as _};
 
@@ -14,20 +14,20 @@ use crate::shown::controls;
 /// A path on a host that is reached by SSH.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SftpPath {
-    /// `HOST`, `USER@HOST`, either with `:PORT`, as written.
+    /// `HOST` or `USER@HOST`, with or without `:PORT`, as written.
     pub authority: String,
-    /// Absolute if it begins with `/`, else below the directory in which a session begins; empty
-    /// for that directory.
+    /// Absolute if it begins with `/`, else relative to the directory in which a session begins.
+    /// Empty for that directory.
     pub path: Vec<u8>,
 }
 
 impl SftpPath {
-    /// Parses what follows `sftp://`.
+    /// Parses the text after `sftp://`.
     pub(crate) fn parse(rest: &[u8]) -> Result<Self, &'static str> {
         let cut = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(cut);
-        let authority = std::str::from_utf8(authority).map_err(|_| HOST)?.to_owned();
-        check(&authority)?;
+        let authority = std::str::from_utf8(authority).map_err(|_| HOST_ERROR)?.to_owned();
+        check_authority(&authority)?;
         let path: Vec<u8> = match path.strip_prefix(b"/~") {
             Some([]) => Vec::new(),
             Some([b'/', below @ ..]) => {
@@ -52,7 +52,8 @@ impl SftpPath {
         Self { authority: self.authority.clone(), path }
     }
 
-    /// The directory of a name. `None` for `/` and for the directory in which a session begins.
+    /// The directory that holds this path. `None` for `/` and for the directory in which a session
+    /// begins.
     pub(crate) fn parent(&self) -> Option<Self> {
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
         if path.is_empty() {
@@ -62,8 +63,8 @@ impl SftpPath {
         Some(self.at(path[..end].to_vec()))
     }
 
-    /// Whether two paths are of one host and begin in the same directory.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    /// True if both paths have the same host, and both are absolute or both relative.
+    pub(crate) fn shares_root_with(&self, other: &Self) -> bool {
         self.authority == other.authority && self.path.starts_with(b"/") == other.path.starts_with(b"/")
     }
 
@@ -79,10 +80,10 @@ impl SftpPath {
     }
 }
 
-const HOST: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
+const HOST_ERROR: &str = "no host; write sftp://[USER@]HOST[:PORT]/PATH";
 
-/// Refuses what `ssh` would take for an option or a command, and passwords.
-fn check(authority: &str) -> Result<(), &'static str> {
+/// Refuses passwords, and names that `ssh` would take for an option or a command.
+fn check_authority(authority: &str) -> Result<(), &'static str> {
     let (user, host, port) = split(authority);
     if user.is_some_and(|user| user.contains(':')) {
         return Err("a password in the URL would show in the list of processes; use a key or an agent");
@@ -93,7 +94,7 @@ fn check(authority: &str) -> Result<(), &'static str> {
     };
     let is_host = plain(host, b"-._") || (authority.contains('[') && plain(host, b"-._:%"));
     if !is_host || user.is_some_and(|user| !plain(user, b"-._+@\\")) {
-        return Err(HOST);
+        return Err(HOST_ERROR);
     }
     match port {
         Some(port) if port.parse::<u16>().is_err() => Err("the port is no number up to 65535"),
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(parse("sftp://h"), parse("sftp://h/~/"));
         assert_eq!(parse("sftp://h/~"), parse("sftp://h/~/"));
         assert_eq!(parse("sftp://h/100%").path, b"/100%");
-        // Not the root.
+        // The path is relative, not `/x`.
         assert_eq!(parse("sftp://h/~//x").path, b"x");
     }
 

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::secret::{redacted, redacted_operand};
 
-/// True for control characters, and for those that change the direction of writing: with `U+202E`
-/// one name can look like another.
+/// True for control characters, and for characters that change the direction of writing: `U+202E`
+/// can make one name look like another.
 #[must_use]
 pub fn controls(symbol: char) -> bool {
     symbol.is_control()
@@ -46,7 +46,7 @@ pub fn shown(path: &(impl AsRef<OsStr> + ?Sized)) -> Shown<'_> {
     Shown(path.as_ref())
 }
 
-/// Returned by [`shown`].
+/// The result of [`shown`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(&'a OsStr);
 
@@ -59,8 +59,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A message as one line: without control characters and without secrets, whatever a server put
-/// into it or a user into a name.
+/// Formats a message as one line, without secrets. Control characters, which servers and file names
+/// may contain, are escaped.
 #[must_use]
 pub fn one_line(message: &str) -> String {
     let mut line = String::new();

@@ -1,7 +1,7 @@
 //! Parses sizes, rates and durations: `64MiB`, `100Mbit`, `1.5h`. Every option, variable and
 //! argument has this grammar.
 //!
-//! A number, which may have a decimal point, and a unit. Case does not matter.
+//! A number, with or without a decimal point, and a unit. Case does not matter.
 //! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T
 //!   P` are powers of 1024, as in `dd`, `curl` and rclone. No unit means bytes.
 //! - **Rates**: a size per second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000.
@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest valid duration, a hundred years. Adding it to the current time does not overflow.
-const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
+const MAX_DURATION: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// The text is not a valid size, rate or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,18 +56,18 @@ impl fmt::Display for Kind {
 /// Parses a size in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
 ///
 /// # Errors
-/// [`UnitError`]; also above 2^64 - 1.
+/// [`UnitError`], also for a size above 2^64 - 1.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let refuse = || Kind::Size.refuse(text);
     let (number, unit) = split(text).ok_or_else(refuse)?;
     let factor = bytes_per_unit(&unit).ok_or_else(refuse)?;
-    whole(number * factor).ok_or_else(refuse)
+    round_down(number * factor).ok_or_else(refuse)
 }
 
 /// Parses a rate in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
 ///
 /// # Errors
-/// [`UnitError`]; also below 1 and above 2^64 - 1.
+/// [`UnitError`], also for a rate below 1 or above 2^64 - 1.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     let refuse = || Kind::Rate.refuse(text);
     let lower = text.trim().to_ascii_lowercase();
@@ -79,7 +79,7 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
         "gbit" => 1e9 / 8.0,
         _ => bytes_per_unit(&unit).ok_or_else(refuse)?,
     };
-    whole(number * factor).filter(|rate| *rate > 0).ok_or_else(refuse)
+    round_down(number * factor).filter(|rate| *rate > 0).ok_or_else(refuse)
 }
 
 /// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
@@ -101,16 +101,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     duration(number * seconds).map_err(|_| refuse())
 }
 
-/// A number of seconds as a duration.
+/// Converts a number of seconds to a duration.
 ///
 /// # Errors
 /// The number is negative, NaN, or more than a hundred years.
 pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= MAX_DURATION);
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
 }
 
-/// A duration above zero: a limit, within which something has to be possible.
+/// A duration above zero, for a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PositiveDuration(Duration);
 
@@ -121,10 +121,10 @@ impl PositiveDuration {
         self.0
     }
 
-    /// A number of seconds.
+    /// Converts a number of seconds.
     ///
     /// # Errors
-    /// Those of [`duration`]; also zero.
+    /// [`UnitError`], as from [`duration`], and also for zero.
     pub fn from_seconds(seconds: f64) -> Result<Self, UnitError> {
         Self::new(duration(seconds)?, &format!("{seconds} s"))
     }
@@ -137,7 +137,7 @@ impl PositiveDuration {
 impl FromStr for PositiveDuration {
     type Err = UnitError;
 
-    /// Parses what [`parse_duration`] does, except zero.
+    /// Parses a duration like [`parse_duration`], and refuses zero.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         Self::new(parse_duration(text)?, text)
     }
@@ -165,8 +165,8 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
 }
 
 /// Rounds down; `None` if `value` is negative or too large.
-fn whole(value: f64) -> Option<u64> {
-    // 2^64, which does not fit.
+fn round_down(value: f64) -> Option<u64> {
+    // The limit is 2^64, which does not fit.
     let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
     fits.then_some(value as u64)
@@ -246,7 +246,7 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        assert_eq!(parse_duration("36500d"), Ok(LONGEST));
+        assert_eq!(parse_duration("36500d"), Ok(MAX_DURATION));
         for text in ["", "ms", "-1s", "3 moons", "36501d", "9999999999999999999"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }

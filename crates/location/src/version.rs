@@ -44,8 +44,8 @@ impl FileIdentity {
         Self { device, inode, modified_ns: nanoseconds(modified), changed_ns: nanoseconds(changed) }
     }
 
-    /// True if both can be of the same content. Devices are not compared: each machine numbers the
-    /// device of a network file system differently, and two files do not share inode and both times
+    /// True if both can identify the same content. Devices are not compared: each machine numbers
+    /// the device of a network file system differently. Two files do not share inode and both times
     /// by chance.
     #[must_use]
     pub fn agrees_with(self, other: Self) -> bool {
@@ -109,7 +109,7 @@ impl PartialEq for Version {
 impl Eq for Version {}
 
 impl Version {
-    /// The version that a store knows by this id.
+    /// Makes the version that a store knows by this id.
     #[must_use]
     pub fn of_id(id: &str) -> Self {
         Self { version_id: Some(id.to_owned()), ..Self::default() }
@@ -127,9 +127,9 @@ impl Version {
         }
     }
 
-    /// False if the length is 0 without a sign that the object is empty. Servers that compute no
-    /// length state 0; the `ETag` of an empty object is the MD5 of nothing, or that of `serve`,
-    /// which has the length of the file as its third number.
+    /// False if the length is unknown, or is 0 without a sign that the object is empty: servers
+    /// that compute no length send 0. The sign is an `ETag`, either the MD5 of no bytes or one of
+    /// `serve` whose third number, the length of the file, is 0.
     #[must_use]
     pub fn has_credible_length(&self) -> bool {
         const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
@@ -156,8 +156,8 @@ impl Version {
         }
     }
 
-    /// True if two versions of one length and date have different `ETag`s, as where several servers
-    /// compute the tags of one file.
+    /// True if two versions of the same length and date have different `ETag`s. Several servers of
+    /// one file may compute different tags.
     #[must_use]
     pub fn differs_by_tag(&self, other: &Self) -> bool {
         let has_both = self.etag.is_some() && other.etag.is_some() && self.last_modified.is_some();
@@ -165,7 +165,7 @@ impl Version {
         has_both && is_alike && !self.has_etag_of(other)
     }
 
-    /// True if a response with the version `other` can be of the same content: all fields that both
+    /// True if a response with the version `other` may have the same content: all fields that both
     /// have are equal.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {

@@ -18,27 +18,28 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 
-/// The engines of this process, by what they were made from.
-static ENGINES: Mutex<BTreeMap<String, Own<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
+/// The engines of this process, by the key of their options.
+static ENGINES: Mutex<BTreeMap<String, ProcessOwned<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
 
-/// The beginnings of the variables in which stores find endpoints and credentials.
+/// Prefixes of the variables in which stores find endpoints and credentials.
 const SERVICES: [&str; 7] =
     ["AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA_", "IDENTITY_", "STORAGE_EMULATOR_"];
 
-/// What is read through the cache.
+/// The locations that are read through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cached {
-    /// All but local files, which are near already; reads work without it where it cannot be used.
+    /// All but local files, which are near already. If the cache cannot be used, reads work without
+    /// it.
     Remote,
-    /// Everything: it was asked for.
+    /// All locations, because the user requested a cache.
     All,
-    /// Nothing.
+    /// No location.
     Nothing,
 }
 
-/// How locations are reached.
+/// Options with which locations are reached.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Client {
     pub(crate) route: Arc<Route>,
@@ -46,7 +47,7 @@ pub(crate) struct Client {
 
 #[pymethods]
 impl Client {
-    /// The options as they were given, with their secrets: for another client like this.
+    /// The given options, with their secrets, for another client like this one.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.route.given.bind(py).copy()
@@ -55,7 +56,7 @@ impl Client {
 
 /// The options of a client, and the key of its engine.
 pub(crate) struct Route {
-    /// The options as they were given, with their secrets.
+    /// The given options, with their secrets.
     given: Py<PyDict>,
     options: Options,
     cached: Cached,
@@ -64,7 +65,7 @@ pub(crate) struct Route {
     key: String,
 }
 
-/// A client with these options; those not given are as the environment has them.
+/// Makes a client with these options. Options that are not given come from the environment.
 #[pyfunction]
 #[pyo3(signature = (**options))]
 pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Client> {
@@ -84,7 +85,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "cache" => match value.cast::<PyBool>() {
                 Ok(flag) => cached = if flag.is_true() { Cached::All } else { Cached::Nothing },
                 Err(_) => {
-                    // An empty name counts as none given, as an empty variable does.
+                    // An empty name counts as not given, like an empty variable.
                     let directory = value.extract::<PathBuf>()?;
                     if !directory.as_os_str().is_empty() {
                         cached = Cached::All;
@@ -126,8 +127,8 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         terms.bill.region = all.store.region.clone();
     }
     let secrets = keys.apply(&mut all)?;
-    // An engine looks for credentials once: another profile or key in the environment is another
-    // engine.
+    // An engine looks for credentials once, so another profile or key in the environment needs
+    // another engine.
     let mut found: Vec<_> = std::env::vars_os().filter(|(name, _)| is_of_service(name)).collect();
     found.sort();
     let key = format!("{all:?} {found:?} {secrets}");
@@ -155,7 +156,7 @@ fn write_term(terms: &mut Terms, name: &str, value: &Bound<'_, PyAny>) -> PyResu
     Ok(())
 }
 
-/// Sets an option of what is written: as the options of `firstbyte cp`.
+/// Sets an option of written objects, like the options of `firstbyte cp`.
 fn write_option(all: &mut Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let metadata = &mut all.copies.metadata;
     match name {
@@ -204,15 +205,15 @@ struct GivenKeys {
     access_key_id: Option<String>,
     secret_access_key: Option<String>,
     session_token: Option<String>,
-    /// Requests were asked to go unsigned.
+    /// True if the user requested unsigned requests.
     anonymous: bool,
 }
 
 impl GivenKeys {
-    /// Has requests signed with them, and by nothing else. Returns the part of the key of these
-    /// options that is never printed.
+    /// Makes these credentials the only ones that sign requests. Returns the part of the engine's
+    /// key that is never printed.
     fn apply(self, options: &mut Options) -> PyResult<String> {
-        // With their passwords, which `Debug` of a proxy omits.
+        // The URLs have passwords, which `Debug` of a proxy omits.
         let proxies = [&options.store.proxies.http, &options.store.proxies.https]
             .map(|proxy| proxy.as_ref().map(|proxy| proxy.url.clone()));
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {
@@ -240,7 +241,7 @@ fn is_of_service(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| SERVICES.iter().any(|service| name.starts_with(service)))
 }
 
-/// Ends the engines of this process, as it ends.
+/// Ends the engines when the process ends.
 #[pyfunction]
 pub(crate) fn disconnect(py: Python<'_>) {
     let engines = std::mem::take(&mut *ENGINES.lock().unwrap_or_else(PoisonError::into_inner));
@@ -248,9 +249,9 @@ pub(crate) fn disconnect(py: Python<'_>) {
 }
 
 impl Route {
-    /// This process's engine for `location`.
+    /// Returns this process's engine for `location`.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
-        // A local file is not copied to where it is already, unless that was asked for.
+        // A local file is near already, and is cached only if the user requested a cache.
         let near = self.cached == Cached::Remote && location.as_local().is_some();
         if near || self.cached == Cached::Nothing {
             return self.uncached(py);
@@ -266,7 +267,7 @@ impl Route {
         }
     }
 
-    /// This process's engine with the cache, for what is about the cache.
+    /// Returns this process's engine with the cache, for operations on the cache.
     pub(crate) fn cached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         match self.cached {
             Cached::Nothing => self.uncached(py),
@@ -276,8 +277,8 @@ impl Route {
         }
     }
 
-    /// The engine of a run that asks these places: a shared one, or one of its own if there are
-    /// terms, whose store counts this run alone.
+    /// Returns the engine of a run that sends requests to these places: the shared engine or, if
+    /// there are terms, a separate one whose store counts this run alone.
     pub(crate) fn accounted(&self, py: Python<'_>, cache: Cache, places: &[&PathBuf]) -> PyResult<Accounted> {
         let engine = if cache == Cache::Used { self.cached(py)? } else { self.uncached(py)? };
         let Some(terms) = &self.terms else { return Ok(Accounted { engine, account: None }) };
@@ -295,13 +296,13 @@ impl Route {
         Ok(Accounted { engine: engine.map_err(|error| failure(py, &error, None))?, account: Some(account) })
     }
 
-    /// Whether there is a cache: what only reads or releases creates none.
+    /// True if there is a cache. Operations that only read or release create none.
     pub(crate) fn has_cache(&self, py: Python<'_>) -> PyResult<bool> {
         let found = py.detach(|| firstbyte::existing_cache(&self.options.reads).map(|cache| cache.is_some()));
         found.map_err(|error| failure(py, &error, None))
     }
 
-    /// This process's engine for what reads nothing through the cache.
+    /// Returns this process's engine without the cache.
     pub(crate) fn uncached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
         let mut options = self.options.clone();
         options.reads.cache = None;
@@ -309,7 +310,7 @@ impl Route {
     }
 }
 
-/// The error of terms that cannot be kept, with the names of options as they are in Python.
+/// Makes the exception for terms without a price, with the names of options in Python.
 fn refused(py: Python<'_>, error: &Error) -> PyErr {
     let Error::Bill { option, why, tell } = error else { return failure(py, error, None) };
     let option = option.replace('-', "_");
@@ -331,7 +332,7 @@ pub(crate) struct Accounted {
 }
 
 impl Accounted {
-    /// Fills in what the store has counted for this run, its dollars and its prediction.
+    /// Adds the counts, dollars and prediction of this run to its receipt.
     pub(crate) fn settle(&self, receipt: &mut Receipt) {
         if let Some(account) = &self.account {
             receipt.count(&self.engine.store().counters());
@@ -346,15 +347,16 @@ fn is_of_cache(error: &Error) -> bool {
 }
 
 fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firstbyte::Client> {
-    let known = |engines: &BTreeMap<String, Own<firstbyte::Client>>| engines.get(key)?.get().cloned();
+    let known =
+        |engines: &BTreeMap<String, ProcessOwned<firstbyte::Client>>| engines.get(key)?.get().cloned();
     if let Some(engine) = known(&ENGINES.lock().unwrap_or_else(PoisonError::into_inner)) {
         return Ok(engine);
     }
     let made = py.detach(|| firstbyte::Client::new(options))?;
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    // Another thread may have been faster: one is enough.
+    // Another thread may have made the engine meanwhile. One is enough.
     let engine = known(&engines).unwrap_or_else(|| {
-        engines.insert(key.to_owned(), Own::new(made.clone()));
+        engines.insert(key.to_owned(), ProcessOwned::new(made.clone()));
         made.clone()
     });
     drop(engines);
@@ -374,7 +376,7 @@ impl FromPyObject<'_, '_> for Place {
     }
 }
 
-/// Bytes: a number, or as the command line has it.
+/// A size in bytes: a number, or text as on the command line.
 pub(crate) struct Size(pub(crate) u64);
 
 impl FromPyObject<'_, '_> for Size {
@@ -389,7 +391,7 @@ impl FromPyObject<'_, '_> for Size {
     }
 }
 
-/// Bytes a second: a number, or as the command line has it.
+/// A rate in bytes per second: a number, or text as on the command line.
 pub(crate) struct Rate(pub(crate) u64);
 
 impl FromPyObject<'_, '_> for Rate {
@@ -404,7 +406,7 @@ impl FromPyObject<'_, '_> for Rate {
     }
 }
 
-/// Dollars: a number, or as the command line has it.
+/// A sum in dollars: a number, or text as on the command line.
 struct Money(f64);
 
 impl FromPyObject<'_, '_> for Money {
@@ -423,7 +425,7 @@ impl FromPyObject<'_, '_> for Money {
     }
 }
 
-/// A limit of time: seconds, or as the command line has it.
+/// A time limit: a number of seconds, or text as on the command line.
 struct TimeLimit(PositiveDuration);
 
 impl FromPyObject<'_, '_> for TimeLimit {

@@ -22,7 +22,7 @@ use crate::error::{failure, failure_at};
 use crate::progress::{Progress, observed};
 use crate::wait::interruptible;
 
-/// Copies an object or a tree; what was done.
+/// Copies an object or a tree. Returns the outcome.
 #[expect(clippy::too_many_arguments, reason = "each is an argument in Python")]
 #[pyfunction]
 pub(crate) fn cp<'py>(
@@ -60,8 +60,9 @@ pub(crate) fn cp<'py>(
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
-/// Brings what is below one location up to date with what is below another; what was done.
-/// `extras`: whether what only the destination has is deleted, and whether all of it may be.
+/// Makes the objects below the destination equal to those below the source. Returns the outcome.
+/// `extras` says whether objects that only the destination has are deleted, and whether an empty
+/// source may delete all of them.
 #[pyfunction]
 pub(crate) fn sync<'py>(
     py: Python<'py>,
@@ -110,7 +111,7 @@ pub(crate) fn sync<'py>(
     outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
-/// Patterns in their order, each with whether it includes.
+/// Makes a filter of patterns in their order. Each has true if it includes.
 pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     let mut filter = Filter::default();
     for (included, pattern) in patterns {
@@ -119,8 +120,8 @@ pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
     filter
 }
 
-/// Copies objects, or moves them, each to exactly the name beside it, and returns those that
-/// failed: the source, and why.
+/// Copies or moves objects, each to exactly the location paired with it. Returns the sources that
+/// failed, with their errors.
 #[pyfunction]
 #[pyo3(signature = (client, pairs, moves=false))]
 pub(crate) fn copy_many<'py>(
@@ -144,7 +145,7 @@ pub(crate) fn copy_many<'py>(
         move || match <[Job; 1]>::try_from(jobs) {
             Ok([job]) if moves => engine.move_many(&mut std::iter::once(Ok(job)), &Silent),
             Err(jobs) if moves => engine.move_many(&mut jobs.into_iter().map(Ok), &Silent),
-            // One object by itself is cut into chunks that move together, however many there are.
+            // A single object is cut into chunks that move in parallel, however many there are.
             Ok([job]) => engine.copy(&job.source, &job.destination, &Silent).or_else(|error| {
                 let failed = vec![Failure { location: job.source.to_string(), error }];
                 Ok(Summary { failed, ..Summary::default() })
@@ -159,18 +160,18 @@ pub(crate) fn copy_many<'py>(
     errors(py, located(summary.failed))
 }
 
-/// The error, with the one of the places as its file name that it is about.
+/// Makes the exception, with the place that the error is about as its file name.
 pub(crate) fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     let line = error.to_string();
     let places = places.into_iter().filter_map(|place| Location::parse(place.as_os_str()).ok());
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())
 }
 
-/// What Python makes a verb's receipt and errors of: the receipt as JSON, the number of failures,
-/// and the first of them as (location, OSError).
+/// The result of a verb for Python: the receipt as JSON, the number of failures, and the first
+/// failures as (location, OSError).
 pub(crate) type Outcome<'py> = (String, u64, Bound<'py, PyList>);
 
-/// The outcome of a verb whose receipt lacks only its failures and the process's own figures.
+/// Completes a receipt with its failures and the figures of the process, and makes the outcome.
 pub(crate) fn outcome<'py>(
     py: Python<'py>,
     mut receipt: Receipt,

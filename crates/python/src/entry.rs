@@ -23,12 +23,12 @@ use rustix::fs::FileType;
 use crate::name::Form;
 use crate::place::Place;
 
-/// The directory entries are in, as far as they must know it.
+/// The directory of entries, as far as they need it.
 pub(crate) struct Parent {
     form: Form,
-    /// What stands before a name in its path; empty where the directory was given as a descriptor.
+    /// Prefix of a name in its path; empty if the directory was given as a descriptor.
     prefix: Py<PyAny>,
-    /// The caller's descriptor, which states are then asked by.
+    /// The caller's descriptor, by which `os.stat` is then called.
     descriptor: Option<i32>,
 }
 
@@ -49,20 +49,20 @@ pub(crate) struct DirEntry {
     inode: u64,
     kind: FileType,
     path: PyOnceLock<Py<PyAny>>,
-    /// Following links.
+    /// Result of `stat` that follows links.
     stat: PyOnceLock<Py<PyAny>>,
-    /// Not following them.
+    /// Result of `stat` that does not follow links.
     lstat: PyOnceLock<Py<PyAny>>,
 }
 
-/// Whether a question is about a link or about what it leads to.
+/// Whether a link itself or its target is examined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Links {
     Follow,
     Keep,
 }
 
-/// `follow_symlinks`: anything that is true or false.
+/// `follow_symlinks`: any object that is true or false.
 impl<'py> FromPyObject<'_, 'py> for Links {
     type Error = PyErr;
 
@@ -148,7 +148,7 @@ impl DirEntry {
 }
 
 impl DirEntry {
-    /// An entry as the directory has it.
+    /// Makes an entry as the directory contains it.
     #[inline]
     pub(crate) fn new(py: Python<'_>, parent: &Arc<Parent>, entry: &Entry<'_>) -> PyResult<Self> {
         Ok(Self {
@@ -162,7 +162,7 @@ impl DirEntry {
         })
     }
 
-    /// Whether the entry, or what it leads to, is of that kind. What is gone is of none.
+    /// True if the entry, or the target of its link, has this kind. A missing file has none.
     fn is(&self, py: Python<'_>, kind: FileType, links: Links) -> PyResult<bool> {
         let known =
             self.kind != FileType::Unknown && !(links == Links::Follow && self.kind == FileType::Symlink);
@@ -179,7 +179,7 @@ impl DirEntry {
         }
     }
 
-    /// Asks `os.stat`, by path, or by name in the caller's descriptor.
+    /// Calls `os.stat` by path, or by name and the caller's descriptor.
     fn fetch(&self, py: Python<'_>, links: Links) -> PyResult<Py<PyAny>> {
         static STAT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let stat = STAT.import(py, "posix", "stat")?;

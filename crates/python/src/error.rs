@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use crate::name::Form;
 
-/// The operating system's `error` at `filename`, which may be any object that names a file, or
-/// `None`.
+/// Makes an exception of the operating system's `error` at `filename`, which may be any object that
+/// names a file, or `None`.
 pub(crate) fn os_error(error: &io::Error, filename: Bound<'_, PyAny>) -> PyErr {
     match error.raw_os_error() {
         // Called with a code and a text, OSError makes the right subclass of itself.
@@ -23,13 +23,13 @@ pub(crate) fn os_error(error: &io::Error, filename: Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-/// What Python calls the error with this code: the text alone, without Rust's "(os error 2)".
+/// Returns the text that Python has for an error code: without Rust's "(os error 2)".
 fn text(code: i32) -> String {
     let text = io::Error::from_raw_os_error(code).to_string();
     text.rsplit_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }
 
-/// What went wrong in the midst of a listing; its paths are in the form the root was given in.
+/// Makes the exception for an error during a listing. Its paths have the type of the root's path.
 pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Form) -> PyErr {
     use std::os::unix::ffi::OsStrExt;
 
@@ -37,7 +37,7 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Fo
 
     let (path, source) = match error {
         Error::Io { path, source } => (path, source),
-        // What the system says of a link that cannot be resolved; the path says which one.
+        // The system's error for a link that cannot be resolved.
         Error::Loop { path } => (path, &io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error())),
         Error::Disordered { .. } => return PyOSError::new_err(error.to_string()),
     };
@@ -46,14 +46,14 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Fo
     os_error(source, filename)
 }
 
-/// What went wrong with an object: the exception of its kind, which is also that of a local file,
-/// with the location as its file name. An argument that cannot be used is a `ValueError`.
+/// Makes the exception for a failure of an object: of the class that a local file would have, with
+/// the location as its file name. An argument that cannot be used is a `ValueError`.
 pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
     failure_at(py, error, location.map(ToString::to_string).as_deref())
 }
 
-/// As [`failure`], at a location that is text already. The class is that of the kind, and the
-/// remedies of the command line are left out.
+/// Makes the exception like [`failure`], at a location given as text. The remedies of the command
+/// line are left out.
 pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Option<&str>) -> PyErr {
     let line = error.to_string();
     let code = match error.number() {
@@ -61,7 +61,7 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
         None if error.io_kind() == io::ErrorKind::InvalidInput => None,
         None => Some(errno(error.io_kind()).raw_os_error()),
     };
-    // OSError names its file by itself.
+    // OSError adds its file name itself.
     let place = location.filter(|place| line.starts_with(*place) && code.is_some());
     let cut = place.and_then(|place| line[place.len()..].strip_prefix(": "));
     let text = cut.unwrap_or(&line);
@@ -70,11 +70,11 @@ pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Opt
         None => text,
     };
     let kind = if code.is_none() { FailureKind::BadInput } else { error.kind() };
-    raised(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
+    make_exception(py, kind, code, text, place, error.trace()).unwrap_or_else(|failed| failed)
 }
 
-/// The exception of a kind, as `firstbyte._errors` makes it.
-fn raised(
+/// Calls `firstbyte._errors.error`, which makes the exception of a kind.
+fn make_exception(
     py: Python<'_>,
     kind: FailureKind,
     code: Option<i32>,

@@ -2,39 +2,38 @@
 //! none of the parent's other threads. A lock that such a thread held stays locked in the child,
 //! and a channel to such a thread has no other end.
 //!
-//! So a value with threads of its own is wrapped in [`Own`]. A child cannot use the inherited value
-//! and never drops it, because that might wait for ever; it creates its own. (`DataLoader` of
-//! `PyTorch` and `multiprocessing` fork by default, in some versions.)
+//! So a value with threads of its own is wrapped in [`ProcessOwned`]. A child cannot use the
+//! inherited value and never drops it, because that might wait for ever; it creates its own.
+//! (`DataLoader` of `PyTorch` and `multiprocessing` fork by default, in some versions.)
 //!
-//! The locks of this module are taken only while the interpreter's lock is held, and released
-//! before it. The thread that forks holds the interpreter's lock, so a child never finds them
+//! The locks of this module are taken only while the interpreter's lock is held, and are released
+//! before it is. The thread that forks holds the interpreter's lock, so a child never finds them
 //! taken.
 
 use std::mem::ManuallyDrop;
 
 /// A value of the process that made it.
-pub(crate) struct Own<T> {
+pub(crate) struct ProcessOwned<T> {
     value: ManuallyDrop<T>,
     process: u32,
 }
 
-impl<T> Own<T> {
+impl<T> ProcessOwned<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), process: std::process::id() }
     }
 
-    /// The value, in the process that made it.
+    /// Returns the value in the process that made it, and `None` in a child.
     pub(crate) fn get(&self) -> Option<&T> {
         self.is_here().then_some(&*self.value)
     }
 
-    /// As [`get`](Self::get), to keep.
+    /// Takes the value out in the process that made it. `None` in a child.
     pub(crate) fn into_inner(mut self) -> Option<T> {
         let here = self.is_here();
-        // No process owns it from now on, so dropping it does nothing.
+        // No process has the number 0, so the drop of `self` does nothing.
         self.process = 0;
-        // SAFETY: taken once, as `self` ends here and its drop leaves a value of another process
-        // alone.
+        // SAFETY: the value is taken once: `self` ends here, and its drop does nothing.
         here.then(|| unsafe { ManuallyDrop::take(&mut self.value) })
     }
 
@@ -43,10 +42,10 @@ impl<T> Own<T> {
     }
 }
 
-impl<T> Drop for Own<T> {
+impl<T> Drop for ProcessOwned<T> {
     fn drop(&mut self) {
         if self.is_here() {
-            // SAFETY: it is dropped here and nowhere else.
+            // SAFETY: the value is dropped here and nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.value) }
         }
     }

@@ -16,7 +16,7 @@ use crate::copy::{Outcome, outcome};
 use crate::error::{failure, failure_at};
 use crate::wait::{self, TICK, abandonable};
 
-/// Brings an object or a tree here and waits for it; what was done.
+/// Hydrates an object or a tree and waits for the end. Returns the outcome.
 #[pyfunction]
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
@@ -52,7 +52,7 @@ pub(crate) fn hydrate<'py>(
     outcome(py, receipt, started, failed.len() as u64, failed)
 }
 
-/// Waits for a job. Its receipt, and what could not be brought here.
+/// Waits for a job. Returns its receipt and its failures.
 pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(Receipt, Vec<Failure>)> {
     let done = loop {
         let progress = py.detach(|| job.wait(TICK));
@@ -70,7 +70,7 @@ pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(R
     Ok((receipt, done.failed))
 }
 
-/// What is here of an object or a tree; of everything without a location.
+/// Lists the cached versions of an object or a tree; without a location, of everything.
 #[pyfunction]
 pub(crate) fn status<'py>(
     py: Python<'py>,
@@ -102,8 +102,8 @@ pub(crate) fn status<'py>(
     Ok(rows)
 }
 
-/// Lets go what is here of an object or a tree; of everything without a location. Versions, bytes,
-/// versions in use.
+/// Releases an object or a tree; without a location, everything. Returns the numbers of versions,
+/// of bytes, and of versions in use.
 #[pyfunction]
 pub(crate) fn release(
     py: Python<'_>,

@@ -21,9 +21,9 @@ use crate::error::os_error;
 use crate::name::{Form, encode};
 use crate::place::Place;
 
-/// Names brought at once from the thread that lists them.
+/// Names in one message of the thread that lists them.
 const CHUNK: usize = 1000;
-/// Such chunks that wait.
+/// Messages that may wait for Python.
 const AHEAD: usize = 2;
 
 /// An open layout.
@@ -57,7 +57,7 @@ impl Layout {
         Self::with(root, durable, |root| layout::Layout::create(root, scheme))
     }
 
-    /// Hash, levels, width, leaf.
+    /// The shape: hash, levels, width, leaf.
     #[getter]
     fn scheme(&self) -> (String, u8, u8, String) {
         let scheme = self.layout.scheme();
@@ -94,7 +94,7 @@ impl Layout {
         Ok(PyBytes::new(py, &content))
     }
 
-    /// A descriptor, which is the caller's to close.
+    /// Opens a file. Returns a descriptor, which the caller has to close.
     fn open_file(&self, py: Python<'_>, name: Name) -> PyResult<i32> {
         self.run(py, |layout| layout.open_file(&name.0)).map(IntoRawFd::into_raw_fd)
     }
@@ -127,7 +127,7 @@ impl Layout {
         Ok(Self { layout: Arc::new(layout.with_durability(durability)), form: place.form })
     }
 
-    /// Does something without the interpreter's lock.
+    /// Runs `work` without the interpreter's lock.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -159,11 +159,11 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// What went wrong, as the nearest exception Python has: ValueError where an argument is wrong,
-/// else an OSError with code and file name, of the subclass its code calls for.
+/// Makes the nearest Python exception: ValueError for a wrong argument, else an OSError with code
+/// and file name, of the subclass for its code.
 fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
-        // The program's options are arguments here, of the same names.
+        // The command line's options are arguments of the same names here.
         return PyValueError::new_err(error.to_string().replace("--", ""));
     };
     let filename = match form.decode(py, path.as_os_str().as_bytes()) {
@@ -175,7 +175,7 @@ fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
         Error::NotFound { .. } | Error::NotEmpty { .. } => {
             os_error(&std::io::Error::from_raw_os_error(code(error)), filename)
         }
-        // The system has no words for these.
+        // The system has no messages for these errors.
         _ => {
             let line = error.to_string();
             let text = line.strip_prefix(&format!("{}: ", shown(path))).unwrap_or(&line);
@@ -185,14 +185,14 @@ fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
     }
 }
 
-/// The code that comes nearest.
+/// Returns the nearest error code.
 fn code(error: &Error) -> i32 {
     let code = match error {
         Error::NotFound { .. } | Error::Missing { .. } => Errno::NOENT,
         Error::NotEmpty { .. } => Errno::NOTEMPTY,
         Error::Taken { .. } | Error::NoFile { .. } => Errno::EXIST,
         Error::Busy { .. } | Error::Locked { .. } => Errno::AGAIN,
-        // What was opened is no longer what is there.
+        // The layout has changed since it was opened.
         Error::Differs { .. } => Errno::STALE,
         Error::Newer { .. } => Errno::OPNOTSUPP,
         Error::Malformed { .. } => Errno::BADMSG,
@@ -206,7 +206,7 @@ fn code(error: &Error) -> i32 {
 pub(crate) struct Names {
     state: Mutex<Listed>,
     form: Form,
-    /// A child of this process inherits all of this but the thread.
+    /// The process that began the listing. A forked child inherits all but the thread.
     process: u32,
 }
 

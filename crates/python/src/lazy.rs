@@ -12,21 +12,21 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::client::{Client, Place, Route};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::target::{Target, bytes_to_fill, check_apart};
 use crate::wait::{self, abandonable};
 
-/// One open of one version of an object.
+/// An object that is open, in one version.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct LazyFile {
     route: Arc<Route>,
     location: Location,
     version: Version,
-    /// Nothing once it is closed.
-    file: Mutex<Option<Own<Arc<firstbyte::LazyFile>>>>,
+    /// `None` once the file is closed.
+    file: Mutex<Option<ProcessOwned<Arc<firstbyte::LazyFile>>>>,
 }
 
-/// Opens what is at `location` now, and fetches what the start file `replay` names of it.
+/// Opens the current version at `location`, and fetches its ranges in the start file `replay`.
 #[pyfunction]
 #[pyo3(signature = (client, location, replay=None))]
 pub(crate) fn open(
@@ -51,7 +51,7 @@ pub(crate) fn open(
         route: Arc::clone(&client.route),
         location,
         version: file.version().clone(),
-        file: Mutex::new(Some(Own::new(Arc::new(file)))),
+        file: Mutex::new(Some(ProcessOwned::new(Arc::new(file)))),
     })
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn open_version(
     let version = Version { size, etag, version_id, last_modified, file };
     let engine = client.route.engine(py, &location)?;
     let opened = engine.open_version(&location, version.clone());
-    let file = Mutex::new(Some(Own::new(Arc::new(opened))));
+    let file = Mutex::new(Some(ProcessOwned::new(Arc::new(opened))));
     Ok(LazyFile { route: Arc::clone(&client.route), location, version, file })
 }
 
@@ -86,7 +86,7 @@ impl LazyFile {
         (size, etag, version_id, last_modified, file.map(FileIdentity::to_words))
     }
 
-    /// Up to `length` bytes from `offset` on; fewer only at the end.
+    /// Reads up to `length` bytes from `offset` on; fewer only at the end.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file(py)?;
         let left = to_usize(file.size().saturating_sub(offset));
@@ -96,8 +96,8 @@ impl LazyFile {
         })
     }
 
-    /// Fills `buffer` from `offset` on and returns how many bytes there were. The caller is about
-    /// to read `expected` bytes from there.
+    /// Fills `buffer` from `offset` on and returns the number of bytes. The caller is about to read
+    /// `expected` bytes from there.
     #[pyo3(signature = (offset, buffer, expected = 0))]
     fn read_into(
         &self,
@@ -111,14 +111,14 @@ impl LazyFile {
         if buffer.is_empty() {
             return Ok(0);
         }
-        // SAFETY: that no other code uses the buffer meanwhile is up to the caller, as for every
+        // SAFETY: the caller keeps other code from using the buffer meanwhile, as for every
         // `readinto`.
         let slice = unsafe { buffer.slice(buffer.len()) };
         let read = wait::read(py, |tick, go_on| file.read_expecting(slice, offset, expected, tick, go_on))?;
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
-    /// The bytes of many ranges, each an offset and a length, as far as they are within the object.
+    /// Reads many ranges, each an offset and a length, as far as they are within the object.
     fn read_ranges<'py>(&self, py: Python<'py>, ranges: Vec<(i64, i64)>) -> PyResult<Bound<'py, PyList>> {
         let file = self.file(py)?;
         let mut contents: Vec<Bound<'py, PyAny>> = Vec::with_capacity(ranges.len());
@@ -134,7 +134,7 @@ impl LazyFile {
         PyList::new(py, contents)
     }
 
-    /// Fills one buffer for each range, and returns how many bytes of each there were.
+    /// Fills one buffer for each range. Returns the number of bytes of each.
     fn read_ranges_into(
         &self,
         py: Python<'_>,
@@ -155,8 +155,8 @@ impl LazyFile {
                 let line = format!("read_ranges: a range of {length} bytes, and {} to hold it", buffer.len());
                 return Err(PyValueError::new_err(line));
             }
-            // SAFETY: that no other code uses the buffers meanwhile is up to the caller. That they
-            // do not overlap is checked before the first use.
+            // SAFETY: the caller keeps other code from using the buffers meanwhile. Before the
+            // first use they are checked not to overlap.
             wanted.push((offset, unsafe { buffer.slice(length) }));
         }
         check_apart(&wanted)?;
@@ -172,7 +172,7 @@ impl LazyFile {
         Ok(())
     }
 
-    /// Lets the file go; reads are errors from now on.
+    /// Closes the file. Later reads are errors.
     fn close(&self, py: Python<'_>) {
         let file = self.slot().take();
         py.detach(|| drop(file));
@@ -190,7 +190,7 @@ impl LazyFile {
         self.version.to_string()
     }
 
-    /// Where it is.
+    /// Location of the object.
     #[getter]
     fn location(&self) -> String {
         self.location.to_string()
@@ -208,26 +208,26 @@ impl LazyFile {
         read.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
-    /// The file, in this process.
+    /// Returns the file. In a forked child it is opened again.
     fn file(&self, py: Python<'_>) -> PyResult<Arc<firstbyte::LazyFile>> {
-        match self.slot().as_ref().map(Own::get) {
+        match self.slot().as_ref().map(ProcessOwned::get) {
             Some(Some(file)) => return Ok(Arc::clone(file)),
             Some(None) => {}
             None => return Err(PyValueError::new_err("I/O operation on closed file")),
         }
         let engine = self.route.engine(py, &self.location)?;
         let file = Arc::new(engine.open_version(&self.location, self.version.clone()));
-        *self.slot() = Some(Own::new(Arc::clone(&file)));
+        *self.slot() = Some(ProcessOwned::new(Arc::clone(&file)));
         Ok(file)
     }
 
-    /// Taken only with the interpreter's lock held: see [`crate::fork`].
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Own<Arc<firstbyte::LazyFile>>>> {
+    /// Locks the file. Called only with the interpreter's lock held: see [`crate::fork`].
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<ProcessOwned<Arc<firstbyte::LazyFile>>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Ranges that are counted from the start of the object.
+/// Checks that ranges are counted from the start of the object.
 fn from_start(ranges: &[(i64, i64)]) -> PyResult<impl Iterator<Item = (u64, u64)> + '_> {
     if let Some((offset, length)) = ranges.iter().find(|(offset, length)| *offset < 0 || *length < 0) {
         let line = format!("offsets and lengths are counted from 0: ({offset}, {length})");

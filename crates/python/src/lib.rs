@@ -46,7 +46,7 @@ mod _native {
     #[expect(non_upper_case_globals, reason = "what Python calls it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// `os.DirEntry` has junctions from Python 3.12 on, and so has ours.
+    /// Removes `is_junction` before Python 3.12, in which `os.DirEntry` got it.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();

@@ -6,7 +6,7 @@ use pyo3::types::PyList;
 use crate::place::Place;
 use crate::reading::Reading;
 
-/// The names of the entries of the directory `path`, in the order the file system gives them.
+/// Returns the names of the entries of the directory `path`, in the file system's order.
 #[pyfunction]
 pub(crate) fn listdir<'py>(py: Python<'py>, path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let place = Place::new(path, "listdir")?;

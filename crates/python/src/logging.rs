@@ -1,5 +1,5 @@
-//! Events of the library for Python's `logging`: kept in a queue, which a thread of Python's
-//! empties. No thread of this module touches Python.
+//! Keeps events of the library in a queue for Python's `logging`. A Python thread empties the
+//! queue. No thread of this module touches Python.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -13,17 +13,17 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
-/// Events that wait at most; older ones are dropped and counted.
+/// Largest number of events that wait. Older events are dropped and counted.
 const MOST_WAITING: usize = 10_000;
 
 /// A level of Python, the target, and the fields as JSON.
 type Logged = (u8, String, String);
 
-/// The least level of Python that is passed on.
-static LEAST: AtomicU8 = AtomicU8::new(u8::MAX);
+/// The lowest level of Python that is passed on.
+static MIN_LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 
-/// The queue of this process. Never freed: a child after a fork makes its own, since a thread that
-/// does not exist there may have held the lock of this one.
+/// The queue of this process. Never freed: a forked child makes its own, because a thread that the
+/// child does not have may have held the lock of this one.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Default)]
@@ -76,15 +76,15 @@ fn take(metadata: &Metadata<'static>, fields: Map<String, Value>) {
 #[pyfunction]
 pub(crate) fn log_begin(least: u8) {
     static SUBSCRIBER: Once = Once::new();
-    LEAST.store(least, Ordering::Relaxed);
+    MIN_LEVEL.store(least, Ordering::Relaxed);
     QUEUE.store(Box::leak(Box::<Queue>::default()), Ordering::Release);
     SUBSCRIBER.call_once(|| {
         let own = filter_fn(|metadata| {
-            // Spans count too: requests take their attempt from one.
-            let is_loud = metadata.is_span() || level_of(metadata) >= LEAST.load(Ordering::Relaxed);
+            // Spans are kept too: a request takes the number of its attempt from one.
+            let is_loud = metadata.is_span() || level_of(metadata) >= MIN_LEVEL.load(Ordering::Relaxed);
             metadata.target().starts_with("firstbyte") && *metadata.level() <= Level::DEBUG && is_loud
         });
-        // It fails if another library of this process has one, which then gets the events.
+        // Fails if another library of this process has a subscriber, which then gets the events.
         let _ = tracing_subscriber::registry()
             .with(firstbyte::events::layer::<Registry>(take).with_filter(own))
             .try_init();
@@ -105,10 +105,10 @@ pub(crate) fn log_next(py: Python<'_>) -> (Vec<Logged>, u64, bool) {
     })
 }
 
-/// Ends the queue: what is in it is still returned.
+/// Ends the queue. Events in it are still returned.
 #[pyfunction]
 pub(crate) fn log_end() {
-    LEAST.store(u8::MAX, Ordering::Relaxed);
+    MIN_LEVEL.store(u8::MAX, Ordering::Relaxed);
     if let Some(queue) = queue() {
         queue.state().is_ended = true;
         queue.changed.notify_all();

@@ -1,10 +1,10 @@
 //! `read_many`: reads objects and ranges of objects in parallel, and returns them in order.
 //!
-//! Each is one request. Threads read ahead of the caller as long as what waits for it, and what is
-//! under way, stays below the memory ceiling. The length of an object is not known before its
-//! answer, so a request is sent if the largest length so far would fit, and its body is read once
-//! the announced length fits. Objects get their room in the order in which the caller takes them,
-//! so none waits for room that a later one holds; one that is larger than the ceiling is read
+//! Each object is one request. Threads read ahead of the caller as long as waiting and arriving
+//! objects stay below the memory ceiling. The length of an object is not known before its response.
+//! So a request is sent if the largest length so far would fit, and its body is read once the
+//! announced length fits. Objects get memory in the order in which the caller takes them, so none
+//! waits for memory that a later one holds. An object that is larger than the ceiling is read
 //! alone. A failed request is repeated by the rules of `firstbyte_fetch`. The threads never use
 //! Python.
 
@@ -23,22 +23,22 @@ use pyo3::types::PyBytes;
 
 use crate::client::{Client, Place};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::wait::{self, TICK};
 
-/// What the first objects are assumed to have, in bytes.
+/// Assumed length of the first objects, in bytes.
 const ASSUMED: u64 = 1 << 20;
-/// A body is given so much memory at a time, whatever length the server claims.
+/// Bytes by which the memory of a body grows, whatever length the server claims.
 const STEP: usize = 16 << 20;
 
 /// Objects in order, read ahead while they are taken.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Objects {
-    reading: Own<Arc<Reading>>,
+    reading: ProcessOwned<Arc<Reading>>,
 }
 
-/// Begins to read objects, each whole or the range beside it (offset and length), by so many
-/// threads.
+/// Begins to read objects with `concurrency` threads, each object completely or the range next to
+/// it (offset and length).
 #[pyfunction]
 pub(crate) fn read_many(
     py: Python<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn read_many(
         room: Condvar::new(),
         turns: Condvar::new(),
     });
-    let objects = Objects { reading: Own::new(Arc::clone(&reading)) };
+    let objects = Objects { reading: ProcessOwned::new(Arc::clone(&reading)) };
     for slot in 0..threads {
         let reading = Arc::clone(&reading);
         let thread = std::thread::Builder::new().name("firstbyte-many".into()).stack_size(STACK);
@@ -108,7 +108,7 @@ impl Objects {
         }
     }
 
-    /// Ends the requests under way. Nothing more is given out.
+    /// Ends the requests under way. No more objects are returned.
     fn close(&self) {
         if let Some(reading) = self.reading.get() {
             reading.end();
@@ -127,14 +127,14 @@ struct Wanted {
     range: Option<ByteRange>,
 }
 
-/// What the caller and the threads share.
+/// State that the caller and the threads share.
 struct Reading {
     wanted: Vec<Wanted>,
-    /// Makes each request once.
+    /// The store, which makes each request once.
     store: Store,
-    /// The requests of the threads. Nothing cuts a silent one but its own deadline.
+    /// The requests of the threads. Only its own deadline ends a silent request.
     tracker: RequestTracker<Cancel>,
-    /// Whether an answer has come.
+    /// True once a response has come.
     has_answered: AtomicBool,
     cancel: Cancel,
     retries: u32,
@@ -154,7 +154,7 @@ struct State {
     next: usize,
     /// The first object that has no room yet.
     turn: usize,
-    /// Objects behind it that have some: they were so small that they need not wait.
+    /// Later objects that have room: they were so small that they need not wait for a turn.
     early: BTreeSet<usize>,
     /// Threads that wait for a turn.
     waiting: usize,
@@ -166,7 +166,7 @@ struct State {
     held: u64,
     /// Length of the largest object so far.
     largest: u64,
-    /// What has arrived, each with its room.
+    /// The results that have arrived, each with its room.
     ready: BTreeMap<usize, (u64, Result<Vec<u8>>)>,
     ended: bool,
 }
@@ -187,23 +187,23 @@ impl State {
 
 /// The bytes that an object under way counts for.
 enum Room {
-    /// Its answer has not come.
+    /// The response has not come, and the length is assumed.
     Assumed(u64),
     Held(u64),
 }
 
-/// What the caller gets.
+/// The outcome of a wait for the object that is due.
 enum Taken {
     Object(usize, Result<Vec<u8>>),
     Over,
-    /// It has not arrived yet.
+    /// The object has not arrived yet.
     Later,
 }
 
-/// An object on its way.
+/// An object that is being received.
 #[derive(Default)]
 struct Arriving {
-    /// The bytes of the object that are wanted; empty until the first answer.
+    /// The bytes of the object that are wanted; empty until the first response.
     wanted: ByteRange,
     stat: Option<Stat>,
     content: Vec<u8>,
@@ -212,7 +212,7 @@ struct Arriving {
 }
 
 impl Arriving {
-    /// Takes the first answer to a request of `range`.
+    /// Begins with the first response to a request of `range`.
     fn begin(&mut self, body: &Body, range: Option<ByteRange>) {
         let end = match (range, body.stat().size()) {
             (Some(range), Some(size)) => range.end.min(size),
@@ -228,13 +228,13 @@ impl Arriving {
         self.stat.is_some() && self.filled as u64 == self.wanted.len()
     }
 
-    /// The bytes that are missing, if those before them can be kept.
+    /// Returns the missing range, if the bytes before it can be kept.
     fn rest(&self) -> Option<ByteRange> {
         let is_kept = self.filled > 0 && self.version().is_some_and(|it| it.strength() > Strength::None);
         is_kept.then(|| self.wanted.skip(self.filled as u64))
     }
 
-    /// The version of the first answer.
+    /// The version of the first response.
     fn version(&self) -> Option<Version> {
         self.stat.as_ref().map(|stat| stat.version.clone())
     }
@@ -244,7 +244,7 @@ impl Arriving {
         while self.filled < length {
             if self.filled == self.content.len() {
                 let step = length.min(self.filled.saturating_add(STEP)) - self.filled;
-                // Not twice as much each time.
+                // Grows by this step, and does not double.
                 self.content.reserve_exact(step);
                 self.content.resize(self.filled + step, 0);
             }
@@ -257,7 +257,7 @@ impl Arriving {
                         trace: None,
                     });
                 }
-                // A server may answer with less than it was asked for.
+                // A server may respond with less than was requested.
                 0 => break,
                 read => self.filled += read,
             }
@@ -266,7 +266,8 @@ impl Arriving {
         Ok(())
     }
 
-    /// The content, compared with the checksum of the whole object if its answer had one.
+    /// Returns the content. Compares it with the checksum of the whole object if the response had
+    /// one.
     fn finish(self, location: &Location) -> Result<Vec<u8>> {
         let expected = self
             .stat
@@ -310,7 +311,7 @@ impl Reading {
         while let Some((index, assumed)) = self.begin() {
             let mut room = Room::Assumed(assumed);
             let read = self.read(slot, index, &mut room);
-            // An object that failed before its answer passes its turn on.
+            // An object that failed before its response passes its turn on.
             let room = self.admit(index, &mut room, 0);
             let mut state = self.lock();
             state.ready.insert(index, (room, read));
@@ -320,12 +321,12 @@ impl Reading {
         }
     }
 
-    /// Waits until an object of this length has room, once it is its turn. Returns its room: what
-    /// it got before, if that was more.
+    /// Waits until it is the object's turn and there is room for its length. Returns its room in
+    /// bytes: the earlier room, if that was more.
     ///
-    /// An object that fits into half of the memory beside all others has no turn to wait for. So
-    /// the other half is left for the one that is due, which gets room in any case: no other is
-    /// given away before it.
+    /// An object that fits into half of the memory together with all others need not wait for its
+    /// turn. So the other half is left for the object that is due, which gets room in any case,
+    /// because no other object is returned before it.
     fn admit(&self, index: usize, room: &mut Room, length: u64) -> u64 {
         let mut state = self.lock();
         let had = match *room {
@@ -363,7 +364,8 @@ impl Reading {
         }
     }
 
-    /// The next object to read, once there is room for it, and the length that is assumed.
+    /// Waits for room and returns the next object to read, with its assumed length. `None` if none
+    /// is left.
     fn begin(&self) -> Option<(usize, u64)> {
         let mut state = self.lock();
         loop {
@@ -386,7 +388,7 @@ impl Reading {
         }
     }
 
-    /// The object that is due, if it arrives within a tick.
+    /// Waits up to a tick for the object that is due.
     fn take(&self) -> Taken {
         let is_awaited = |state: &mut State| {
             !state.ended && state.due < self.wanted.len() && !state.ready.contains_key(&state.due)
@@ -403,7 +405,7 @@ impl Reading {
         self.call_waiting(&state);
         self.room.notify_one();
         if state.ready.contains_key(&state.due) {
-            // For another thread that takes from the same iterator.
+            // Another thread may take from the same iterator.
             self.arrived.notify_all();
         }
         Taken::Object(index, read)
@@ -417,7 +419,7 @@ impl Reading {
         self.room.notify_all();
     }
 
-    /// Reads one by the loop of all requests. What has arrived before a failure is kept.
+    /// Reads one object by the loop of all requests. Bytes that arrived before a failure are kept.
     fn read(&self, slot: usize, index: usize, room: &mut Room) -> Result<Vec<u8>> {
         if self.wanted[index].range.is_some_and(|range| range.is_empty()) {
             return Ok(Vec::new());
@@ -431,8 +433,8 @@ impl Reading {
         }
     }
 
-    /// Requests what has not arrived. If the object has changed meanwhile, or has no version, all
-    /// of it: bytes of two versions are not mixed.
+    /// Requests the bytes that have not arrived. Requests all bytes if the object has changed
+    /// meanwhile or has no version, because bytes of two versions are not mixed.
     fn attempt(
         &self,
         attempt: &mut Attempt<'_>,

@@ -5,7 +5,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-/// What names are given out as.
+/// The Python type of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `str`; bytes that are not text in the file system's encoding become surrogates (PEP 383).
@@ -15,13 +15,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// A name, or a path, for Python.
+    /// Converts a name or a path to a Python object.
     #[inline]
     pub(crate) fn decode<'py>(self, py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Bytes => Ok(PyBytes::new(py, name).into_any()),
-            // All of Linux's encodings hold ASCII as it is, and making such a string needs no codec
-            // looked up.
+            // All encodings of Linux contain ASCII unchanged, so such a string needs no codec.
             Self::Text => match std::str::from_utf8(name) {
                 Ok(text) if text.is_ascii() => Ok(PyString::new(py, text).into_any()),
                 _ => decode_text(py, name),
@@ -40,7 +39,7 @@ fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>>
     }
 }
 
-/// The bytes of a `str` as the file system has them.
+/// Encodes a `str` as the file system does.
 pub(crate) fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
     // As in the other direction, ASCII needs no codec.
     if let Ok(text) = text.to_str()

@@ -21,7 +21,7 @@ use crate::wait::interruptible;
 /// Kind, length, seconds since 1970, `ETag`: as far as the store reports them.
 type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 
-/// Describes what is at `location`.
+/// Describes the object or directory at `location`.
 #[pyfunction]
 pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult<Facts> {
     let Place(location) = location;
@@ -33,7 +33,7 @@ pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult
     Ok((stat.kind.word(), stat.size(), seconds(stat.modified), stat.version.etag))
 }
 
-/// Lists what is under `location`: names below it, each with its full location and its facts.
+/// Lists the names below `location`, each with its full location and its attributes.
 #[pyfunction]
 pub(crate) fn list<'py>(
     py: Python<'py>,
@@ -61,7 +61,7 @@ pub(crate) fn list<'py>(
     Ok(rows)
 }
 
-/// The location of a name below `location`.
+/// Returns the location of a name below `location`.
 #[pyfunction]
 pub(crate) fn join<'py>(
     py: Python<'py>,
@@ -71,8 +71,8 @@ pub(crate) fn join<'py>(
     text(py, &location.0.join(&encode(name)?))
 }
 
-/// The locations that match a pattern, written as it is, in the order of their bytes; without a
-/// wildcard, the location itself if something is there.
+/// Returns the locations that match a pattern, spelled like the pattern, in the order of their
+/// bytes. Without a wildcard, the location itself if something is there.
 #[pyfunction]
 pub(crate) fn glob<'py>(py: Python<'py>, client: &Client, pattern: PathBuf) -> PyResult<Bound<'py, PyList>> {
     let operand = Operand::parse(pattern.as_os_str()).map_err(|error| failure(py, &error, None))?;
@@ -93,8 +93,8 @@ pub(crate) fn glob<'py>(py: Python<'py>, client: &Client, pattern: PathBuf) -> P
     PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// The names below `root` that match, in order. Where their depth is limited, only directories that
-/// can hold a match are listed.
+/// Returns the names below `root` that match, in order. If the depth of matches is limited, only
+/// directories that can hold a match are listed.
 fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec<Vec<u8>>> {
     let mut waiting = VecDeque::from([(Vec::new(), 1)]);
     let mut found = Vec::new();
@@ -125,12 +125,13 @@ fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec
     Ok(found)
 }
 
-/// Whether a directory is not there, or not any more.
+/// True if a directory does not exist, or does not exist any more.
 fn is_gone(error: &Error) -> bool {
     matches!(error.io_kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Deletes objects; deleting what is not there is no error. Returns those that failed.
+/// Deletes objects. A missing object is no error. Returns the objects that failed, with their
+/// errors.
 #[pyfunction]
 pub(crate) fn delete<'py>(
     py: Python<'py>,
@@ -150,7 +151,7 @@ pub(crate) fn delete<'py>(
     PyList::new(py, failed.collect::<Vec<_>>())
 }
 
-/// Writes an object that is in memory; with `exclusive`, only if there is none.
+/// Writes an object from memory; with `exclusive`, only if it does not exist.
 #[pyfunction]
 pub(crate) fn put(
     py: Python<'_>,
@@ -164,14 +165,14 @@ pub(crate) fn put(
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
     let (at, cancel) = (location.clone(), options.sending.cancel.clone());
-    // A copy: a write that is left behind may outlive what it was given.
+    // The content is copied, because an abandoned write may outlive the argument.
     let payload = content.as_bytes().to_vec();
     let put = move || engine.store().put(&at, Payload::Bytes(&payload), &options);
     let written = interruptible(py, || cancel.cancel(), put)?;
     written.map(drop).map_err(|error| failure(py, &error.into(), Some(&location)))
 }
 
-/// A location as Python has it: local names are decoded as `os` does it.
+/// Converts a location for Python. Local names are decoded as `os` does it.
 fn text<'py>(py: Python<'py>, location: &Location) -> PyResult<Bound<'py, PyAny>> {
     use std::os::unix::ffi::OsStrExt;
     match location.as_local() {

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use crate::error::os_error;
 use crate::name::{Form, encode};
 
-/// Which directory, and how its entries are named.
+/// A directory, and the Python type of its names.
 pub(crate) struct Place {
     at: At,
     pub(crate) form: Form,
-    /// What was given, for errors.
+    /// The argument, for errors.
     given: Py<PyAny>,
 }
 
@@ -31,7 +31,7 @@ enum At {
 }
 
 impl Place {
-    /// What `given`, the argument of the function `verb`, stands for.
+    /// Parses `given`, the argument of the function `verb`.
     ///
     /// # Errors
     /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for text
@@ -58,7 +58,7 @@ impl Place {
     /// one position.
     ///
     /// # Errors
-    /// `OSError` with what was given as its file name.
+    /// `OSError` with the argument as its file name.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Reader> {
         let opened = py.detach(|| match &self.at {
             At::Path(path) => open(path),
@@ -71,12 +71,12 @@ impl Place {
         })
     }
 
-    /// An error at this place.
+    /// Makes the exception for an error at this place.
     pub(crate) fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         os_error(error, self.given.bind(py).clone())
     }
 
-    /// The path, if it is one.
+    /// The path, if the argument is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.at {
             At::Path(path) => Some(path),
@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// The number of the caller's descriptor, if it is one.
+    /// The number of the caller's descriptor, if the argument is one.
     pub(crate) fn descriptor(&self) -> Option<i32> {
         match self.at {
             At::Path(_) => None,
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// What stands before an entry's name in its path: the path with a `/`, or nothing for a
+    /// Returns the prefix of an entry's name in its path: the path with a `/`, or nothing for a
     /// descriptor.
     pub(crate) fn prefix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.path().map_or(&b""[..], |path| path.as_os_str().as_bytes());
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// A path from its bytes; none of them may be zero.
+/// Makes a path of bytes, none of which may be zero.
 fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
     if bytes.contains(&0) {
         return Err(PyValueError::new_err(format!("{verb}: embedded null character in path")));
@@ -109,7 +109,7 @@ fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
     Ok(PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
-/// Opens the directory at `path`; the error is the system's own.
+/// Opens the directory at `path`. Fails with the operating system's error.
 pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
     Reader::open(path).map_err(|error| match error {
         firstbyte_listing::Error::Io { source, .. } => source,
@@ -122,8 +122,8 @@ fn duplicate(number: i32) -> std::io::Result<Reader> {
     if number < 0 {
         return Err(Errno::BADF.into());
     }
-    // SAFETY: the descriptor is the caller's, who said so by giving its number; should it not be
-    // open, the duplication fails and nothing else is done with it.
+    // SAFETY: the descriptor is the caller's, who passed its number. If it is not open, the
+    // duplication fails and nothing else is done with it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
     if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(own.as_fd())?.st_mode).is_dir() {

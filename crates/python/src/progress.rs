@@ -1,4 +1,4 @@
-//! Reports how far a copy is to a function of the caller, on the caller's thread.
+//! Reports the progress of a copy to a function of the caller, on the caller's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,8 @@ impl Observer for Progress {
     }
 }
 
-/// Does `work`, and meanwhile calls `report` with the bytes moved and the bytes known to be moved
-/// in all, several times a second and once at the end. Calls `stop` where it raises an error.
+/// Runs `work`, and meanwhile calls `report` with the bytes moved and the bytes known in all,
+/// several times a second and once at the end. Calls `stop` if `report` raises an error.
 pub(crate) fn observed<T: Send + 'static>(
     py: Python<'_>,
     report: Option<Py<PyAny>>,

@@ -1,4 +1,4 @@
-//! Reads one directory in batches: threads read the next ones while Python works on this one.
+//! Reads one directory in batches: threads read the next ones while Python processes this one.
 //!
 //! The kernel takes longer to read an entry than Python to process it, so a large directory takes
 //! half the time when both run at once. A small one is read before a thread would have started: the
@@ -17,11 +17,11 @@ pub(crate) struct Reading {
     source: Source,
     /// Whose descriptor is read. A caller's is rewound to its start at the end, as `os` does.
     descriptor: Descriptor,
-    /// The last batch's memory.
+    /// Memory of the last batch.
     spare: Option<Batch>,
 }
 
-/// Whose descriptor a directory is read by.
+/// The owner of the descriptor by which a directory is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Descriptor {
     Ours,
@@ -29,9 +29,10 @@ enum Descriptor {
 }
 
 enum Source {
-    /// Read here, so many batches up to now.
+    /// Read by the caller, with the number of batches so far.
     Here(Reader, usize),
-    /// Read by threads of the process with this number: its children inherit all of this but them.
+    /// Read by threads of the process with this number. A forked child inherits all but the
+    /// threads.
     Ahead(Ahead, u32),
     Done,
 }
@@ -46,8 +47,8 @@ impl Reading {
         Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
 
-    /// The next entries; `None` after the last. Waits without the interpreter's lock. Reuses the
-    /// memory of `spent`, the previous batch, if the caller gives it back.
+    /// Returns the next entries; `None` after the last. Waits without the interpreter's lock.
+    /// Reuses the memory of `spent`, the previous batch, if the caller gives it back.
     ///
     /// # Errors
     /// `OSError`, naming `place`; `RuntimeError` in a child of the process that began to read.
@@ -87,22 +88,22 @@ impl Reading {
         next.map_err(|error| place.fail(py, &error))
     }
 
-    /// Ends the thread, if there is one, and closes the directory.
+    /// Ends the threads, if there are any, and closes the directory.
     pub(crate) fn close(&mut self, py: Python<'_>) {
         py.detach(|| self.end());
     }
 
-    /// Whether there may be more to read.
+    /// True if there may be more to read.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.source, Source::Done)
     }
 
-    /// The memory that was used here, for another reading.
+    /// Returns the memory of the last batch, for another reading.
     pub(crate) fn into_spare(mut self) -> Option<Batch> {
         self.spare.take()
     }
 
-    /// Lets threads read on; where none can be had, the caller itself reads.
+    /// Starts threads that continue to read. If none can be started, the caller itself reads.
     fn hand_over(&mut self) {
         self.source = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Here(reader, batches) => match Ahead::new(reader) {
@@ -117,8 +118,7 @@ impl Reading {
         let mut reader = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Done => return,
             Source::Here(reader, _) => reader,
-            // In a child there are no threads to wait for, and their channels are in whatever state
-            // they were.
+            // A forked child has no threads to wait for, and their channels may be in any state.
             Source::Ahead(ahead, process) if process != std::process::id() => return std::mem::forget(ahead),
             Source::Ahead(ahead, _) => {
                 let Some(reader) = ahead.end() else { return };
@@ -126,8 +126,8 @@ impl Reading {
             }
         };
         if self.descriptor == Descriptor::Shared {
-            // It was open and a directory; if it cannot be set back, no caller could act
-            // on.
+            // The descriptor is an open directory. If it cannot be rewound, no caller could act on
+            // the error.
             let _ = reader.rewind();
         }
     }
@@ -139,8 +139,7 @@ impl Drop for Reading {
     }
 }
 
-/// The next batch of those read ahead, with the interpreter's lock given up only where it has to be
-/// waited for.
+/// Returns the next batch that was read ahead. The interpreter's lock is released only for a wait.
 fn take(py: Python<'_>, ahead: &mut Ahead, spent: Option<Batch>) -> io::Result<Option<Batch>> {
     if let Some(spent) = spent {
         ahead.recycle(spent);

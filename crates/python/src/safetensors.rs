@@ -1,4 +1,4 @@
-//! `safetensors_header`: what the header of a safetensors file says of its tensors.
+//! `safetensors_header`: reads the description of the tensors in the header of a safetensors file.
 //!
 //! The rules of the text are those of the format's own library (`HashMetadata` and `TensorInfo` in
 //! safetensors/src/tensor.rs): the same JSON parser and the same fields. `_safetensors.py` checks
@@ -12,14 +12,14 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Header {
-    /// Texts of the file's maker, checked and not used.
+    /// Texts of the file's author, which are checked and not used.
     #[serde(rename = "__metadata__")]
     _metadata: Option<HashMap<String, String>>,
     #[serde(flatten)]
     tensors: HashMap<String, Facts>,
 }
 
-/// The facts about one tensor.
+/// The description of one tensor.
 #[derive(Deserialize)]
 struct Facts {
     dtype: String,

@@ -15,7 +15,7 @@ use crate::entry::{DirEntry, Parent, generic_alias};
 use crate::place::Place;
 use crate::reading::Reading;
 
-/// An iterator over a directory's entries, to be used from any thread.
+/// An iterator over a directory's entries, for use from any thread.
 #[pyclass(frozen, subclass, module = "firstbyte")]
 pub(crate) struct Scandir {
     place: Place,
@@ -26,7 +26,7 @@ pub(crate) struct Scandir {
 struct State {
     reading: Reading,
     batch: Option<Batch>,
-    /// The next entry of the batch.
+    /// Index of the next entry in the batch.
     next: usize,
 }
 
@@ -79,7 +79,7 @@ impl Scandir {
         state.batch = None;
     }
 
-    /// Whether the directory is still open: neither read to its end nor closed.
+    /// True if the directory is still open: neither read to its end nor closed.
     #[getter]
     fn is_open(&self, py: Python<'_>) -> bool {
         let state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());

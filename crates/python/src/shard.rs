@@ -20,7 +20,7 @@ use crate::error::failure;
 use crate::hydrate::followed;
 use crate::wait::interruptible;
 
-/// Writes a manifest; its header as JSON.
+/// Writes a manifest. Returns its header as JSON.
 #[pyfunction]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn cp_shard<'py>(
     outcome(py, receipt, started, failures, failed)
 }
 
-/// Brings the objects of a shard of a manifest here.
+/// Hydrates the objects of a shard of a manifest.
 #[pyfunction]
 pub(crate) fn hydrate_shard<'py>(
     py: Python<'py>,
@@ -102,7 +102,7 @@ pub(crate) fn hydrate_shard<'py>(
     outcome(py, receipt, started, failed.len() as u64, failed)
 }
 
-/// What receipts of a manifest say together, as JSON.
+/// Merges the receipts of a manifest. Returns the result as JSON.
 #[pyfunction]
 pub(crate) fn merge(py: Python<'_>, manifest: PathBuf, receipts: Vec<PathBuf>) -> PyResult<String> {
     let merged =

@@ -5,14 +5,14 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// A writable buffer in one piece. The object that it belongs to stays while this lives.
+/// A writable, contiguous buffer. It keeps its object alive.
 pub(crate) struct Target(PyUntypedBuffer);
 
 impl Target {
-    /// The buffer of `object`.
+    /// Borrows the buffer of `object`.
     ///
     /// # Errors
-    /// `BufferError`, if it is not writable or not in one piece; `TypeError`, if it has none.
+    /// `BufferError`, if it is not writable or not contiguous; `TypeError`, if the object has none.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if buffer.readonly() || !buffer.is_c_contiguous() {
@@ -30,23 +30,23 @@ impl Target {
         self.len() == 0
     }
 
-    /// Its first `length` bytes; it has as many.
+    /// Returns the first `length` bytes of the buffer, which must have as many.
     ///
     /// # Safety
-    /// No other code uses them while the result lives.
+    /// No other code uses these bytes while the result lives.
     #[expect(clippy::mut_from_ref, reason = "the memory is Python's, and the caller keeps it apart")]
     pub(crate) unsafe fn slice(&self, length: usize) -> &mut [u8] {
         if length == 0 {
             // An empty buffer may have no address.
             return &mut [];
         }
-        // SAFETY: the buffer is writable, in one piece, at least that long, and stays as long as it
-        // is held here.
+        // SAFETY: the buffer is writable, contiguous, at least that long, and kept alive by `self`.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast::<u8>(), length) }
     }
 }
 
-/// A `bytes` object of this length, and its memory, to be filled before Python sees it.
+/// Makes a `bytes` object of this length. Returns it with its memory, to be filled before Python
+/// sees it.
 ///
 /// # Errors
 /// `MemoryError`.
@@ -58,11 +58,11 @@ pub(crate) unsafe fn bytes_to_fill<'py, 'a>(
     length: usize,
 ) -> PyResult<(Bound<'py, PyAny>, &'a mut [u8])> {
     let size = ffi::Py_ssize_t::try_from(length)?;
-    // SAFETY: makes a new object of so many bytes, or sets MemoryError.
+    // SAFETY: makes a new object of `size` bytes, or sets MemoryError.
     let bytes =
         unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
     if length == 0 {
-        // There is one empty object, which others have too.
+        // All empty `bytes` are one object, which other code has too.
         return Ok((bytes, &mut []));
     }
     // SAFETY: the object is new, so its memory is used by no other code until the caller passes it

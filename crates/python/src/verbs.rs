@@ -1,5 +1,5 @@
-//! `rm`, `mv`, `check`, `presign`: as the command line's verbs of these names, without its
-//! questions. Receipts have the fields of the command line's.
+//! `rm`, `mv`, `check`, `presign`: like the verbs of the command line, without its questions.
+//! Receipts have the fields of the command line's.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,14 +24,14 @@ use crate::error::failure;
 use crate::progress::{Progress, observed};
 use crate::wait::interruptible;
 
-/// An engine of this client that `stop` ends.
+/// Makes an engine of this client that `stop` ends.
 fn engine(py: Python<'_>, client: &Client, stop: &Stop) -> PyResult<Engine> {
     let client = client.route.uncached(py)?;
     let settings = Settings { stop: stop.clone(), ..client.copies().clone() };
     Ok(client.transfers(settings))
 }
 
-/// Deletes an object, or with `recursive` everything below a location; what was done.
+/// Deletes an object, or with `recursive` everything below a location. Returns the outcome.
 #[pyfunction]
 pub(crate) fn rm<'py>(
     py: Python<'py>,
@@ -58,7 +58,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
     let directory = || Error::Directory { location: root.to_string() };
     let store = engine.store();
     let (is_one, is_tree) = match root {
-        // A link is deleted itself, whatever it leads to.
+        // A link itself is deleted, whatever its target is.
         Location::Local(path) if path.file_name().is_none() => {
             let why = "rm refuses this name; name the directory itself".into();
             return Err(Error::Operand { operand: root.to_string(), why });
@@ -109,7 +109,7 @@ fn remove(engine: &Engine, root: &Location, recursive: bool) -> firstbyte::Resul
     Ok(summary)
 }
 
-/// Moves an object, or with `recursive` a tree; what was done.
+/// Moves an object, or with `recursive` a tree. Returns the outcome.
 #[pyfunction]
 pub(crate) fn mv<'py>(
     py: Python<'py>,
@@ -199,7 +199,7 @@ fn moved(
     }
 }
 
-/// Keeps what differs.
+/// Collects differences.
 #[derive(Default)]
 struct Differences(Mutex<Vec<Difference>>);
 
@@ -209,7 +209,7 @@ impl Observer for Differences {
     }
 }
 
-/// Compares two places: the receipt, and the differences, as JSON both.
+/// Compares two places. Returns the outcome, and the differences as JSON.
 #[pyfunction]
 pub(crate) fn check<'py>(
     py: Python<'py>,
@@ -263,7 +263,7 @@ fn compare(
         }
         Source::Tree { root: source, .. } | Source::Glob { base: source, .. } => {
             let destination = Location::parse(to)?;
-            // An empty place differs from one that is not there.
+            // A missing place is an error, unlike an empty one.
             engine.store().stat(&destination)?;
             let check = Check { source, destination, select: &select, content };
             Ok(engine.check(&check, observer)?)
@@ -271,7 +271,7 @@ fn compare(
     }
 }
 
-/// A URL by which anyone can read, or with `put` write, one object for some seconds.
+/// Makes a URL by which anyone can read, or with `put` write, one object for some seconds.
 #[pyfunction]
 pub(crate) fn presign(
     py: Python<'_>,

@@ -3,10 +3,10 @@
 //!
 //! Python runs signal handlers on its main thread only, between two Python instructions. So a call
 //! that waits there must run them itself. A call on another thread is watched if it was made by
-//! [`Cancellation::run`], and ends when that is cancelled. A watched read looks around while it
+//! [`Cancellation::run`], and ends when that is cancelled. A watched read checks for both while it
 //! waits ([`read`]). Other work moves to a separate thread ([`interruptible`]), which is asked to
 //! stop; if it does not end within [`GRACE`], the call returns without it. That thread never uses
-//! Python and ends by its own deadline. All other calls wait without looking around.
+//! Python and ends by its own deadline. All other calls wait without checking.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// How often signals are looked for: sooner than a user notices, and no load.
+/// Interval of checks for signals: shorter than a user notices, and no load.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// How long work that was asked to stop is waited for, so that it can clean up.
+/// Longest wait for work that was asked to stop, so that it can clean up.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 pyo3::create_exception!(
@@ -31,14 +31,15 @@ pyo3::create_exception!(
     "A call was ended by the `Cancellation` that it was made by."
 );
 
-/// What may end a call of this thread: the flag of each `Cancellation` around it.
+/// The flags that may end a call of this thread, one for each `Cancellation` around it.
 type Flags = Vec<Arc<AtomicBool>>;
 
 thread_local! {
     static WATCHED: RefCell<Flags> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends calls of other threads. Made during such a call, it is cancelled with the one around it.
+/// Ends calls of other threads. If it is made during such a call, it is cancelled with the one
+/// around it.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Cancellation {
     flag: Arc<AtomicBool>,
@@ -57,8 +58,8 @@ impl Cancellation {
         self.flag.store(true, Ordering::SeqCst);
     }
 
-    /// Calls a function, and returns its result. Where it waits for a server when this is
-    /// cancelled, it raises `Cancelled`.
+    /// Calls a function and returns its result. Raises `Cancelled` if the function waits for a
+    /// server when this is cancelled.
     #[pyo3(signature = (function, /, *arguments, **options))]
     fn run<'py>(
         &self,
@@ -74,7 +75,7 @@ impl Cancellation {
     }
 }
 
-/// Puts back what this thread was watched by, whatever a call raises.
+/// Restores the flags of this thread after a call, whatever the call raises.
 struct Restored(Flags);
 
 impl Drop for Restored {
@@ -83,10 +84,10 @@ impl Drop for Restored {
     }
 }
 
-/// Runs signal handlers, on the main thread, and looks whether the call is cancelled.
+/// Runs signal handlers, on the main thread, and checks whether the call is cancelled.
 ///
 /// # Errors
-/// What a handler raised; `Cancelled`.
+/// The exception that a handler raised; `Cancelled`.
 pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
     py.check_signals()?;
     if WATCHED.with_borrow(|flags| flags.iter().any(|flag| flag.load(Ordering::SeqCst))) {
@@ -95,14 +96,14 @@ pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether [`check`] can end a call of this thread. Python runs signal handlers on the process's
+/// True if [`check`] can end a call of this thread. Python runs signal handlers on the process's
 /// first thread.
 fn is_watched() -> bool {
     rustix::thread::gettid() == rustix::process::getpid() || WATCHED.with_borrow(|flags| !flags.is_empty())
 }
 
-/// Does `work` and returns its result. Where [`check`] fails meanwhile, calls `stop` and returns
-/// that error.
+/// Runs `work` and returns its result. If [`check`] fails meanwhile, calls `stop` and returns that
+/// error.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -118,8 +119,8 @@ pub(crate) fn interruptible<T: Send + 'static>(
     waited_for(py, work, stop, &mut check)
 }
 
-/// Does `work` on another thread and returns its result. Where `look` fails meanwhile, calls
-/// `stop`, waits for as long as that says, and returns the error.
+/// Runs `work` on another thread and returns its result. If `look` fails meanwhile, calls `stop`,
+/// waits for the time that `stop` returns, and returns the error.
 fn waited_for<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -128,7 +129,7 @@ fn waited_for<T: Send + 'static>(
 ) -> PyResult<T> {
     let (done, mut wait) = sync_channel(1);
     let call = move || {
-        // Where the result is not waited for any more, it is dropped here.
+        // If no call waits for the result any more, it is dropped here.
         let _ = done.send(work());
     };
     let worker = thread::Builder::new().name("firstbyte-call".into()).spawn(call)?;
@@ -151,8 +152,8 @@ fn waited_for<T: Send + 'static>(
     }
 }
 
-/// As [`interruptible`], of work that leaves nothing to clean up: it is not waited for. `work` is
-/// given a flag that says so.
+/// Like [`interruptible`], for work that leaves nothing to clean up: an interrupted call does not
+/// wait for it. `work` gets a flag that is set then.
 pub(crate) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
@@ -169,7 +170,8 @@ pub(crate) fn abandonable<T: Send + 'static>(
     waited_for(py, move || work(&abandoned), leave, &mut check)
 }
 
-/// As [`interruptible`], on any thread, and calls `tick` meanwhile. An error of it ends the call.
+/// Like [`interruptible`], on any thread, and calls `tick` meanwhile. An error of `tick` ends the
+/// call.
 pub(crate) fn ticking<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -183,8 +185,8 @@ pub(crate) fn ticking<T: Send + 'static>(
     waited_for(py, work, stop, &mut |py| check(py).and_then(|()| tick(py)))
 }
 
-/// Calls `read`, a read that asks a function every [`TICK`] whether to go on. Where [`check`] fails
-/// meanwhile, returns that error; the read has ended then.
+/// Calls `read`, which asks a function every [`TICK`] whether to continue. If [`check`] fails
+/// meanwhile, the read ends and that error is returned.
 pub(crate) fn read<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,

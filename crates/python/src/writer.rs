@@ -18,15 +18,15 @@ use pyo3::types::PyBytes;
 
 use crate::client::{Client, Place};
 use crate::error::failure;
-use crate::fork::Own;
+use crate::fork::ProcessOwned;
 use crate::wait::{GRACE, interruptible};
 
-/// Pieces that wait: one is sent while the next is made.
+/// Pieces that may wait: one is sent while the next is made.
 const AHEAD: usize = 2;
 /// How often a thread that was asked to stop is polled: it mostly ends at once.
 const STEP: Duration = Duration::from_millis(1);
 
-/// An object on its way.
+/// An object that is being written.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Writer {
     location: Location,
@@ -34,10 +34,10 @@ pub(crate) struct Writer {
 }
 
 enum State {
-    Open(Own<Upload>),
+    Open(ProcessOwned<Upload>),
     /// Committed or discarded.
     Over,
-    /// It failed, or its caller was interrupted, before it was complete.
+    /// The write failed, or its caller was interrupted, before the object was complete.
     Broken,
 }
 
@@ -52,11 +52,11 @@ enum Piece {
     End,
 }
 
-/// Begins to write `location`; with `exclusive`, only if nothing is there when it is committed.
+/// Begins to write `location`; with `exclusive`, only if it does not exist when it is committed.
 #[pyfunction]
 pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive: bool) -> PyResult<Writer> {
     let Place(location) = location;
-    // At once, not when the first part is sent.
+    // Checked at once, not when the first part is sent.
     firstbyte_store::require_key(&location).map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
@@ -70,7 +70,10 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive
         engine.put_stream(&mut source, &to, &Silent)
     };
     let thread = std::thread::Builder::new().name("firstbyte-write".into()).spawn(write)?;
-    Ok(Writer { location, state: Mutex::new(State::Open(Own::new(Upload { pieces, thread, stop }))) })
+    Ok(Writer {
+        location,
+        state: Mutex::new(State::Open(ProcessOwned::new(Upload { pieces, thread, stop }))),
+    })
 }
 
 #[pymethods]
@@ -93,22 +96,22 @@ impl Writer {
                     .inspect_err(|_| self.give_up(py, State::Broken))?
             }
         };
-        // A thread that takes nothing more has ended, and says why.
+        // A thread that takes no more pieces has ended. Its result is the error.
         if sent { Ok(()) } else { self.finish(py, Last::Nothing) }
     }
 
-    /// Waits until the object is there, whole.
+    /// Waits until the object is complete.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         self.finish(py, Last::End)
     }
 
-    /// Leaves what was there as it was.
+    /// Discards the bytes. An object that was there before stays.
     fn discard(&self, py: Python<'_>) {
         self.give_up(py, State::Over);
     }
 }
 
-/// What the thread is sent before it is waited for.
+/// The last message to the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// The end of the object.
@@ -131,7 +134,7 @@ impl Writer {
         let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
         let end = move || {
             if last == Last::End {
-                // A thread that has ended says why when it is joined.
+                // If the thread has ended, its result is the error.
                 let _ = pieces.send(Piece::End);
             }
             drop(pieces);
@@ -144,11 +147,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the upload without an object. The thread is left behind where it does not end soon.
+    /// Ends the upload without an object. The thread is abandoned if it does not end soon.
     fn give_up(&self, py: Python<'_>, state: State) {
         let upload = {
             let mut slot = self.state();
-            // What is over stays as it is.
+            // A writer that is over stays as it is.
             let State::Open(_) = *slot else { return };
             std::mem::replace(&mut *slot, state)
         };
@@ -164,7 +167,7 @@ impl Writer {
         });
     }
 
-    /// Taken only with the interpreter's lock held: see [`crate::fork`].
+    /// Locks the state. Called only with the interpreter's lock held: see [`crate::fork`].
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +183,7 @@ fn broken() -> PyErr {
     )
 }
 
-/// The other end of the queue, as the engine reads it.
+/// The receiving end of the queue, which the engine reads.
 struct Pieces {
     source: Receiver<Piece>,
     piece: Vec<u8>,

@@ -1,5 +1,5 @@
-//! The bill of traffic with a service, without that of storing: the cost of a measurement, of a
-//! copy, of a mount.
+//! Computes the bill of traffic with a service: a measurement, a copy, a mount. The bill of storing
+//! is not included.
 //!
 //! Estimated requests and bytes become a [`Usage`] by the bills of the service's model, so an
 //! unknown price is missing, and never free. Called by `bench` for its estimates, and by the verbs
@@ -33,7 +33,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// All of `times` as many.
+    /// Multiplies all counts by `times`.
     #[must_use]
     pub fn times(self, times: f64) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Traffic {
         }
     }
 
-    /// Both together.
+    /// Adds both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -58,32 +58,32 @@ impl Traffic {
     }
 }
 
-/// Where the reader is, seen from the service: what its bytes cost on their way.
+/// The network path from the service to the reader, which decides what its bytes cost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transfer {
-    /// In the same region, where the way costs nothing.
+    /// Within one region, at no cost.
     None,
-    /// In another availability zone.
+    /// To another availability zone.
     Zone,
-    /// In another region.
+    /// To another region.
     Region,
-    /// Outside of AWS.
+    /// Out of AWS.
     Internet,
 }
 
-/// A sum of money, in dollars: `5USD`.
+/// Parses a sum of money, in dollars: `5USD`.
 ///
 /// # Errors
-/// A text of another kind, in a sentence.
+/// The text is no sum of money; the reason, as a sentence.
 pub fn parse_money(text: &str) -> Result<f64, String> {
     units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
 }
 
 impl Transfer {
-    /// The way of this name.
+    /// Parses the name of a network path.
     ///
     /// # Errors
-    /// The known names, in a sentence.
+    /// The name is unknown; the known ones, as a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self::None),
@@ -94,7 +94,7 @@ impl Transfer {
         }
     }
 
-    /// Key of its price; `None` where it costs nothing.
+    /// Key of the path's price; `None` if it costs nothing.
     fn price(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -109,7 +109,7 @@ impl Transfer {
 /// while requests are sent.
 ///
 /// # Errors
-/// The first price that is not known, in words.
+/// The first price that is not known, as a sentence.
 pub fn list_prices(
     service: &Service,
     transfer: Transfer,
@@ -135,8 +135,9 @@ pub fn list_prices(
     })
 }
 
-/// The billed part of `traffic` with `service`. An unknown way of the bytes (`None`) is left out:
-/// the caller has to say so. Bytes that are sent to a service cost nothing on their way.
+/// Computes the billed part of `traffic` with `service`. If `transfer` is `None`, the cost of the
+/// network path is left out, and the caller has to say so. Bytes sent to a service cost nothing on
+/// their way.
 #[must_use]
 pub fn usage(service: &Service, traffic: &Traffic, transfer: Option<Transfer>) -> Usage {
     let gib = traffic.bytes / GIB;

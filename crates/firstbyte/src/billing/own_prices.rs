@@ -1,4 +1,4 @@
-//! The price catalogue of this user, and the day whose prices count. Called by the verbs and by
+//! The price catalogue of this user, and the current day for its prices. Called by the verbs and by
 //! [`Bill`](super::Bill).
 
 use std::io;
@@ -12,7 +12,7 @@ use firstbyte_store::Error as StoreError;
 use crate::environment::{self, Lookup};
 use crate::error::{Error, Result};
 
-/// The embedded prices, overridden by the user's.
+/// Reads the user's prices, which override the embedded ones.
 ///
 /// # Errors
 /// The user's catalogue cannot be read or is not valid.
@@ -39,10 +39,10 @@ pub fn read_prices(path: &Path) -> Result<Option<Catalogue>> {
     parsed.map(Some).map_err(|error| Error::Prices { why: error.to_string() })
 }
 
-/// Today.
+/// Returns the current day (UTC).
 ///
 /// # Errors
-/// A clock without a valid day.
+/// The clock shows no valid day.
 pub fn today() -> Result<Day> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let day = i64::try_from(seconds).ok().and_then(Day::from_unix);

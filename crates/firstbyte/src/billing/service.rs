@@ -24,7 +24,7 @@ pub fn is_of_the_machine(file_system: &str) -> bool {
     OF_THE_MACHINE.contains(&file_system)
 }
 
-/// The service that bills a bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
+/// Returns the service that bills an AWS bucket. Names in S3 Express One Zone end in `--x-s3`.
 #[must_use]
 pub fn service_of_bucket(name: &str) -> &'static str {
     if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
@@ -64,7 +64,7 @@ impl Declared {
     }
 }
 
-/// A fact that a bill needs.
+/// A fact that a bill needs, and that is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Unknown {
     /// The service that bills a place.
@@ -75,7 +75,7 @@ pub enum Unknown {
     Price(String),
     /// One price list for requests that are counted together.
     OneList,
-    /// The way of the bytes.
+    /// The network path of the bytes.
     Way,
 }
 
@@ -109,18 +109,18 @@ impl fmt::Display for Unknown {
 /// Billing of a location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Billing {
-    /// Nothing.
+    /// Nothing is billed.
     Free,
     /// Requests and bytes of this service, by these prices.
     Priced(String, Prices),
-    /// Not known.
+    /// A fact is not known.
     Unknown(Unknown),
 }
 
 /// The user's knowledge of bills.
 #[derive(Clone, Debug, Default)]
 pub struct Bill {
-    /// Location of this machine, seen from the services.
+    /// Network path between the services and this machine.
     pub transfer: Option<Transfer>,
     /// Service of paths and endpoints outside AWS.
     pub declared: Option<Declared>,
@@ -129,7 +129,7 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// Billing of `location`. Bytes take the way `transfer`.
+    /// Finds the billing of `location`, with the network path `transfer`.
     ///
     /// # Errors
     /// The user's price catalogue cannot be used; the region does not exist.
@@ -151,7 +151,7 @@ impl Bill {
         }
     }
 
-    /// Bills of a model in the region of `location`.
+    /// Finds the billing by a model in the region of `location`.
     ///
     /// # Errors
     /// As [`billing`](Self::billing).
@@ -181,7 +181,7 @@ impl Bill {
         })
     }
 
-    /// The service that bills a location; `None` where nothing is billed.
+    /// Finds the service that bills a location; `None` if nothing is billed.
     fn service(&self, location: &Location, store: &Store) -> std::result::Result<Option<String>, Unknown> {
         match &self.declared {
             Some(Declared::Nothing) => return Ok(None),

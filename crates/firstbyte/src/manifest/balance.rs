@@ -1,20 +1,20 @@
 //! Assigns objects to shards so that the shards have equal bytes, in bounded memory. Pure.
 //!
 //! [`Sizes`] sees every object once and keeps the largest. [`Balancer`] gives those out first, the
-//! largest to the emptiest shard, and each of the others, in order, to the shard that is emptiest
-//! then. So no shard is ahead of another by more than the largest object that was not kept, or by
-//! one object that exceeds a shard's share.
+//! largest to the emptiest shard. Each other object goes, in order, to the shard that is then
+//! emptiest. So no shard is ahead of another by more than the largest object that was not kept, or
+//! by one object that exceeds a shard's share.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Large objects that are given out first: 1 MiB of them.
-const KEPT: usize = 1 << 16;
+/// Number of large objects that are given out first. They take 1 MiB.
+const MAX_KEPT_SIZES: usize = 1 << 16;
 /// Every object counts as this part of the mean in addition to its bytes, so that very many small
 /// and empty objects do not all fill up one shard.
 const OVERHEAD: u64 = 64;
 
-/// What is known of the sizes before objects are assigned.
+/// Sizes of the objects, collected before the assignment.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     objects: u64,
@@ -29,7 +29,7 @@ impl Sizes {
         let number = self.objects;
         self.objects += 1;
         self.bytes = self.bytes.saturating_add(size);
-        if self.largest.len() < KEPT {
+        if self.largest.len() < MAX_KEPT_SIZES {
             self.largest.push(Reverse((size, number)));
         } else if let Some(mut least) = self.largest.peek_mut()
             && least.0.0 < size
@@ -38,7 +38,7 @@ impl Sizes {
         }
     }
 
-    /// Objects seen.
+    /// Number of objects seen.
     pub(super) fn objects(&self) -> u64 {
         self.objects
     }
@@ -56,7 +56,7 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    /// A balancer over `shards` shards, at least one.
+    /// Makes a balancer over `shards` shards, at least one.
     pub(super) fn new(shards: u32, sizes: Sizes) -> Self {
         let overhead = sizes.bytes / sizes.objects.max(1) / OVERHEAD + 1;
         let shards = (0..shards.max(1)).map(|shard| Reverse((0, shard))).collect();
@@ -70,7 +70,7 @@ impl Balancer {
         balancer
     }
 
-    /// The shard of the next object, which has `size` bytes.
+    /// Chooses the shard of the next object, which has `size` bytes.
     pub(super) fn assign(&mut self, size: u64) -> u32 {
         let number = self.next;
         self.next += 1;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn more_objects_than_are_kept_are_even_too() {
-        let sizes = log_normal(7, 4 * KEPT, 100_000.0, 2.0);
+        let sizes = log_normal(7, 4 * MAX_KEPT_SIZES, 100_000.0, 2.0);
         let loads = balanced(8, &sizes);
         let mean = sizes.iter().sum::<u64>() as f64 / 8.0;
         assert!(loads.iter().all(|(bytes, _)| (*bytes as f64 / mean - 1.0).abs() < 0.01), "{loads:?}");

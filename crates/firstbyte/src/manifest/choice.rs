@@ -1,5 +1,4 @@
-//! `--shard`: which shard this worker has, as it is written or as the scheduler of an array job
-//! says.
+//! `--shard`: the shard of this worker, as the user or the scheduler of an array job gives it.
 
 use std::str::FromStr;
 
@@ -14,9 +13,9 @@ use crate::error::{Error, Result};
 pub enum ShardChoice {
     /// `I/N`.
     Given(Shard),
-    /// `auto` or `auto/N`: as the environment of an array job says.
+    /// `auto` or `auto/N`: given by the environment of an array job.
     Auto {
-        /// The number of shards, where given.
+        /// The number of shards, if given.
         count: Option<u32>,
     },
 }
@@ -43,19 +42,19 @@ impl FromStr for ShardChoice {
 }
 
 impl ShardChoice {
-    /// The shard, where names are divided without a manifest.
+    /// Finds the shard if names are divided without a manifest.
     ///
     /// # Errors
-    /// `auto` outside an array job, or where the number of tasks is not known.
+    /// `auto` outside an array job, or if the number of tasks is not known.
     pub fn resolve(self, lookup: Lookup<'_>) -> Result<Shard> {
         self.with(None, lookup)
     }
 
-    /// The shard of a manifest. Its number of shards must be the one given, and that of the array
-    /// job: with another one, workers would leave objects out or copy them twice.
+    /// Finds the shard of a manifest. The option, the array job and the manifest must have the same
+    /// number of shards. Otherwise workers would leave objects out or copy them twice.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve); another number of shards.
+    /// As [`resolve`](Self::resolve), and for another number of shards.
     pub fn of_manifest(self, manifest: &Manifest, lookup: Lookup<'_>) -> Result<Shard> {
         self.with(Some(manifest.count()), lookup)
     }

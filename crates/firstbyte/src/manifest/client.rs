@@ -12,8 +12,8 @@ use crate::copy::Copy;
 use crate::error::Result;
 
 impl Client {
-    /// Copies a shard of a manifest. Returns what was done of each source; `run` knows which
-    /// objects are done.
+    /// Copies a shard of a manifest. Returns the summary of each source; `run` knows which objects
+    /// are done.
     ///
     /// # Errors
     /// The error that ended the run. Failures of single objects are in the summaries.

@@ -1,4 +1,5 @@
-//! Sets the receipts of workers against their manifest: what is done, missing, doubled, changed.
+//! Compares the receipts of workers with their manifest: done, missing, doubled and changed
+//! objects.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,25 +14,25 @@ use crate::receipt::{Failed, Receipt};
 use crate::shard_receipt::{Changed, Done, ShardReceipt};
 use crate::size::human;
 
-/// Objects and failures that are named; the counts have all.
+/// Largest number of objects and failures that are named. The counts include all.
 pub const MOST_NAMED: usize = 1_000;
-/// Missing objects that people are shown.
+/// Largest number of missing objects in the lines for people.
 const MOST_SHOWN: usize = 20;
 
-/// The receipts of one manifest together.
+/// The merged receipts of one manifest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Merged {
     /// The id of the manifest.
     pub manifest: String,
-    /// Its shards.
+    /// Number of the manifest's shards.
     pub shards: u32,
-    /// Its objects.
+    /// Totals of the manifest's objects.
     pub planned: Totals,
-    /// Those that are done.
+    /// Totals of the objects that are done.
     pub done: Totals,
-    /// Those that are not.
+    /// Totals of the objects that are missing.
     pub missing: Totals,
-    /// The first of them.
+    /// The first missing objects.
     pub missing_objects: Vec<String>,
     /// Shards without a receipt.
     pub lost_shards: Vec<u32>,
@@ -43,13 +44,13 @@ pub struct Merged {
     pub failed: Vec<Failed>,
     /// Bytes that the workers moved.
     pub bytes: u64,
-    /// Objects that they found unchanged.
+    /// Objects that the workers found unchanged.
     pub skipped: u64,
-    /// Requests that they sent.
+    /// Requests that the workers sent.
     pub requests: u64,
     /// Wall time of all workers together.
     pub seconds: f64,
-    /// Wall time of the slowest.
+    /// Wall time of the slowest worker.
     pub longest_seconds: f64,
     /// The versions of the workers' firstbyte.
     pub workers: Vec<Workers>,
@@ -58,9 +59,9 @@ pub struct Merged {
 /// A shard that was run several times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Doubled {
-    /// Which.
+    /// Number of the shard.
     pub shard: u32,
-    /// Its receipts.
+    /// Number of its receipts.
     pub receipts: u32,
 }
 
@@ -69,11 +70,11 @@ pub struct Doubled {
 pub struct Workers {
     /// The version.
     pub firstbyte: String,
-    /// The shards that they had.
+    /// The shards of these workers.
     pub shards: Vec<u32>,
 }
 
-/// What is known of one shard.
+/// The merged receipts of one shard.
 struct Known {
     done: Done,
     receipts: u32,
@@ -82,7 +83,7 @@ struct Known {
 /// Merges the receipts of a manifest.
 ///
 /// # Errors
-/// [`Error::Manifest`]: a file that is no receipt of a shard, or one of another manifest.
+/// [`Error::Manifest`] if a file is no receipt of a shard, or is one of another manifest.
 pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
     let mut merged = Merged {
         manifest: manifest.header().id.clone(),
@@ -127,7 +128,7 @@ pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
     Ok(merged)
 }
 
-/// A receipt, and its part about a shard.
+/// Reads a receipt. Returns it with its part about a shard and the objects that are done.
 fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done)> {
     let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
     let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
@@ -151,13 +152,13 @@ fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done
 }
 
 impl Merged {
-    /// Whether every object is done.
+    /// True if every object is done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.objects == 0
     }
 
-    /// Counts what is done and missing. Rows are read only of shards that are not complete.
+    /// Counts the done and the missing objects. Reads rows only of shards that are not complete.
     fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, Known>) -> Result<()> {
         self.done = self.planned;
         for shard in 0..manifest.count() {
@@ -181,8 +182,8 @@ impl Merged {
         Ok(())
     }
 
-    /// Keeps the failures that still matter: an object that another run of its shard has done, has
-    /// not failed.
+    /// Drops failures that no longer matter: all if every object is done, else those of changed
+    /// objects that another run of their shard has done.
     fn settle(&mut self, mut changed: Vec<Changed>) {
         if self.is_complete() {
             changed.clear();
@@ -198,7 +199,7 @@ impl Merged {
         self.changed = changed;
     }
 
-    /// The lines that people get.
+    /// Formats the result as lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let objects = |totals: Totals| format!("{} objects, {}", totals.objects, human(totals.bytes));

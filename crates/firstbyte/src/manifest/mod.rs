@@ -1,10 +1,10 @@
 //! A manifest: the objects of a large copy, each pinned to a version and assigned to one of N
-//! shards. It is written once by [`plan`], and each of N workers, wherever it runs, copies or
-//! hydrates its shard ([`ShardRun`]). Their receipts are set against it by [`merge`].
+//! shards. [`plan`] writes it once. Each of N workers, wherever it runs, copies or hydrates its
+//! shard ([`ShardRun`]). [`merge`] compares their receipts with the manifest.
 //!
-//! There is no coordinator: a worker needs the manifest and its number. A shard may be run again
-//! at any time: what is at the destination is skipped, and an object in another version than the
-//! manifest's fails.
+//! There is no coordinator: a worker needs the manifest and its number. A shard may be run again at
+//! any time: objects that are at the destination are skipped, and an object in another version than
+//! the manifest's fails.
 
 mod balance;
 mod choice;
@@ -44,15 +44,15 @@ pub const MOST_SHARDS: u32 = 100_000;
 /// The header of a manifest, JSON in the metadata of the Parquet file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Header {
-    /// [`FORMAT`].
+    /// Format version ([`FORMAT`]).
     pub version: u64,
-    /// Random: receipts name the manifest by it.
+    /// Random identifier, by which receipts name the manifest.
     pub id: String,
-    /// RFC 3339.
+    /// Time of creation (RFC 3339).
     pub created: String,
-    /// The firstbyte that wrote it.
+    /// Version of firstbyte that wrote the manifest.
     pub firstbyte: String,
-    /// What was planned. Rows name their source by its place here.
+    /// The planned sources. Rows refer to them by index.
     pub sources: Vec<PlannedSource>,
     /// The totals of each shard.
     pub shards: Vec<Totals>,
@@ -61,15 +61,15 @@ pub struct Header {
 /// A source of a manifest.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PlannedSource {
-    /// The location that the names of its objects are below.
+    /// Root location: the names of the source's objects are relative to it.
     pub root: String,
-    /// Whether `DST/` takes it under its own name, as `cp -r SRC DST/` does.
+    /// True if `DST/` takes the source under its own name, as `cp -r SRC DST/` does.
     pub named: bool,
-    /// What was named.
+    /// Kind of the source.
     pub kind: SourceKind,
 }
 
-/// What a source of a manifest was.
+/// Kind of a manifest's source.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -82,14 +82,14 @@ pub enum SourceKind {
 /// Totals of objects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// How many.
+    /// Number of objects.
     pub objects: u64,
-    /// Their length together.
+    /// Length of all objects, in bytes.
     pub bytes: u64,
 }
 
 impl Totals {
-    /// Adds others.
+    /// Adds other totals.
     pub fn add(&mut self, other: Self) {
         self.objects += other.objects;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -138,7 +138,7 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), header })
     }
 
-    /// Its header.
+    /// The header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -147,11 +147,11 @@ impl Manifest {
     /// The number of shards.
     #[must_use]
     pub fn count(&self) -> u32 {
-        // Checked when it was opened.
+        // The number was checked when the manifest was opened.
         self.header.shards.len() as u32
     }
 
-    /// The totals of one shard; nothing for one that it does not have.
+    /// The totals of one shard; zero for a shard that does not exist.
     #[must_use]
     pub fn totals(&self, shard: u32) -> Totals {
         self.header.shards.get(shard as usize).copied().unwrap_or_default()
@@ -165,7 +165,7 @@ impl Manifest {
         all
     }
 
-    /// The destination of the copy of all its sources, as written.
+    /// Parses the destination of a copy of all sources.
     ///
     /// # Errors
     /// Text that is not a location; single objects or several sources, and no directory.
@@ -175,7 +175,7 @@ impl Manifest {
         Destination::of(text, several)
     }
 
-    /// The rows of one shard, or all of them.
+    /// Reads the rows of one shard, or all of them.
     fn rows(&self, shard: Option<u32>) -> Result<Rows> {
         let opened = File::open(&self.path).and_then(Reader::new);
         Ok(opened.map_err(|error| self.error(&error.to_string()))?.rows(shard))
@@ -187,12 +187,12 @@ impl Manifest {
 }
 
 impl PlannedSource {
-    /// The location that its objects' names are below.
+    /// The root location: the names of the source's objects are relative to it.
     fn location(&self) -> Result<Location> {
         Ok(Location::parse(OsStr::new(&self.root))?)
     }
 
-    /// The location that its objects' names are joined to in a copy: as `cp -r` has it.
+    /// Returns the location to which the names of objects are joined in a copy, as in `cp -r`.
     fn target(&self, destination: &Destination) -> Result<Location> {
         let root = self.location()?;
         match self.kind {

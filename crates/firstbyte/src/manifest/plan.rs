@@ -1,7 +1,7 @@
 //! Writes a manifest: lists the sources, pins each object, and balances the shards.
 //!
-//! There are two passes, in bounded memory. The first writes what is listed to an unnamed file and
-//! learns the sizes; the second reads that file and writes the manifest with the shards.
+//! There are two passes, in bounded memory. The first writes the listed objects to an unnamed file
+//! and collects their sizes. The second reads that file and writes the manifest with the shards.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -26,24 +26,24 @@ use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::operand::{Depth, Glob};
 
-/// What is planned.
+/// Sources and shards to plan.
 pub struct Plan<'a> {
-    /// Objects, trees and patterns, as they are written. Of a tree, everything below is planned.
+    /// Objects, trees and patterns, as the user wrote them. Everything below a tree is planned.
     pub sources: &'a [OsString],
     /// Whether sources may hold patterns.
     pub wildcards: Wildcards,
-    /// Which names of trees and patterns are taken.
+    /// Filter for the names of trees and patterns.
     pub filter: &'a Filter,
     /// The number of shards.
     pub shards: u32,
 }
 
-/// What was planned.
+/// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The header of the manifest.
     pub header: Header,
-    /// All objects.
+    /// Totals of all objects.
     pub totals: Totals,
     /// Entries of the sources that are no objects to copy.
     pub left_out: LeftOut,
@@ -64,7 +64,7 @@ pub struct LeftOut {
 /// Sources that cannot be listed or planned, or hold no object; `out` cannot be written.
 pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
     match plan_once(store, &plan, out) {
-        // The store has learnt that it has to sort the listing.
+        // The store knows now that it has to sort the listing.
         Err(Error::Store(StoreError::Disordered { .. })) => plan_once(store, &plan, out),
         planned => planned,
     }
@@ -76,7 +76,7 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
         return Err(Error::Option { name: "shards".into(), why });
     }
     let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
-    let sources = parsed(store, plan)?;
+    let sources = parse_sources(store, plan)?;
     let partial = LocalFile::open(out, Privacy::Usual)?;
     partial.empty()?;
     let written = (|| {
@@ -91,11 +91,11 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
             .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
         let Listed { writer, sizes, totals, left_out, .. } = first;
         if sizes.objects() == 0 {
-            return Err(nothing(plan.sources));
+            return Err(nothing_to_plan(plan.sources));
         }
         writer.finish(String::new()).map_err(at_out)?;
         let sources = sources.into_iter().map(|source| source.planned).collect();
-        let header = balanced(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
+        let header = write_manifest(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
         Ok(Planned { header, totals, left_out })
     })();
     match written {
@@ -111,8 +111,8 @@ fn plan_once(store: &Store, plan: &Plan<'_>, out: &Path) -> Result<Planned> {
     }
 }
 
-/// The second pass.
-fn balanced(
+/// Runs the second pass: assigns the listed objects to shards and writes the manifest.
+fn write_manifest(
     listed: File,
     out: &File,
     shards: u32,
@@ -142,7 +142,7 @@ fn balanced(
     Ok(header)
 }
 
-fn nothing(sources: &[OsString]) -> Error {
+fn nothing_to_plan(sources: &[OsString]) -> Error {
     let named: Vec<String> = sources.iter().map(|text| shown(text).to_string()).collect();
     Error::Operand { operand: named.join(" "), why: "holds no object to plan".into() }
 }
@@ -155,14 +155,15 @@ struct ListedSource {
 }
 
 enum Names {
-    /// All that are listed below the root, or match.
+    /// All listed names below the root, or those that match the pattern.
     Below(Option<Glob>),
-    /// These.
+    /// Only these names.
     Single(BTreeSet<Vec<u8>>),
 }
 
-/// The sources. Objects that were named one after the other and lie in one directory are one.
-fn parsed(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
+/// Parses the sources. Objects of one directory that are named one after the other become one
+/// source.
+fn parse_sources(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
     let mut found: Vec<ListedSource> = Vec::new();
     for text in plan.sources {
         let (root, named, kind, names) = match Source::parse(text, Depth::Tree, plan.wildcards, store)? {
@@ -199,7 +200,7 @@ fn unplannable(text: &OsStr, why: &str) -> Error {
     Error::Operand { operand: shown(text).to_string(), why: why.into() }
 }
 
-/// The location as it is found from any working directory.
+/// Makes a local location absolute, so that it is valid in any working directory.
 fn absolute(location: Location) -> Result<Location> {
     match location {
         Location::Local(path) => {
@@ -211,7 +212,7 @@ fn absolute(location: Location) -> Result<Location> {
     }
 }
 
-/// The first pass: what was listed so far.
+/// State of the first pass.
 struct Listed<'a> {
     store: &'a Store,
     writer: Writer,
@@ -257,7 +258,7 @@ impl Listed<'_> {
         Ok(())
     }
 
-    /// Adds an object. One that is gone since it was listed is left out.
+    /// Adds an object. An object that is gone since it was listed is left out.
     fn add(&mut self, source: u32, root: &Location, name: &[u8], entry: Option<&Entry>) -> Result<()> {
         let location = root.join(name);
         let fails = |why: &str| Error::Operand { operand: location.to_string(), why: why.into() };
@@ -292,7 +293,7 @@ impl Listed<'_> {
     }
 }
 
-/// Since 1970; clamped.
+/// Converts a time to microseconds since 1970, clamped.
 fn microseconds(time: std::time::SystemTime) -> i64 {
     let micros = OffsetDateTime::from(time).unix_timestamp_nanos().div_euclid(1_000);
     i64::try_from(micros).unwrap_or(i64::MAX)

@@ -1,8 +1,8 @@
 //! One worker's run over its shard: hands the shard's objects to the transfer engine or to
 //! hydration, and records which of them are done.
 //!
-//! Each source of the manifest is a run of its own, over a tree whose names are the shard's. The
-//! objects in flight are few, whatever the size of the shard, and those done are one bit each.
+//! Each source of the manifest is a run of its own, over a tree with the shard's names. Few objects
+//! are in flight, whatever the size of the shard, and each done object is one bit.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -26,19 +26,19 @@ use crate::environment::Lookup;
 use crate::error::Result;
 use crate::shard_receipt::{Changed, Done, ShardReceipt};
 
-/// A shard of a manifest, and what is done of it.
+/// A shard of a manifest, and its progress.
 pub struct ShardRun {
     manifest: Manifest,
     shard: Shard,
     marks: Arc<Mutex<Marks>>,
 }
 
-/// Where a copy of a shard goes.
+/// The destination of a shard's copy.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardTarget<'a> {
-    /// Each source as `cp -r SRC DST` has it.
+    /// Each source goes where `cp -r SRC DST` copies it.
     Copy(&'a OsStr),
-    /// The contents of each source, as `sync SRC DST` has it.
+    /// The contents of each source go there, as in `sync SRC DST`.
     Contents(&'a Location),
 }
 
@@ -73,7 +73,7 @@ impl ShardRun {
         roots.collect::<Vec<_>>().join(" ")
     }
 
-    /// Copies the shard. `report` gets the outcome of each source, and says whether to go on.
+    /// Copies the shard. `report` gets the outcome of each source, and returns whether to continue.
     ///
     /// # Errors
     /// A destination that cannot be used; the manifest cannot be read.
@@ -132,7 +132,7 @@ impl ShardRun {
         Ok(())
     }
 
-    /// The objects of the shard, to hydrate.
+    /// Lists the objects of the shard for a hydration.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -152,8 +152,8 @@ impl ShardRun {
         })))
     }
 
-    /// Records the end of a hydration: all but what failed is done. One that was stopped claims
-    /// nothing; run again, it finds what is cached.
+    /// Records the end of a hydration: all objects that did not fail are done. Not to be called for
+    /// a stopped hydration, which finds its cached blocks when it is run again.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -174,7 +174,7 @@ impl ShardRun {
         Ok(())
     }
 
-    /// What is done of the shard so far.
+    /// Makes the receipt of the shard so far.
     #[must_use]
     pub fn receipt(&self) -> ShardReceipt {
         let marks = lock(&self.marks);
@@ -194,10 +194,10 @@ impl ShardRun {
     }
 }
 
-/// What became of the objects of a shard.
+/// States of a shard's objects.
 struct Marks {
     done: Done,
-    /// Objects handed out and not finished, with their places.
+    /// Objects handed out and not finished, with their positions in the shard.
     in_flight: HashMap<Location, u64>,
     changed: Vec<Changed>,
 }
@@ -224,7 +224,7 @@ fn lock(marks: &Mutex<Marks>) -> MutexGuard<'_, Marks> {
     marks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes events on, and marks the objects that they are about.
+/// Marks finished and failed objects, and passes all events on.
 struct Marking<'a> {
     inner: &'a dyn Observer,
     marks: &'a Mutex<Marks>,
@@ -284,7 +284,7 @@ impl Observer for Marking<'_> {
     }
 }
 
-/// The rows of a shard with their places in it, as they are read.
+/// Reads the rows of a shard with their positions in it.
 struct Feed {
     rows: Peekable<Rows>,
     place: u64,
@@ -310,7 +310,7 @@ struct SourceEntries {
 }
 
 impl SourceEntries {
-    /// The next row of this source; passes over what an earlier source left.
+    /// Returns the next row of this source. Skips the rows that an earlier source left.
     fn next_row(&self) -> Option<io::Result<(u64, Row)>> {
         let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -328,7 +328,7 @@ impl SourceEntries {
             match feed.rows.peek() {
                 Some(Ok(row)) if row.source < self.source => drop(feed.next()),
                 Some(Ok(row)) => return row.source == self.source,
-                // An error is the run's to report.
+                // The run reports the error.
                 Some(Err(_)) => return true,
                 None => return false,
             }
@@ -351,8 +351,8 @@ impl Iterator for SourceEntries {
 }
 
 impl Manifest {
-    /// All objects, in the order of the file, with what was planned of them. The entries have no
-    /// names.
+    /// Iterates over all objects in the order of the file, with their planned sizes and versions.
+    /// The entries have no names.
     ///
     /// # Errors
     /// The manifest cannot be read; an item is an error if its row is damaged.
@@ -366,7 +366,7 @@ impl Manifest {
     }
 }
 
-/// A row as an entry of a listing of `root`.
+/// Converts a row to an entry of a listing of `root`.
 fn entry(row: &Row, root: &Location) -> firstbyte_store::Result<Entry> {
     let (location, version) = row_parts(row)?;
     let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
@@ -399,7 +399,7 @@ fn wanted_failure(row: &Row, error: StoreError) -> HydrateFailure {
     HydrateFailure { location: Location::Local(row.location.clone().into()), error: error.into() }
 }
 
-/// Microseconds since 1970 as a time.
+/// Converts microseconds since 1970 to a time.
 fn time_of(micros: i64) -> Option<SystemTime> {
     let distance = Duration::from_micros(micros.unsigned_abs());
     if micros < 0 {

@@ -21,46 +21,46 @@ use parquet::schema::types::Type;
 /// One object of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// As `Location::parse` reads it.
+    /// The text that `Location::parse` reads.
     pub(super) location: String,
     pub(super) size: u64,
-    /// As [`version`](super::version) has it.
+    /// The text of [`version`](super::version).
     pub(super) version: String,
     /// Microseconds since 1970.
     pub(super) modified: Option<i64>,
-    /// The place of its source among those of the manifest.
+    /// Index of the source in the manifest.
     pub(super) source: u32,
     pub(super) shard: u32,
 }
 
-/// Bytes of the rows of a group: some 15,000 usual rows. Readers like large groups, and a group
-/// that is written is in memory a few times.
+/// Bytes of the rows of a group, some 15,000 rows of usual length. Large groups are read faster,
+/// but a group that is written is in memory a few times.
 const GROUP: usize = 2 << 20;
-/// Bytes of the rows that wait for their groups to be full, over all shards.
+/// Most bytes of rows that wait for their groups to be full, over all shards.
 const WAITING: usize = 8 << 20;
-/// The key of the file's own metadata.
+/// The key of the header in the file's metadata.
 const KEY: &str = "firstbyte.manifest";
-/// The columns, by their place in the file.
+/// Index of the column `shard`, and the number of columns.
 const SHARD: usize = 3;
 const COLUMNS: usize = 6;
 
 /// Writes a manifest.
 pub(super) struct Writer {
     file: SerializedFileWriter<File>,
-    /// The rows of each shard that wait, with their bytes.
+    /// The waiting rows of each shard, with their bytes.
     waiting: Vec<(Vec<Row>, usize)>,
     bytes: usize,
 }
 
 impl Writer {
-    /// Begins a file of rows of so many shards.
+    /// Begins a file with rows of `shards` shards.
     pub(super) fn new(file: File, shards: u32) -> io::Result<Self> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // Enough to find the groups of a shard; more would fill memory with bounds of pages.
+            // Bounds of groups are enough to find a shard. Bounds of pages would fill memory.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
-            // Each location is another.
+            // Locations differ, so a dictionary would not help.
             .set_column_dictionary_enabled("location".into(), false)
             .build();
         let file = SerializedFileWriter::new(file, Arc::new(schema()?), Arc::new(properties));
@@ -88,7 +88,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what waits, and the file's end with `header` in it.
+    /// Writes the waiting rows, and the end of the file with `header` in it.
     pub(super) fn finish(mut self, header: String) -> io::Result<()> {
         for shard in 0..self.waiting.len() {
             self.write_group(shard)?;
@@ -158,7 +158,7 @@ fn schema() -> io::Result<Type> {
         .map_err(io_error)
 }
 
-/// A manifest that is read.
+/// A manifest that is open for reading.
 pub(super) struct Reader {
     file: SerializedFileReader<File>,
 }
@@ -175,13 +175,13 @@ impl Reader {
         values.iter().find(|value| value.key == KEY)?.value.as_deref()
     }
 
-    /// The rows of one shard, or of all, in the file's order.
+    /// Reads the rows of one shard, or of all, in the file's order.
     pub(super) fn rows(self, shard: Option<u32>) -> Rows {
         Rows { reader: self, shard, next: 0, rows: Vec::new().into_iter() }
     }
 }
 
-/// Rows, a group at a time.
+/// Iterates over rows, a group at a time.
 pub(super) struct Rows {
     reader: Reader,
     shard: Option<u32>,
@@ -221,7 +221,7 @@ impl Iterator for Rows {
     }
 }
 
-/// Whether a group can have rows of a shard.
+/// True if a group may have rows of a shard.
 fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
     let shard = shard.cast_signed();
     match group.columns().get(SHARD).and_then(|column| column.statistics()) {
@@ -262,7 +262,7 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Vec<Row>, ParquetError> {
         .collect()
 }
 
-/// The values of a column, and for one whose values may be missing, which rows have one.
+/// Reads the values of a column. For an optional column also returns which rows have one.
 fn values<T: DataType>(
     group: &dyn RowGroupReader,
     index: usize,
@@ -285,7 +285,7 @@ fn values<T: DataType>(
     Ok((values, levels))
 }
 
-/// The operating system's error where there is one in it.
+/// Converts an error, and keeps the operating system's error if there is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
         const SHARDS: u32 = 300;
-        // More than may wait together.
+        // More rows than may wait together.
         let rows = (WAITING / size_of::<Row>()) as u32 + 5_000;
         let file = tempfile::tempfile().unwrap();
         let mut writer = Writer::new(file.try_clone().unwrap(), SHARDS).unwrap();

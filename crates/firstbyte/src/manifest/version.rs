@@ -1,10 +1,10 @@
 //! Versions as the text of a manifest's column: `etag:"..."`, `version-id:ID`,
-//! `file:INODE:MODIFIED:CHANGED`, `modified:DATE`; empty if the source has none. The length is a
-//! column of its own. Devices are left out: each machine numbers them differently.
+//! `file:INODE:MODIFIED:CHANGED`, `modified:DATE`; empty if the source has none. The length has its
+//! own column. Devices are left out, because each machine numbers them differently.
 
 use firstbyte_location::{FileIdentity, Version};
 
-/// The text of the strongest part of a version.
+/// Formats the strongest part of a version.
 pub(super) fn to_text(version: &Version) -> String {
     if let Some(id) = &version.version_id {
         return format!("version-id:{id}");
@@ -18,7 +18,7 @@ pub(super) fn to_text(version: &Version) -> String {
     version.last_modified.as_ref().map_or_else(String::new, |time| format!("modified:{time}"))
 }
 
-/// The version of an object of `size` bytes; `None` if the text is not a version.
+/// Parses the version of an object of `size` bytes. `None` if the text is not a version.
 pub(super) fn parse(text: &str, size: u64) -> Option<Version> {
     let version = Version { size: Some(size), ..Version::default() };
     let Some((kind, value)) = text.split_once(':') else { return text.is_empty().then_some(version) };

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 
 use super::{Disk, Move, Place};
 
-/// The name's two places, and the gate.
+/// The two places of the name, and the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct World {
     flat: Option<u8>,
@@ -67,9 +67,9 @@ enum Answer {
 /// Why an actor's function did not return a result.
 #[derive(Debug, PartialEq, Eq)]
 enum Pause {
-    /// It has taken its step.
+    /// The actor has taken its step.
     Stepped,
-    /// It waits for the gate.
+    /// The actor waits for the gate.
     Blocked,
 }
 
@@ -80,12 +80,12 @@ struct Seat {
     next: Cell<usize>,
     stepped: Cell<bool>,
     inside: Cell<bool>,
-    /// The file it writes.
+    /// The file that the actor writes.
     file: u8,
 }
 
 impl Seat {
-    /// Answers from memory, or takes the one new step.
+    /// Returns a recorded answer, or takes the one new step.
     fn step(&self, act: impl FnOnce(&mut World) -> Option<Answer>) -> Result<Answer, Pause> {
         let at = self.next.replace(self.next.get() + 1);
         if let Some(answer) = self.answers.borrow().get(at) {

@@ -13,8 +13,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Of a layout just made, what strangers call by the names of files: a link, a pipe and a socket,
-/// each flat and sharded.
+/// Makes entries of other kinds under names of files in a new layout: a link, a pipe and a socket,
+/// flat or sharded. Returns their names.
 fn beset(layout: &Layout) -> Vec<&'static [u8]> {
     let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
     for name in names {

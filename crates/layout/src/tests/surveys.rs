@@ -23,7 +23,7 @@ fn by(hash: Hash) -> LayoutRequest {
     LayoutRequest { hash: Some(hash), ..LayoutRequest::default() }
 }
 
-/// Why a directory is refused, after which it is what it was.
+/// Returns the error for a refused directory. Asserts that the directory is unchanged.
 #[track_caller]
 fn refusal(directory: &TempDir, request: &LayoutRequest) -> Error {
     let before = listing(directory.path());

@@ -6,30 +6,30 @@ use crate::chain::Chain;
 use crate::open::Open;
 use crate::split::Part;
 
-/// Something to do.
+/// A job of a worker.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Open a directory that was found, and read it.
     Enter(Found),
-    /// Read on in one that is open.
+    /// Continue to read an open directory.
     Read(Cursor),
-    /// Read a part of a large one, from its own position.
+    /// Read a part of a large directory, through a new descriptor.
     Part(Cursor, Part),
 }
 
 /// A directory that was found.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The directory it is in, if that is still open.
+    /// The parent directory, if it is still open.
     pub(super) at: Option<Arc<Open>>,
-    /// From the root, with a `/` at its end.
+    /// Path from the root, with a `/` at its end.
     pub(super) path: Vec<u8>,
-    /// Where its own name starts in its path.
+    /// Offset of the directory's own name in `path`.
     pub(super) name: usize,
     pub(super) depth: u32,
-    /// Whether it is known to be on the root's file system.
+    /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
-    /// The directories it is in, where links are followed.
+    /// The directories above, which detect loops if links are followed.
     pub(super) above: Option<Arc<Chain>>,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Cursor {
     pub(super) open: Arc<Open>,
     pub(super) path: Vec<u8>,
     pub(super) depth: u32,
-    /// Whether it is known to be on the root's file system.
+    /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,
-    /// Itself and the directories above it, where links are followed.
+    /// This directory and those above it, which detect loops if links are followed.
     pub(super) chain: Option<Arc<Chain>>,
-    /// Entries read of it.
+    /// Number of entries read.
     pub(super) so_far: u64,
-    /// The position of the record that comes next.
+    /// Position of the next record.
     pub(super) next: i64,
     /// The part of the directory to read; `None` for all of it.
     pub(super) part: Option<Part>,
@@ -62,7 +62,7 @@ impl Cursor {
         Self { open, path, depth, on_root, chain, so_far: 0, next: 0, part: None }
     }
 
-    /// The same directory, nothing of it read.
+    /// A new cursor for the same directory, with nothing read.
     pub(super) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.on_root, self.chain.clone())
     }

@@ -32,13 +32,13 @@ use worker::Worker;
 
 /// Receives what a listing finds; one per thread.
 pub trait Visitor {
-    /// Deals with a batch, which is cleared and filled again afterwards; one may also be swapped in
-    /// for it. Breaking off stops all threads soon, each after at most one more batch.
+    /// Processes a batch, which is then cleared and filled again. The visitor may swap another
+    /// batch for it. `Break` stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
 
-    /// Whether to list what lies below the directory `name`. It lies in `directory`, a path from
-    /// the root that is empty or ends in `/`. Called for each directory that the options allow,
-    /// before it is opened. It may be visited before or after the call.
+    /// True to list the contents of the directory `name`. It lies in `directory`, a path from the
+    /// root that is empty or ends in `/`. Called for each directory that the options allow, before
+    /// it is opened. The directory's own entry may be visited before or after the call.
     fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
         true
     }
@@ -50,14 +50,13 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
     }
 }
 
-/// Lists what is below the directory `root`, in no order, and returns once all of it has been
-/// visited. Each thread that is used calls `visitor` to make its own; all of them are returned, so
-/// that their sums can be added up. The first batch comes as soon as there is anything, later ones
-/// when they are full or a millisecond old.
+/// Lists everything below the directory `root`, in no order, and returns once all of it has been
+/// visited. Each thread calls `visitor` to make its own visitor. All visitors are returned, so that
+/// their sums can be added up. The first batch comes as soon as it has an entry, later ones when
+/// they are full or a millisecond old.
 ///
 /// # Errors
-/// [`Error::Io`] if `root` cannot be opened as a directory. All else that goes wrong is in the
-/// batches.
+/// [`Error::Io`] if `root` cannot be opened as a directory. All other errors are in the batches.
 pub fn scan<V: Visitor + Send>(
     root: &Path,
     options: &Options,
@@ -91,7 +90,7 @@ impl Scan {
         Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
     }
 
-    /// How it will be listed.
+    /// Settings of this listing, chosen for its file system and options.
     #[must_use]
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
@@ -99,16 +98,16 @@ impl Scan {
 
     /// Whether each worker changes its working directory to the directory whose entries it
     /// examines. This pays if every entry needs a system call and the file system is local.
-    fn moves(&self) -> bool {
+    fn changes_directory(&self) -> bool {
         self.options.detail.has_stats() && self.tuning.file_system.reach == Reach::Local
     }
 
     /// Lists everything, as [`scan`] does. The calling thread is the first worker, unless workers
-    /// move.
+    /// change their working directories.
     pub fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
         self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
-        let home = if self.moves() { thread_cwd::here() } else { None };
+        let home = if self.changes_directory() { thread_cwd::here() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {
             if crew.home.is_none() || !crew.start(scope, 0) {
@@ -147,15 +146,15 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(worker.into_visitor());
     }
 
-    /// Starts one more thread if it would find work. Without one the listing is slower and as
-    /// complete.
+    /// Starts one more thread if it would find work. If none can be started, the listing is slower
+    /// but complete.
     fn enlist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         if let Some(index) = self.scan.pool.enlist() {
             self.start(scope, index);
         }
     }
 
-    /// Starts worker `index` on a thread of its own, if there is one to be had.
+    /// Starts worker `index` on its own thread. False if no thread can be started.
     fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> bool {
         let begin = move || {
             let thread_cwd = self.home.as_ref().map_or_else(ThreadCwd::shared, ThreadCwd::own);
@@ -165,7 +164,7 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     }
 }
 
-/// Ends the others when a visitor panics: they would wait for its job for ever.
+/// Stops the other workers when a visitor panics: they would wait for its job for ever.
 struct StopOnPanic<'a>(&'a Pool<Job>);
 
 impl Drop for StopOnPanic<'_> {

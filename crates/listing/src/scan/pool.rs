@@ -15,7 +15,7 @@ pub(crate) struct Pool<J> {
     queues: Vec<Mutex<VecDeque<J>>>,
     /// Jobs in queues.
     waiting: AtomicUsize,
-    /// Jobs in queues or at work: none left means that none can come.
+    /// Jobs in queues or being done. At 0 no further jobs can come.
     unfinished: AtomicUsize,
     /// Workers that have begun.
     enlisted: AtomicUsize,
@@ -28,7 +28,7 @@ pub(crate) struct Pool<J> {
 }
 
 impl<J> Pool<J> {
-    /// For at most `workers` of them; the first has already begun.
+    /// Makes a pool for at most `workers` workers. The first has already begun.
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             queues: (0..workers.max(1)).map(|_| Mutex::default()).collect(),
@@ -53,7 +53,7 @@ impl<J> Pool<J> {
         }
     }
 
-    /// The number of a worker that is to begin, if one more would find work.
+    /// Returns the index of a worker to start, if one more would find work.
     pub(crate) fn enlist(&self) -> Option<usize> {
         if self.waiting.load(Ordering::Relaxed) == 0 || self.sleeping.load(Ordering::Relaxed) > 0 {
             return None;
@@ -62,7 +62,8 @@ impl<J> Pool<J> {
         self.enlisted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
     }
 
-    /// A job for the worker, its own newest or another's oldest; `None` if no job waits.
+    /// Takes a job for the worker: its own newest, or one stolen from another. `None` if no job
+    /// waits, or the pool was stopped.
     pub(crate) fn take(&self, worker: usize) -> Option<J> {
         if self.is_stopped() {
             return None;
@@ -73,7 +74,8 @@ impl<J> Pool<J> {
         Some(job)
     }
 
-    /// Sleeps until a job waits; `None` when all are finished or the pool was stopped.
+    /// Takes a job, and sleeps until one waits. `None` when all are finished or the pool was
+    /// stopped.
     pub(crate) fn wait(&self, worker: usize) -> Option<J> {
         loop {
             if let Some(job) = self.take(worker) {
@@ -92,14 +94,14 @@ impl<J> Pool<J> {
         }
     }
 
-    /// Says that a job which was taken is done, what it pushed included.
+    /// Marks a taken job as done, after the jobs that follow from it have been pushed.
     pub(crate) fn finish(&self) {
         if self.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all();
         }
     }
 
-    /// Lets every worker stop after the job it is at.
+    /// Stops every worker after its current job.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.wake_all();
@@ -124,8 +126,7 @@ impl<J> Pool<J> {
                 queue.drain(..half).collect()
             };
             if let Some(job) = stolen.pop_back() {
-                // Only this worker adds to its queue, and it was empty: what is put in front is in
-                // order.
+                // Only this worker adds to its queue, which was empty, so the jobs stay in order.
                 lock(&self.queues[worker]).extend(stolen);
                 return Some(job);
             }
@@ -134,7 +135,7 @@ impl<J> Pool<J> {
     }
 }
 
-/// No code that can panic runs under these locks.
+/// Locks `mutex`. No code that can panic runs under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

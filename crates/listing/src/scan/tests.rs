@@ -56,7 +56,7 @@ fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_worker
         buffer: 4096.try_into().ok(),
         ..Options::default()
     };
-    assert!(Scan::open(root.path(), &options).unwrap().moves(), "not a local file system");
+    assert!(Scan::open(root.path(), &options).unwrap().changes_directory(), "not a local file system");
     let sizes = AtomicU64::new(0);
     let sum = || {
         assert_eq!(std::env::current_dir().unwrap(), here);
@@ -103,7 +103,7 @@ fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says()
     }
 }
 
-/// Enters what begins with `i` or lies in it.
+/// Enters only directories whose path begins with `i`.
 struct Chosen(Names);
 
 impl Visitor for Chosen {

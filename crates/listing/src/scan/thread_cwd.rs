@@ -1,4 +1,4 @@
-//! The working directory of one thread, which it sets to the directory whose entries it asks about.
+//! The working directory of one thread, which it sets to the directory whose entries it examines.
 //!
 //! For a name relative to a descriptor, the kernel takes a reference to the open file and releases
 //! it, for every name, because another thread might close it meanwhile. A name relative to the
@@ -16,7 +16,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use crate::open::{Open, open_at};
 use crate::options::Symlinks;
 
-/// The working directory of the calling thread now, to which other threads return.
+/// Opens the current working directory of the calling thread, to which workers return. `None` if it
+/// cannot be opened.
 pub(super) fn here() -> Option<OwnedFd> {
     open_at(CWD, c".", Symlinks::Report, OFlags::PATH).ok()
 }
@@ -28,7 +29,7 @@ pub(super) struct ThreadCwd<'a> {
 }
 
 impl<'a> ThreadCwd<'a> {
-    /// The working directory that all threads share: it stays as it is.
+    /// The working directory that all threads share. It is never changed.
     pub(super) fn shared() -> Self {
         Self { home: None }
     }
@@ -37,7 +38,7 @@ impl<'a> ThreadCwd<'a> {
     /// `home`, since the thread that started this one may have changed its own. If the kernel
     /// refuses, the thread keeps the shared one; the kernel refuses all threads or none.
     pub(super) fn own(home: &'a OwnedFd) -> Self {
-        // SAFETY: descriptors stay shared; of this thread's own are its working directory, root and
+        // SAFETY: file descriptors stay shared. The thread gets its own working directory, root and
         // umask, and only the first is ever set.
         let own = unsafe { unshare_unsafe(UnshareFlags::FS) };
         let thread_cwd = Self { home: own.is_ok().then_some(home) };
@@ -45,7 +46,7 @@ impl<'a> ThreadCwd<'a> {
         thread_cwd
     }
 
-    /// Goes to a directory; what names in it are resolved against.
+    /// Changes to a directory. Returns the descriptor against which names in it are resolved.
     pub(super) fn go<'b>(&self, directory: &'b Open) -> BorrowedFd<'b> {
         if self.home.is_none() || fchdir(directory).is_err() {
             return directory.as_fd();
@@ -53,11 +54,11 @@ impl<'a> ThreadCwd<'a> {
         CWD
     }
 
-    /// Goes back to where the process stood.
+    /// Changes back to the process's working directory.
     pub(super) fn back(&self) {
         if let Some(home) = self.home {
-            // It fails where that may not be entered any more: then no relative path could be
-            // resolved there either.
+            // Fails if that directory may not be entered any more. Relative paths would fail there
+            // too.
             let _ = fchdir(home);
         }
     }

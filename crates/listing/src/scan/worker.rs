@@ -21,7 +21,7 @@ use crate::tuning::{Reach, Tuning};
 
 /// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
 /// thousand visits a second have no measurable cost.
-const PATIENCE: Duration = Duration::from_millis(1);
+const MAX_ENTRY_WAIT: Duration = Duration::from_millis(1);
 
 pub(super) struct Worker<'a, V> {
     scan: &'a Scan,
@@ -29,7 +29,7 @@ pub(super) struct Worker<'a, V> {
     batch: Batch,
     visitor: V,
     thread_cwd: ThreadCwd<'a>,
-    /// When the batch was last shown.
+    /// When the visitor last got a batch.
     shown: Option<Instant>,
 }
 
@@ -48,8 +48,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.visitor
     }
 
-    /// Does a job. What follows from it is pushed, and `enlist` called then, for other threads to
-    /// help with.
+    /// Runs a job. Pushes the jobs that follow from it, and then calls `enlist`, so that other
+    /// threads help.
     pub(super) fn run(&mut self, job: Job, enlist: &dyn Fn()) {
         let cursor = match job {
             Job::Enter(found) => self.enter(found),
@@ -60,7 +60,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         while let Some(cursor) = next {
             next = self.step(cursor, enlist);
         }
-        if self.shown.is_none_or(|shown| shown.elapsed() >= PATIENCE) {
+        if self.shown.is_none_or(|shown| shown.elapsed() >= MAX_ENTRY_WAIT) {
             self.flush();
         }
     }
@@ -76,7 +76,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
         self.batch.clear();
         if self.batch.capacity() < self.scan.tuning.buffer {
-            // The visitor kept ours and gave a smaller one.
+            // The visitor kept the batch and gave a smaller one.
             self.batch = Batch::new(self.scan.tuning.buffer);
         }
     }
@@ -89,7 +89,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
     }
 
-    /// Opens a directory, unless it is not to be entered.
+    /// Opens a directory. `None` if it must not be entered, or cannot be opened.
     fn enter(&mut self, found: Found) -> Option<Cursor> {
         let symlinks = self.scan.options.symlinks;
         let opened = match found.at {
@@ -118,17 +118,17 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Some(Cursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
-    /// The identity by which loops and other file systems are found, where either matters: it costs
-    /// a system call a directory.
+    /// Reads the identity of a directory, if loops or other file systems have to be found. Costs a
+    /// system call per directory.
     fn identify(&self, open: &Open) -> rustix::io::Result<Option<Identity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
         matters.then(|| Identity::of(open)).transpose()
     }
 
-    /// Opens a part of a large directory with a position of its own.
+    /// Opens a part of a large directory with its own read position.
     fn begin(&mut self, mut cursor: Cursor, part: Part) -> Option<Cursor> {
-        let opened = cursor.open.again().and_then(|own| part.begin(&own).map(|()| own));
+        let opened = cursor.open.reopen().and_then(|own| part.begin(&own).map(|()| own));
         match opened {
             Ok(open) => {
                 cursor.open = Arc::new(open);
@@ -142,8 +142,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
     }
 
-    /// Reads on in a directory and deals with what was read; what is left of it, unless that was
-    /// handed on.
+    /// Reads one buffer of a directory and processes it. Returns the rest of the directory, unless
+    /// it ended or was queued for any worker.
     fn step(&mut self, cursor: Cursor, enlist: &dyn Fn()) -> Option<Cursor> {
         if self.batch.room() < self.batch.capacity() / 4 {
             self.flush();
@@ -174,7 +174,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         rest
     }
 
-    /// One system call's worth of entries.
+    /// Reads entries by one system call.
     fn read(&mut self, mut cursor: Cursor, open: &Open) -> Read {
         self.batch.begin(&cursor.path, cursor.depth);
         let (part, next) = (&mut cursor.part, &mut cursor.next);
@@ -212,7 +212,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
-    /// Looks at entries from `first` on, where the next read of their directory depends on it.
+    /// Looks at entries from `first` on, if the next read of their directory depends on it.
     fn look(&self, first: usize, open: &Open) {
         look(&self.batch, first, self.scan.tuning.looks(self.scan.options.detail), open);
     }
@@ -227,10 +227,12 @@ impl<'a, V: Visitor> Worker<'a, V> {
         read > room / 2 || waits
     }
 
-    /// Leaves the rest of a directory to any worker, in several parts if that is possible.
+    /// Queues the rest of a directory for any worker, in several parts if possible.
     fn share(&self, mut cursor: Cursor) {
         if cursor.part.is_none() && self.splits(&cursor) {
-            let mut parts = split::plan(&*cursor.open, cursor.so_far, cursor.next, split::FEW).into_iter();
+            let mut parts =
+                split::plan(&*cursor.open, cursor.so_far, cursor.next, split::MAX_UNORDERED_PARTS)
+                    .into_iter();
             cursor.part = parts.next();
             for part in parts {
                 self.scan.pool.push(self.index, Job::Part(cursor.another(), part));
@@ -249,7 +251,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         tuning.threads > 1 && Tuning::of_open(&*cursor.open, &self.scan.options).is_ok_and(|own| own.splits())
     }
 
-    /// Finds out what is asked for of the entries from `first` on.
+    /// Reads the requested details of the entries from `first` on.
     fn settle(&mut self, first: usize, open: &Open) {
         if self.batch.len() == first {
             return;

@@ -20,7 +20,7 @@ fn part(split: &Arc<Split>, start: i64, stop: Option<i64>) -> Part {
     Part::new(split, start, stop, false)
 }
 
-/// Shows a part records by name and the position behind each; the names it took.
+/// Passes records, by name and next position, to a part. Returns the names that it took.
 fn take(part: &mut Part, open: &Open, records: &[(&'static str, i64)]) -> Vec<&'static str> {
     let belongs = |(name, next): &&(&str, i64)| {
         let raw = Raw { inode: 1, next: *next, kind: 0, name: 0, len: 0 };
@@ -69,14 +69,14 @@ fn a_gap_or_an_overlap_is_noticed_unless_the_directory_changed_meanwhile() {
 #[test]
 fn a_directory_that_has_nothing_behind_its_middle_is_not_split() {
     let open = Open::root("/proc/self".as_ref(), &Arc::new(AtomicUsize::new(0))).unwrap();
-    assert!(plan(&open, 10_000, 1 << 50, FEW).is_empty());
+    assert!(plan(&open, 10_000, 1 << 50, MAX_UNORDERED_PARTS).is_empty());
 }
 
 proptest! {
     #[test]
     fn parts_start_in_order_behind_what_was_read(read in 0..10_000_000_u64, position in any::<i64>()) {
-        let found = boundaries(read, position, FEW);
-        prop_assert!(found.len() < FEW as usize);
+        let found = boundaries(read, position, MAX_UNORDERED_PARTS);
+        prop_assert!(found.len() < MAX_UNORDERED_PARTS as usize);
         prop_assert!(found.is_sorted_by(|a, b| a < b));
         prop_assert!(found.first().is_none_or(|first| *first > position));
     }
@@ -84,9 +84,12 @@ proptest! {
 
 #[test]
 fn as_many_parts_are_planned_as_entries_seem_to_be_left() {
-    assert_eq!(boundaries(0, 0, FEW), [0; 0]);
+    assert_eq!(boundaries(0, 0, MAX_UNORDERED_PARTS), [0; 0]);
     // Half of the positions are read, so as many entries are left.
-    assert_eq!(boundaries(2 * PART, i64::MAX / 2, FEW).len(), 1);
-    assert_eq!(boundaries(PART, i64::MAX / 2, FEW).len(), 0);
-    assert_eq!(boundaries(100_000_000, i64::MAX / 2, FEW).len() as u64, FEW - 1);
+    assert_eq!(boundaries(2 * PART, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 1);
+    assert_eq!(boundaries(PART, i64::MAX / 2, MAX_UNORDERED_PARTS).len(), 0);
+    assert_eq!(
+        boundaries(100_000_000, i64::MAX / 2, MAX_UNORDERED_PARTS).len() as u64,
+        MAX_UNORDERED_PARTS - 1
+    );
 }

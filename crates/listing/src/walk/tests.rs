@@ -128,8 +128,8 @@ fn two_links_to_one_directory_are_no_loop() {
 fn a_failing_directory_is_a_value_and_the_rest_goes_on() {
     let root = tree(&["a/x", "b/x", "c/x"]);
     let mut found: Vec<Result<Entry>> = Vec::new();
-    // A file where the listing saw a directory: what a reader without permission meets too, and
-    // root does not.
+    // A file takes the place of a listed directory. Unlike a missing right to read, this fails for
+    // root too.
     for entry in sorted(root.path(), TREE) {
         if let Ok(entry) = &entry
             && entry.name == b"b"

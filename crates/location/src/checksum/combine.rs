@@ -12,8 +12,7 @@ pub(super) struct Polynomial {
     width: u32,
     /// The polynomial without its highest power. Bit `width - 1` is the lowest power.
     reflected: u64,
-    /// `x^8`, and each following element the square of the one before: one for each bit of a length
-    /// in bytes.
+    /// `x^8`, then repeated squares: element `i` stands for `2^i` bytes that follow.
     powers: [u64; u64::BITS as usize],
 }
 
@@ -37,13 +36,13 @@ impl Polynomial {
         polynomial
     }
 
-    /// The CRC of a piece with the CRC `first`, followed by `next_len` bytes with the CRC `next`.
+    /// Computes the CRC of two adjacent pieces from their CRCs. The second has `next_len` bytes.
     pub(super) fn combine(&self, first: u64, next: u64, next_len: u64) -> u64 {
         let set = (0..self.powers.len()).filter(|bit| next_len >> bit & 1 == 1);
         set.fold(first, |crc, bit| self.product(self.powers[bit], crc)) ^ next
     }
 
-    /// The product, modulo the polynomial.
+    /// Multiplies two remainders, modulo the polynomial.
     const fn product(&self, one: u64, other: u64) -> u64 {
         let (mut product, mut shifted, mut power) = (0, other, 0);
         while power < self.width {

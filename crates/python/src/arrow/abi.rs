@@ -49,7 +49,7 @@ pub(crate) struct ArrowArrayStream {
 }
 
 impl ArrowSchema {
-    /// What a consumer takes for "none".
+    /// The empty structure, which means "none" to a consumer.
     pub(super) const NONE: Self = Self {
         format: std::ptr::null(),
         name: std::ptr::null(),
@@ -66,7 +66,7 @@ impl ArrowSchema {
 }
 
 impl ArrowArray {
-    /// What ends a stream.
+    /// The empty structure, which ends a stream.
     pub(super) const NONE: Self = Self {
         length: 0,
         null_count: 0,
@@ -81,7 +81,7 @@ impl ArrowArray {
     };
 }
 
-/// Frees a structure by its own callback, unless a consumer took it over, which leaves no callback.
+/// Frees a structure by its own callback. A consumer that took it over has cleared the callback.
 macro_rules! release_on_drop {
     ($($structure:ty),*) => {$(
         impl Drop for $structure {
@@ -94,8 +94,8 @@ macro_rules! release_on_drop {
             }
         }
 
-        // SAFETY: what the pointers lead to is owned by the structure alone and is not bound to a
-        // thread.
+        // SAFETY: the data behind the pointers is owned by the structure alone and is not bound to
+        // a thread.
         unsafe impl Send for $structure {}
     )*};
 }

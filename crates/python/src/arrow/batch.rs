@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-/// What a column holds.
+/// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     /// Text in UTF-8.
@@ -16,7 +16,7 @@ pub(crate) enum Type {
     U32,
     /// Nanoseconds since 1970 in UTC.
     Time,
-    /// One of a few texts: a number of 8 bits into [`Field::words`].
+    /// One of a few texts: an index of 8 bits into [`Field::words`].
     Word,
 }
 
@@ -39,7 +39,7 @@ impl Type {
 pub(crate) struct Field {
     pub(crate) name: &'static CStr,
     pub(crate) kind: Type,
-    /// Whether values may be missing.
+    /// True if values may be missing.
     pub(crate) nullable: bool,
     /// The texts of a [`Type::Word`]; else empty.
     pub(crate) words: &'static [&'static str],
@@ -48,7 +48,7 @@ pub(crate) struct Field {
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum Values {
-    /// Where each value begins in the bytes, and one more where the last ends.
+    /// Offset of each value in the bytes, and of the end of the last one.
     Bytes {
         offsets: Vec<i32>,
         bytes: Vec<u8>,
@@ -60,7 +60,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// No values of that type yet.
+    /// Makes a column of this type without values.
     pub(crate) fn new(kind: Type) -> Self {
         match kind {
             Type::Utf8 | Type::Binary => Self::Bytes { offsets: vec![0], bytes: Vec::new() },
@@ -71,7 +71,7 @@ impl Values {
         }
     }
 
-    /// No values yet, and room for as many of the same type.
+    /// Makes a column of the same type without values, and with room for as many.
     pub(crate) fn room_for(&self) -> Self {
         match self {
             Self::Bytes { offsets, bytes } => {
@@ -86,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Where the data lies: offsets and bytes, or the values alone.
+    /// Returns pointers to the data: offsets and bytes, or the values alone.
     fn buffers(&self) -> Vec<*const c_void> {
         match self {
             Self::Bytes { offsets, bytes } => vec![offsets.as_ptr().cast(), bytes.as_ptr().cast()],
@@ -98,7 +98,8 @@ impl Values {
     }
 }
 
-/// Which rows of a column have a value: a bit each, kept only once one is missing.
+/// The rows of a column that have a value, one bit each. Bits are kept only once a value is
+/// missing.
 #[derive(Debug, Default)]
 pub(crate) struct Validity {
     bits: Vec<u8>,
@@ -110,7 +111,7 @@ impl Validity {
     /// Notes the next row.
     pub(crate) fn push(&mut self, present: bool) {
         if !present && self.missing == 0 {
-            // All before were present.
+            // All earlier rows have a value.
             self.bits = vec![0xff; self.rows / 8 + 1];
             self.bits[self.rows / 8] = (1 << (self.rows % 8)) - 1;
         } else if self.missing > 0 && self.rows.is_multiple_of(8) {
@@ -132,12 +133,12 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// How many values are missing.
+    /// Number of missing values.
     pub(super) fn missing(&self) -> usize {
         self.validity.missing
     }
 
-    /// Where the data lies, the bits of presence first, null when nothing is missing.
+    /// Returns pointers to the bits of presence, null if no value is missing, and to the data.
     pub(super) fn buffers(&self) -> Vec<*const c_void> {
         let bits =
             if self.validity.missing == 0 { std::ptr::null() } else { self.validity.bits.as_ptr().cast() };
@@ -147,7 +148,7 @@ impl Column {
     }
 }
 
-/// Rows, column by column.
+/// Rows, stored column by column.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) rows: usize,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::abi::{ArrowArray, ArrowSchema};
 use super::batch::{Batch, Field, Type};
 
-/// The type of batches with these columns.
+/// Exports the type of batches with these columns.
 pub(crate) fn schema(fields: &[Field]) -> ArrowSchema {
     let children = fields.iter().map(field).collect();
     own_schema(c"+s", c"", 0, children, None)
@@ -22,7 +22,7 @@ fn field(field: &Field) -> ArrowSchema {
     own_schema(field.kind.format(), field.name, flags, Vec::new(), words)
 }
 
-/// The data of a batch as one array with a child a column.
+/// Exports the data of a batch as one array with a child for each column.
 pub(crate) fn array(batch: &Arc<Batch>, fields: &[Field]) -> ArrowArray {
     let children = batch.columns.iter().zip(fields).map(|(column, field)| {
         let words = (field.kind == Type::Word).then(|| words(field.words));
@@ -43,7 +43,7 @@ pub(crate) fn array(batch: &Arc<Batch>, fields: &[Field]) -> ArrowArray {
     )
 }
 
-/// The texts of a column of words.
+/// Exports the texts of a column of [`Type::Word`].
 fn words(words: &[&str]) -> ArrowArray {
     let bytes = words.concat().into_bytes();
     let ends = words.iter().scan(0, |end, word| {
@@ -56,7 +56,7 @@ fn words(words: &[&str]) -> ArrowArray {
     own_array(words.len(), 0, ArrayParts { buffers, children: Vec::new(), dictionary: None, _data: data })
 }
 
-/// What an exported schema owns.
+/// Data that an exported schema owns.
 struct SchemaParts {
     children: Vec<*mut ArrowSchema>,
     dictionary: *mut ArrowSchema,
@@ -104,7 +104,7 @@ enum Data {
     Words { _offsets: Vec<i32>, _bytes: Vec<u8> },
 }
 
-/// What an exported array owns.
+/// Data that an exported array owns.
 struct ArrayParts {
     buffers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,

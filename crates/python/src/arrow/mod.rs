@@ -14,12 +14,12 @@ use pyo3::types::PyCapsule;
 pub(crate) use batch::{Batch, Column, Field, Type, Validity, Values};
 pub(crate) use stream::Batches;
 
-/// The type of batches with these columns, as `__arrow_c_schema__` gives it.
+/// Makes the result of `__arrow_c_schema__`: the type of batches with these columns.
 pub(crate) fn schema_capsule<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyCapsule>> {
     PyCapsule::new_with_value(py, export::schema(fields), c"arrow_schema")
 }
 
-/// One batch, as `__arrow_c_array__` gives it: its type and its data.
+/// Makes the result of `__arrow_c_array__`: the type and the data of one batch.
 pub(crate) fn array_capsules<'py>(
     py: Python<'py>,
     batch: &Arc<Batch>,
@@ -29,7 +29,7 @@ pub(crate) fn array_capsules<'py>(
     Ok((schema_capsule(py, fields)?, array))
 }
 
-/// A source of batches, as `__arrow_c_stream__` gives it.
+/// Makes the result of `__arrow_c_stream__`: a source of batches.
 pub(crate) fn stream_capsule(
     py: Python<'_>,
     fields: Arc<[Field]>,

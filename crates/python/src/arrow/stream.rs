@@ -11,21 +11,20 @@ use super::abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
 use super::batch::{Batch, Field};
 use super::export;
 
-/// Batches, or the line that says why there are no more.
+/// Batches, or the error message that ends them.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<Arc<Batch>, String>> + Send>;
 
-/// `EINVAL`: a name that the column cannot hold is the one thing that can fail; the text says
-/// which.
+/// `EINVAL` for every failure. The error message of the stream names the cause.
 const FAILED: c_int = 22;
 
-/// What an exported stream owns.
+/// Data that an exported stream owns.
 struct Source {
     fields: Arc<[Field]>,
     batches: Batches,
     error: Option<CString>,
 }
 
-/// `batches`, which have the columns `fields`, for a consumer.
+/// Exports `batches`, which have the columns `fields`.
 pub(crate) fn stream(fields: Arc<[Field]>, batches: Batches) -> ArrowArrayStream {
     let source = Box::new(Source { fields, batches, error: None });
     ArrowArrayStream {
@@ -38,8 +37,8 @@ pub(crate) fn stream(fields: Arc<[Field]>, batches: Batches) -> ArrowArrayStream
 }
 
 unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
-    // SAFETY: the stream is one of ours and not released; `out` is the consumer's, and holds
-    // nothing yet.
+    // SAFETY: the stream was made here and is not released. `out` belongs to the consumer, and
+    // holds nothing yet.
     unsafe {
         let source = &*(*stream).private_data.cast::<Source>();
         out.write(export::schema(&source.fields));
@@ -58,7 +57,7 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArra
             return FAILED;
         }
     };
-    // SAFETY: `out` is the consumer's, and holds nothing yet.
+    // SAFETY: `out` belongs to the consumer, and holds nothing yet.
     unsafe { out.write(array) }
     0
 }

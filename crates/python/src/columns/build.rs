@@ -12,14 +12,14 @@ use firstbyte_location::Kind;
 use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
 use crate::name::Form;
 
-/// The texts of the column `type`; [`word`] gives their numbers.
+/// The texts of the column `type`; [`word`] returns their indices.
 pub(super) const WORDS: &[&str] =
     &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
 
-/// Bytes of names after which a batch ends whatever its rows: Arrow's offsets have 31 bits.
-pub(super) const MOST: usize = 1 << 30;
+/// Bytes of names that end a batch, however few its rows: Arrow's offsets have 31 bits.
+pub(super) const MAX_NAME_BYTES: usize = 1 << 30;
 
-/// What a column holds of an entry.
+/// The attribute of an entry that a column holds.
 #[derive(Clone, Copy)]
 enum Fact {
     /// The directory's path and the entry's name.
@@ -76,18 +76,18 @@ fn field(name: &'static CStr, fact: Fact, form: Form) -> Field {
         (Fact::Short(_), _) => Type::U32,
         (Fact::Time(_), _) => Type::Time,
     };
-    // What has to be asked for may be refused, which is an error beside.
+    // An attribute that needs a system call may be missing. The error is reported separately.
     let nullable = matches!(fact, Fact::Number(_) | Fact::Short(_) | Fact::Time(_));
     Field { name, kind, nullable, words: if kind == Type::Word { WORDS } else { &[] } }
 }
 
-/// Batches of columns in the making.
+/// Builds batches of columns.
 pub(super) struct Builder {
     shape: Shape,
-    /// Rows of a full batch.
+    /// Number of rows in a full batch.
     most: usize,
     current: Batch,
-    /// Batches, or why one cannot be given out.
+    /// Full batches, or the reason why one is not valid.
     full: VecDeque<Result<Batch, String>>,
     pub(super) errors: Vec<Error>,
 }
@@ -98,16 +98,16 @@ impl Builder {
         Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
     }
 
-    /// Whether a batch is full.
+    /// True if a batch is full.
     pub(super) fn is_ready(&self) -> bool {
         !self.full.is_empty()
     }
 
-    /// Ends the batch being built; `None` if it has no rows. Its names are checked while they
-    /// are in the core's cache.
+    /// Ends the batch being built, unless it has no rows. Its names are checked while they are in
+    /// the core's cache.
     pub(super) fn complete(&mut self) {
         if self.current.rows > 0 {
-            // The next one is likely as large, and need not grow again.
+            // The next batch is likely as large, and need not grow again.
             let columns = self.current.columns.iter();
             let room =
                 |column: &Column| Column { values: column.values.room_for(), validity: Validity::default() };
@@ -117,19 +117,19 @@ impl Builder {
         }
     }
 
-    /// A full batch, or why it cannot be given out.
+    /// Takes the oldest full batch, or the reason why it is not valid.
     pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
         self.full.pop_front()
     }
 
-    /// All batches, and what went wrong.
+    /// Ends the last batch. Returns all batches and all errors.
     pub(super) fn finish(mut self) -> Result<(Vec<Batch>, Vec<Error>), String> {
         self.complete();
         let batches = std::iter::from_fn(|| self.take()).collect::<Result<_, _>>()?;
         Ok((batches, self.errors))
     }
 
-    /// Adds `rows` entries of a directory from the one at `from`.
+    /// Adds `rows` entries of a directory, from index `from` on.
     fn add(&mut self, directory: Directory<'_>, from: usize, rows: usize) {
         self.current.rows += rows;
         for (column, fact) in self.current.columns.iter_mut().zip(self.shape.facts.iter()) {
@@ -139,7 +139,7 @@ impl Builder {
 
     fn is_full(&self) -> bool {
         let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
-        self.current.rows >= self.most || bytes.len() >= MOST
+        self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 }
 
@@ -183,7 +183,7 @@ fn fill<'a>(column: &mut Column, fact: Fact, directory: &[u8], entries: impl Ite
     }
 }
 
-/// Adds what the entries' states tell, or that there is none.
+/// Adds an attribute of the entries, or marks it as missing.
 fn stats<'a, T: Default>(
     values: &mut Vec<T>,
     validity: &mut Validity,
@@ -196,7 +196,7 @@ fn stats<'a, T: Default>(
     }
 }
 
-/// A kind's place in [`WORDS`].
+/// Returns the index of a kind in [`WORDS`].
 pub(super) fn word(kind: Kind) -> i8 {
     match kind {
         Kind::File => 0,
@@ -206,12 +206,13 @@ pub(super) fn word(kind: Kind) -> i8 {
     }
 }
 
-/// Arrow's time reaches from 1677 to 2262; what lies beyond becomes its first or last instant.
+/// Converts a time to nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; other times
+/// become its first or last instant.
 fn nanoseconds(time: Time) -> i64 {
     time.seconds.saturating_mul(1_000_000_000).saturating_add(time.nanoseconds.into())
 }
 
-/// Whether all names are what the column's type promises.
+/// Checks that all names are UTF-8 if the column has text.
 fn check(shape: &Shape, batch: &Batch) -> Result<(), String> {
     let Values::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
     if shape.fields[0].kind == Type::Binary || bytes.is_ascii() {

@@ -1,9 +1,10 @@
 //! `list_arrow` and `iter_batches`: return a listing as columns.
 //!
-//! Of a local directory `list_arrow` builds all columns on the threads that read the directories,
-//! and returns when it is complete; `iter_batches` takes batches from a stream, and keeps few in
-//! memory. Errors below the root are kept beside the columns; the listing continues. `list_stored`
-//! and `iter_stored` do the same for a location in a store, whose listing ends with an error.
+//! For a local directory, `list_arrow` builds all columns on the threads that read the directories,
+//! and returns when the listing is complete; `iter_batches` takes batches from a stream, and keeps
+//! few in memory. Errors below the root are kept beside the columns, and the listing continues.
+//! `list_stored` and `iter_stored` do the same for a location in a store, whose listing ends with
+//! an error.
 
 mod build;
 mod source;
@@ -30,10 +31,10 @@ use crate::wait::interruptible;
 use build::{Builder, Shape};
 use source::{Failure, INHERITED, Source};
 
-/// Rows of a batch of `list_arrow`, whose consumer sees all of them at once.
+/// Rows of a batch of `list_arrow`. The consumer sees all batches at once.
 const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
-/// What is listed, from the arguments of both functions.
+/// The listing that the arguments of both functions describe.
 struct Request {
     place: Place,
     options: Options,
@@ -68,7 +69,7 @@ impl Request {
         Builder::new(self.shape.clone(), rows)
     }
 
-    /// The error that kept the root from being listed.
+    /// Makes the exception for an error that kept the root from being listed.
     fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
         match error {
             Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
@@ -77,7 +78,7 @@ impl Request {
     }
 }
 
-/// What `stat` asks for, where it is not None.
+/// Parses the argument `stat`, if it is not None.
 fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
     let text = stat.cast::<PyString>().map(|text| text.to_string_lossy().into_owned());
     match text.as_deref() {
@@ -90,7 +91,7 @@ fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
     }
 }
 
-/// A whole listing: columns, and what could not be listed.
+/// A complete listing: columns and errors.
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Listing {
     fields: Arc<[Field]>,
@@ -99,7 +100,7 @@ pub(crate) struct Listing {
     form: Form,
 }
 
-/// Lists `path` at once.
+/// Lists `path` completely.
 #[pyfunction]
 pub(crate) fn list_arrow(
     path: &Bound<'_, PyAny>,
@@ -127,7 +128,7 @@ impl Listing {
         self.batches.iter().map(|batch| batch.rows).sum()
     }
 
-    /// What could not be listed, each an OSError.
+    /// Errors of the listing, each an OSError.
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         errors(py, &self.errors, self.form)
@@ -137,8 +138,7 @@ impl Listing {
         arrow::schema_capsule(py, &self.fields)
     }
 
-    /// The columns, for any consumer and any number of times. A type that was requested is not
-    /// converted to.
+    /// Exports the columns, for any consumer and any number of times. A requested type is ignored.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -155,11 +155,11 @@ impl Listing {
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Batches {
     fields: Arc<[Field]>,
-    /// Nothing once the rest was handed over.
+    /// `None` once the rest was handed over.
     source: Mutex<Option<Source>>,
     errors: Arc<Mutex<Vec<Error>>>,
     form: Form,
-    /// Where it is, in a store.
+    /// The location, if it is in a store.
     location: Option<Location>,
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn iter_batches(
     })
 }
 
-/// Begins to list what is below a location in a store.
+/// Begins to list everything below a location in a store.
 #[pyfunction]
 pub(crate) fn iter_stored(
     py: Python<'_>,
@@ -209,7 +209,7 @@ pub(crate) fn iter_stored(
     })
 }
 
-/// Lists what is below a location in a store at once.
+/// Lists everything below a location in a store.
 #[pyfunction]
 pub(crate) fn list_stored(
     py: Python<'_>,
@@ -225,7 +225,7 @@ pub(crate) fn list_stored(
     Ok(Listing { fields: stored::fields(recursive), batches, errors: Vec::new(), form: Form::Text })
 }
 
-/// The listing of a store, once its first page is there.
+/// Begins the listing of a store. Returns once its first page has arrived.
 fn begin(
     py: Python<'_>,
     client: &Client,
@@ -268,7 +268,7 @@ impl Batches {
         let next = match listing.cancel() {
             None => py.detach(|| listing.next()),
             Some(cancel) => {
-                // Where the wait is interrupted, the listing ends.
+                // If the wait is interrupted, the listing ends.
                 let Some(mut listing) = source.take() else { return Ok(None) };
                 let step = move || (listing.next(), listing);
                 let (next, listing) = interruptible(py, || cancel.cancel(), step)?;
@@ -280,7 +280,7 @@ impl Batches {
         Ok(next.map(|batch| RecordBatch { fields: Arc::clone(&self.fields), batch }))
     }
 
-    /// What could not be listed so far, each an OSError.
+    /// Errors so far, each an OSError.
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = self.errors.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -291,7 +291,7 @@ impl Batches {
         arrow::schema_capsule(py, &self.fields)
     }
 
-    /// What is left, for one consumer, which reads it as it needs it.
+    /// Exports the remaining batches to one consumer, which reads them as it needs them.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -327,8 +327,7 @@ impl RecordBatch {
         arrow::schema_capsule(py, &self.fields)
     }
 
-    /// The columns, for any consumer and any number of times. A type that was requested is not
-    /// converted to.
+    /// Exports the columns, for any consumer and any number of times. A requested type is ignored.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -340,7 +339,7 @@ impl RecordBatch {
     }
 }
 
-/// Errors as Python's.
+/// Converts errors to Python exceptions.
 fn errors<'py>(py: Python<'py>, errors: &[Error], form: Form) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, errors.iter().map(|error| crate::error::listing(py, error, form).into_value(py)))
 }

@@ -1,4 +1,4 @@
-//! Turns a listing into batches of columns, as they are taken: of a local directory, or of a store.
+//! Turns the listing of a local directory or of a store into batches of columns, as they are taken.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use super::build::Builder;
 use super::stored;
 use crate::arrow::Batch;
 
-/// What is said where a child of the process that began a listing continues it.
+/// The error message if a forked child continues the listing of its parent.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
 
 /// Why there is no next batch.
@@ -33,15 +33,15 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Batches of the size asked for, from batches of the size they were read in.
+/// Iterates over batches of the requested size, whatever the sizes of the batches that were read.
 pub(crate) struct Source {
-    /// `None` only while it is dropped.
+    /// `None` only while the source is dropped.
     entries: Option<Entries>,
-    /// A child of this process inherits all of this but the threads that list.
+    /// The process that began the listing. A forked child inherits all but the threads that list.
     process: u32,
 }
 
-/// Where the entries come from.
+/// The origin of the entries.
 enum Entries {
     Local { stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>, over: bool },
     Stored { listing: Listing, builder: stored::Builder, cancel: Cancel, over: bool },
@@ -61,7 +61,7 @@ impl Source {
         Self { entries: Some(entries), process: std::process::id() }
     }
 
-    /// What ends its requests, if it waits for a server.
+    /// Returns the handle that cancels the requests, if the listing waits for a server.
     pub(super) fn cancel(&self) -> Option<Cancel> {
         match &self.entries {
             Some(Entries::Stored { cancel, .. }) => Some(cancel.clone()),
@@ -69,7 +69,7 @@ impl Source {
         }
     }
 
-    /// Whether this process is a child of the one that lists.
+    /// True if this process is a forked child of the process that lists.
     fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -78,8 +78,8 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // A thread may have been sending when the process forked. To drop the receiver would
-            // wait for the rest of that batch, for ever.
+            // A thread may have been sending when the process forked. Dropping the receiver would
+            // wait for ever for the rest of that batch.
             std::mem::forget(self.entries.take());
         }
     }
@@ -97,7 +97,7 @@ impl Iterator for Source {
                 while !*over && !builder.is_ready() {
                     match stream.next() {
                         Some(mut batch) => {
-                            // It never asks to stop.
+                            // The builder never asks to stop.
                             let _ = builder.visit(&mut batch);
                             stream.recycle(batch);
                         }

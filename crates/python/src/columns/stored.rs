@@ -7,10 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Entry;
 
-use super::build::{MOST, WORDS, word};
+use super::build::{MAX_NAME_BYTES, WORDS, word};
 use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
 
-/// The columns of a listing: what every store's listing has.
+/// The columns of a listing, which every store's listing has.
 pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
     let field = |name: &'static CStr, kind: Type, nullable: bool| {
         let words = if kind == Type::Word { WORDS } else { &[] };
@@ -25,10 +25,10 @@ pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
     ])
 }
 
-/// A batch of columns in the making.
+/// Builds one batch of columns after another.
 pub(super) struct Builder {
     fields: Arc<[Field]>,
-    /// Rows of a full batch.
+    /// Number of rows in a full batch.
     most: usize,
     current: Batch,
     /// The first name that is not text.
@@ -43,7 +43,7 @@ impl Builder {
 
     pub(super) fn is_full(&self) -> bool {
         let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
-        self.current.rows >= self.most || bytes.len() >= MOST
+        self.current.rows >= self.most || bytes.len() >= MAX_NAME_BYTES
     }
 
     /// Adds an entry; a directory's name has no `/` at its end.
@@ -72,7 +72,7 @@ impl Builder {
         self.current.rows += 1;
     }
 
-    /// What was added since the last batch; `None` if there are no rows.
+    /// Takes the rows that were added since the last batch. `None` if there are none.
     pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
         let batch = std::mem::replace(&mut self.current, empty(&self.fields));
         match self.refused.take() {
@@ -95,8 +95,8 @@ fn add_bytes(column: &mut Column, value: Option<&[u8]>) {
     }
 }
 
-/// Nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; what lies beyond becomes its
-/// first or last instant.
+/// Converts a time to nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; other times
+/// become its first or last instant.
 fn nanoseconds(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),

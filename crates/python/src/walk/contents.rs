@@ -19,25 +19,25 @@ use crate::place::open;
 /// ms at most, FAT's of 2 s; a file server's clock may differ from ours by about as much.
 const SETTLED: i64 = 3;
 
-/// The names in a directory. One is filled again and again: what another thread allocated is slow
-/// to free.
+/// The names in a directory. A value is filled again and again, because memory that another thread
+/// allocated is slow to free.
 #[derive(Default)]
 pub(super) struct Contents {
-    /// End to end.
+    /// All names, end to end.
     names: Vec<u8>,
-    /// Where each one ends, and what it is.
+    /// The end and the type of each name.
     ends: Vec<(u32, FileType)>,
     stamp: Stamp,
 }
 
-/// Which directory it was, and in what state.
+/// Identity and times of a directory.
 #[derive(Default, PartialEq, Eq)]
 struct Stamp {
     device: u64,
     inode: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// Whether it had been unchanged for long enough before it was read.
+    /// True if the directory had been unchanged for long enough before it was read.
     settled: bool,
 }
 
@@ -45,7 +45,7 @@ impl Contents {
     /// Reads the directory at `path`, through `batch`.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's error.
     pub(super) fn read(&mut self, path: &Path, batch: &mut Batch) -> io::Result<()> {
         self.names.clear();
         self.ends.clear();
@@ -77,13 +77,13 @@ impl Contents {
         })
     }
 
-    /// Bytes it takes.
+    /// Memory in bytes.
     pub(super) fn size(&self) -> usize {
         self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
 
-    /// Whether reading `path` now would give the same; a link never does where `links` says not to
-    /// follow any.
+    /// True if reading `path` now would give the same names. False for a link if `links` says not
+    /// to follow links.
     pub(super) fn is_current(&self, path: &Path, links: AtFlags) -> bool {
         self.stamp.settled
             && statat(CWD, path, links)

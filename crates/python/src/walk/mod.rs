@@ -26,12 +26,12 @@ use crate::reading::Reading;
 use contents::Contents;
 use pool::Pool;
 
-/// Directories after which threads begin to read ahead: a small tree is walked before they would
-/// have started.
-const SMALL: usize = 16;
+/// Number of directories after which threads begin to read ahead. A small tree is walked before
+/// they would have started.
+const READS_BEFORE_THREADS: usize = 16;
 
-/// The names in a directory as `os.walk` parts them: what is a directory, also through a link, and
-/// the rest; and once more the links among the former.
+/// The names in a directory as `os.walk` divides them: directories, also through a link; other
+/// names; and again the links among the directories.
 #[derive(IntoPyObject)]
 struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
@@ -41,11 +41,11 @@ pub(crate) struct Ahead(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Directories read or taken so far.
+    /// Number of directories read or taken so far.
     read: usize,
-    /// There after the first few of them.
+    /// Made after the first [`READS_BEFORE_THREADS`] directories.
     pool: Option<Pool>,
-    /// The memory of what was read last, here and ahead.
+    /// Memory of the last batch read here, and of the last contents read ahead.
     spare: Option<Batch>,
     spent: Option<Box<Contents>>,
 }
@@ -57,18 +57,18 @@ impl Ahead {
         Self(Mutex::default())
     }
 
-    /// Notes directories that will be asked for, the last one first.
+    /// Notes directories that will be requested, the last one first.
     fn expect(&self, paths: &Bound<'_, PyList>) {
         let py = paths.py();
         let state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(pool) = &state.pool {
-            // What is no path fails when it is asked for, as in `os.walk`.
+            // An invalid path fails when it is requested, as in `os.walk`.
             pool.expect(paths.iter().filter_map(|path| bytes(&path)));
         }
     }
 
-    /// Reads the directory `path`, or takes what was read ahead; `None` if it is a link that is
-    /// not to be followed.
+    /// Reads the directory `path`, or takes contents that were read ahead. `None` for a link that
+    /// is not to be followed.
     ///
     /// # Errors
     /// `OSError`, as `os.scandir` raises it.
@@ -78,8 +78,8 @@ impl Ahead {
         let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let state = &mut *state;
-        // One call shows whether it is a link and whether what was read ahead is still what is
-        // there.
+        // One call shows whether the path is a link, and whether the contents read ahead are still
+        // current.
         let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
         if taken.is_none() && !follow && place.path().is_some_and(|path| py.detach(|| is_link(path))) {
@@ -106,11 +106,11 @@ impl Ahead {
 }
 
 impl State {
-    /// What was read ahead of `path`, if that is what would be read now.
+    /// Takes the contents that were read ahead of `path`, if they are still current.
     fn take(&mut self, path: &Path, links: AtFlags) -> Option<Box<Contents>> {
         self.read += 1;
-        if self.read == SMALL {
-            // A path that cannot be looked at needs no threads: it fails when it is read.
+        if self.read == READS_BEFORE_THREADS {
+            // A path that cannot be examined needs no threads: it fails when it is read.
             self.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
         }
         self.pool.as_ref()?.take(path, self.spent.take()).filter(|contents| contents.is_current(path, links))
@@ -118,7 +118,7 @@ impl State {
 }
 
 impl<'py> Found<'py> {
-    /// Parts some names.
+    /// Divides some names.
     fn add<'a>(&self, place: &Place, names: impl Iterator<Item = (&'a [u8], FileType)>) -> PyResult<()> {
         let Self(directories, rest, links) = self;
         let py = rest.py();
@@ -132,7 +132,7 @@ impl<'py> Found<'py> {
                         links.append(&text)?;
                         directories.append(text)?;
                     }
-                    // What cannot be looked at is no directory, as in `os.walk`.
+                    // A name that cannot be examined is no directory, as in `os.walk`.
                     Ok(Seen::Other) | Err(_) => rest.append(text)?,
                 },
                 _ => rest.append(text)?,
@@ -142,15 +142,15 @@ impl<'py> Found<'py> {
     }
 }
 
-/// What a name is that its directory alone does not tell.
+/// Kind of a name if its directory alone does not tell it.
 enum Seen {
     Directory,
     LinkToDirectory,
     Other,
 }
 
-/// Looks at a name that is a link, or not known to be anything. Never done ahead of the walk, since
-/// what a link leads to may change and leave no trace in the directory.
+/// Examines a name that is a link, or whose type is unknown. Never done ahead of the walk, because
+/// the target of a link may change without a trace in the directory.
 fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Seen> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -162,7 +162,7 @@ fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Se
     })
 }
 
-/// Whether there is a link at `path`.
+/// True if there is a link at `path`.
 fn is_link(path: &Path) -> bool {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
@@ -175,7 +175,7 @@ fn audit(path: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// The bytes of a path, if it can be one.
+/// Converts a path to bytes. `None` if it cannot be a path.
 fn bytes(path: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     match path.cast::<PyString>() {
         Ok(text) => encode(text).ok(),

@@ -16,67 +16,67 @@ use firstbyte_listing::{Batch, Reach, Tuning};
 
 use super::contents::Contents;
 
-/// How far from the top of the stack threads read: some for each of the threads that a remote file
-/// system gets.
+/// Distance from the top of the stack within which threads read: some directories for each of the
+/// threads that a remote file system gets.
 const WINDOW: usize = 256;
 
-/// Directories at the top that are left to the walk itself. Locally it reads one about as fast as a
-/// thread would, and would else wait for the very one that was begun; from afar it has to wait
-/// anyway.
+/// Number of directories at the top that are left to the walk itself on a local file system. The
+/// walk reads a directory about as fast as a thread would, and would otherwise wait for one that a
+/// thread has just begun.
 const NEAR: usize = 4;
 
-/// Directories the walk takes before threads that sleep are woken.
+/// Number of directories that the walk takes before sleeping threads are woken.
 const REST: usize = WINDOW / 4;
 
-/// Bytes that may be read and not asked for.
-const MOST: usize = 16 << 20;
+/// Most bytes that may be read and not yet requested.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
-/// The threads, and what they have to do.
+/// The threads and their work.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// A child of this process has the stack but not the threads.
+    /// The process that started the threads. A forked child has the stack but not the threads.
     process: u32,
 }
 
 struct Shared {
     stack: Mutex<Stack>,
-    /// For threads: there is work, or no more of it ever.
+    /// Wakes threads if there is work, or no more work ever.
     work: Condvar,
-    /// For the walk: the directory it waits for was read.
+    /// Wakes the walk when the directory it waits for was read.
     done: Condvar,
-    /// Bytes a thread reads at once.
+    /// Bytes of one read of a directory.
     buffer: usize,
 }
 
 #[derive(Default)]
 struct Stack {
     directories: Vec<Entry>,
-    /// Bytes read and not asked for.
+    /// Bytes read and not yet requested.
     waiting: usize,
-    /// What the walk has done with, to be filled again.
+    /// Contents that the walk has processed, to be filled again.
     #[expect(
         clippy::vec_box,
         reason = "they come and go in their boxes, so that an entry of the stack is small"
     )]
     spent: Vec<Box<Contents>>,
-    /// Directories at the top that are the walk's.
+    /// Number of directories at the top that are left to the walk.
     near: usize,
-    /// Threads that sleep, and directories taken since they were woken.
+    /// Number of sleeping threads, and of directories taken since they were woken.
     asleep: usize,
     taken: usize,
-    /// Whether the walk sleeps.
+    /// True if the walk sleeps.
     waited_for: bool,
     over: bool,
 }
 
-/// A directory of the walk's.
+/// A directory of the walk.
 struct Entry {
     path: PathBuf,
     work: Work,
 }
 
-/// How far it is.
+/// The state of a directory.
 enum Work {
     Expected,
     Begun,
@@ -85,7 +85,7 @@ enum Work {
 }
 
 impl Pool {
-    /// Starts the threads that are right for this file system.
+    /// Starts the threads that suit this file system.
     pub(super) fn new(tuning: &Tuning) -> Self {
         // On local disks the walk itself keeps one processor busy.
         let (threads, near) = match tuning.file_system.reach {
@@ -104,7 +104,7 @@ impl Pool {
         Self { shared, workers, process: std::process::id() }
     }
 
-    /// Adds directories to the top of the stack, so that the last one is asked for first.
+    /// Adds directories to the top of the stack, so that the last one is requested first.
     pub(super) fn expect(&self, paths: impl Iterator<Item = Vec<u8>>) {
         if self.process != std::process::id() {
             return;
@@ -116,15 +116,15 @@ impl Pool {
         self.shared.wake(stack);
     }
 
-    /// Takes `path` from the stack: what is in it, if a thread has read it or is about to. What was
-    /// taken before may be given back.
+    /// Takes `path` from the stack. Returns its contents, if a thread has read them or has begun
+    /// to. The caller may give back earlier contents as `spent`.
     pub(super) fn take(&self, path: &Path, spent: Option<Box<Contents>>) -> Option<Box<Contents>> {
         if self.process != std::process::id() {
             return None;
         }
         let mut stack = self.shared.lock();
         stack.spent.extend(spent);
-        // What lies above was expected and not asked for.
+        // Directories above it were expected and not requested.
         let place = stack.directories.iter().rposition(|entry| entry.path == path)?;
         while matches!(stack.directories.get(place), Some(Entry { work: Work::Begun, .. })) {
             stack.waited_for = true;
@@ -148,13 +148,13 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // Threads that are not here cannot be waited for.
+            // A forked child cannot wait for threads that it does not have.
             return self.workers.drain(..).for_each(std::mem::forget);
         }
         self.shared.lock().over = true;
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
-            // A thread that panicked has nothing to tell: the walk reads what it did not.
+            // A panic needs no report: the walk reads what the thread did not.
             let _ = worker.join();
         }
     }
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// A thread's life.
+    /// Runs a thread: reads directories until the walk is over.
     fn serve(&self) {
         let mut batch = Batch::new(self.buffer);
         let mut stack = self.lock();
@@ -199,10 +199,10 @@ impl Shared {
 }
 
 impl Stack {
-    /// The directory a thread should read next, if there is one and room for it. What is near
-    /// the top is left to the walk.
+    /// Returns the directory that a thread should read next, if there is one and memory for it.
+    /// Directories near the top are left to the walk.
     fn next(&mut self) -> Option<&mut Entry> {
-        if self.waiting > MOST {
+        if self.waiting > MAX_WAITING_BYTES {
             return None;
         }
         self.directories
@@ -215,7 +215,7 @@ impl Stack {
 
     fn finish(&mut self, path: &Path, contents: Option<Box<Contents>>) {
         let begun = |entry: &&mut Entry| matches!(entry.work, Work::Begun) && entry.path == path;
-        // The walk may have dropped it.
+        // The walk may have dropped the directory.
         if let Some(entry) = self.directories.iter_mut().rfind(begun) {
             entry.work = Work::Done(contents);
             self.waiting += entry.size();
@@ -224,13 +224,13 @@ impl Stack {
 }
 
 impl Entry {
-    /// Takes it for work.
+    /// Marks the directory as begun. Returns its path.
     fn begin(&mut self) -> PathBuf {
         self.work = Work::Begun;
         self.path.clone()
     }
 
-    /// Bytes read and not asked for.
+    /// Bytes read and not yet requested.
     fn size(&self) -> usize {
         match &self.work {
             Work::Done(Some(contents)) => contents.size(),

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::super::Disk as _;
-use super::super::{Move, Place, delete, first_of, look, put, shift};
+use super::super::{Move, Place, delete, find_file, first_of, put, shift};
 use super::{Answer, Moves, Pause, Seat, World};
 
-/// What an actor does.
+/// The operation of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
     Look,
@@ -42,16 +42,16 @@ enum Fate {
 struct Actor {
     work: Work,
     answers: Vec<Answer>,
-    /// Whether it is inside the gate.
+    /// True if the actor is inside the gate.
     inside: bool,
-    /// Which actors, as bits, had finished when it took its first step.
+    /// Bit mask of the actors that had finished when this one took its first step.
     before: u8,
     fate: Fate,
 }
 
 fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
     match work {
-        Work::Look => look(seat, |place| seat.read(place)).map(Outcome::Looked),
+        Work::Look => find_file(seat, |place| seat.read(place)).map(Outcome::Looked),
         Work::HastyLook => {
             first_of(&[Place::Flat, Place::Sharded], &mut |place| seat.read(place)).map(Outcome::Looked)
         }
@@ -75,7 +75,7 @@ fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     world: World,
-    /// The file there was at first.
+    /// The file at the start.
     first: Option<u8>,
     actors: Vec<Actor>,
 }
@@ -100,7 +100,7 @@ impl State {
         self.actors.iter().enumerate().map(done).sum()
     }
 
-    /// One conversion at a time: a later one starts when the earlier are over.
+    /// True if actor `index` may take a step. A conversion starts when the earlier ones are over.
     fn may_run(&self, index: usize) -> bool {
         let converts = |actor: &Actor| matches!(actor.work, Work::Convert(_));
         let earlier_runs = self.actors[..index].iter().any(|a| converts(a) && a.fate == Fate::Running);
@@ -148,8 +148,8 @@ impl State {
         flat.is_some() && sharded.is_some() && flat != sharded
     }
 
-    /// Whether the actors `left` (a bit mask) can have run one after the other, in some order, so
-    /// that `file` became the file that is there now.
+    /// True if the actors in the bit mask `left` can have run one after the other, in some order,
+    /// so that `file` became the present file.
     fn explained(&self, left: u8, file: Option<u8>) -> bool {
         let optional = |index: usize| self.actors[index].fate == Fate::Killed;
         let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
@@ -173,7 +173,7 @@ impl State {
     }
 }
 
-/// Visits every state that can come of `start`, with up to `kills` kills.
+/// Visits every state that can follow from `start`, with up to `kills` kills.
 fn explore(start: &State, kills: u32) -> Result<usize, String> {
     let mut seen = HashSet::new();
     let mut open = vec![(start.clone(), kills)];
