@@ -1,10 +1,10 @@
-//! Counts recent wrong secrets, and delays further attempts. Guessing a secret is equally slow by
-//! form, by HTTP Basic and by signature.
+//! Counts recent wrong secrets and delays further attempts. Guessing a secret takes equally long by
+//! sign-in form, HTTP Basic and signature.
 //!
-//! Wrong secrets are counted for each pair of address and access key. Only the key that is being
-//! guessed from an address is delayed there. So behind a proxy, where all clients have one address,
-//! other keys are not delayed. Access keys that do not exist share one count for each address,
-//! which bounds the memory that an address can use.
+//! Wrong secrets are counted for each pair of address and access key, and only that pair is
+//! delayed. Behind a proxy all clients have one address, but other keys are not delayed. Access
+//! keys that do not exist share one count for each address, which bounds the memory that an address
+//! can use.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The wrong secret that brings the first delay. Fewer are typing errors, or a program that sends
-/// an outdated secret in parallel.
+/// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
+/// that sends an outdated secret in parallel.
 const DELAYED: u32 = 10;
-/// The delay after it, which doubles with each further one.
+/// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay: it leaves some 300 guesses a day.
+/// The longest delay. It allows some 300 guesses a day.
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
-/// How long wrong secrets are remembered after the last; longer than [`LONGEST_DELAY`].
+/// How long after the last wrong secret a pair is remembered; longer than [`LONGEST_DELAY`].
 const REMEMBERED: Duration = Duration::from_secs(900);
-/// Pairs remembered at once, some 100 bytes each.
+/// The most pairs remembered, some 100 bytes each.
 const MOST_PAIRS: usize = 10_000;
 
-/// Wrong secrets of late, by address and access key.
+/// Recent wrong secrets, by address and access key.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failures: Mutex<HashMap<(IpAddr, String), Failures>>,
-    /// The number of pairs. If it is zero, a request need not take the lock.
+    /// The number of pairs. If it is zero, a request does not take the lock.
     pairs: AtomicUsize,
 }
 
@@ -52,8 +52,9 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long secrets of `access_key` from this address are still refused unread; `None` if one
-    /// may be checked now. Use an empty `access_key` for every key that does not exist.
+    /// How long secrets of `access_key` from this address are still refused without a check.
+    /// `None`: a secret may be checked now. Use an empty `access_key` for every key that does not
+    /// exist.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
@@ -77,7 +78,7 @@ impl Attempts {
         self.pairs.store(failures.len(), Ordering::Relaxed);
     }
 
-    /// Forgets the wrong secrets, now that the right one came.
+    /// Forgets the wrong secrets of a pair after the right secret came.
     pub(crate) fn succeeded(&self, from: IpAddr, access_key: &str) {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return;
@@ -92,8 +93,8 @@ impl Attempts {
     }
 }
 
-/// Drops what is outdated, else the pair with the fewest failures: one under attack is never
-/// forgotten for a new one.
+/// Drops outdated pairs or, if there are none, the pair with the fewest failures. So a new pair
+/// never displaces one under attack.
 fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
     failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
     if failures.len() < MOST_PAIRS {
@@ -109,7 +110,7 @@ fn pair(from: IpAddr, access_key: &str) -> (IpAddr, String) {
     (network(from), access_key.to_owned())
 }
 
-/// The address, or the network of an IPv6 one: a single client has 2^64 of these.
+/// The address; for IPv6 its /64 network, because one client has 2^64 addresses.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),

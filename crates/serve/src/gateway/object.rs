@@ -1,5 +1,5 @@
-//! An object at the origin as clients see it: its version, its metadata, and how old this knowledge
-//! is.
+//! An object at the origin as clients see it: its version, its metadata, and the age of the
+//! look-up.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,8 +21,8 @@ pub(crate) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// The version of the object, in HTTP's terms. An unknown length counts as 0: such an object is
-    /// sent as a stream.
+    /// The version of the object, in HTTP's terms. An unknown length is reported as 0; such an
+    /// object is sent as a stream.
     pub(crate) fn described(&self) -> Described {
         let version = &self.stat.version;
         Described {
@@ -34,7 +34,8 @@ impl RemoteObject {
         }
     }
 
-    /// Whether it can only be sent whole, as a stream: nothing identifies its content.
+    /// Whether the object can only be sent whole, as a stream, because nothing identifies its
+    /// content.
     pub(crate) fn is_stream(&self) -> bool {
         self.stat.version.strength() == firstbyte_location::Strength::None
     }
@@ -62,7 +63,7 @@ impl RemoteObject {
     }
 }
 
-/// Seconds since 1970 with a fraction, as rclone writes a time into metadata.
+/// Formats seconds since 1970 with a fraction, as rclone writes a time into metadata.
 fn seconds(time: SystemTime) -> String {
     let text = |since: Duration, sign: &str| {
         let text = format!("{sign}{}.{:09}", since.as_secs(), since.subsec_nanos());

@@ -1,4 +1,4 @@
-//! Tests of what is kept with an object, on a file system with extended attributes.
+//! Tests of object metadata, on a file system with extended attributes.
 
 use super::*;
 
