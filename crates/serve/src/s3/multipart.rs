@@ -1,4 +1,4 @@
-//! The operations of multipart uploads in the API's terms. `object::uploads` stores the uploads.
+//! The operations of multipart uploads in S3's terms. `object::uploads` stores the uploads.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::writes::described;
 use crate::token::random_token;
 
-/// Works on uploads where it may block.
+/// Runs work on uploads on a blocking thread.
 pub(crate) async fn working<T: Send + 'static>(
     work: impl FnOnce() -> uploads::Result<T> + Send + 'static,
 ) -> S3Result<T> {
@@ -34,7 +34,7 @@ pub(crate) async fn working<T: Send + 'static>(
     }
 }
 
-/// The upload `id` of this key.
+/// Finds the upload `id` of this key.
 pub(crate) async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
     let bucket = api.bucket(bucket).await?;
     let (uploads, id) = (api.directory()?.uploads.clone(), id.to_owned());
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     }))
 }
 
-/// The upload that part `number` is for, and the number as the engine has it.
+/// Finds the upload of part `number`. Returns the number as `object::uploads` has it too.
 async fn upload_of_part(
     api: &Api,
     bucket: &str,
@@ -85,7 +85,7 @@ async fn upload_of_part(
     }
 }
 
-/// The checksum that an upload of S3 was begun with.
+/// The checksum that an S3 upload was begun with.
 pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     match &upload.description.origin {
         Origin::S3 { checksum, .. } => *checksum,
@@ -93,14 +93,14 @@ pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     }
 }
 
-/// The checksums to show of a part: the one that was agreed on, else all.
+/// The checksums to report for a part: the agreed one, otherwise all.
 pub(crate) fn shown(agreed: Option<Agreed>, part: &Part) -> Values {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
-/// The checksums stated for a part, and the one that was agreed on.
+/// The checksums stated for a part, and the agreed one.
 fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
@@ -109,7 +109,7 @@ fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result
     Ok(stated.naming(agreed.map(|agreed| agreed.algorithm)))
 }
 
-/// A part may come again at any time, so it is never held already.
+/// Claims a part. S3 allows sending a part again at any time.
 fn claim(upload: &Arc<Upload>, number: u32, length: u64) -> uploads::Result<Arc<Claim>> {
     match upload.claim(number, length, Resending::Replaces)? {
         Claimed::Write(claim) => Ok(claim),
@@ -166,8 +166,8 @@ pub(crate) async fn copy_part(
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
-/// The bytes of a source that become a part. Unlike the range of a read, one that is malformed or
-/// reaches beyond the source is refused: the part would have other bytes than the client means.
+/// Parses the range of a source that becomes a part. Unlike the range of a read, a malformed range
+/// or one beyond the source is refused: the part would have other bytes than the client means.
 fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
     let malformed = || {
         s3_error!(
@@ -205,7 +205,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
     .filter_map(|(algorithm, value)| Some((algorithm, value.as_ref()?)))
 }
 
-/// The parts a client lists, in its order.
+/// The parts that a client lists, in its order.
 fn listed(
     known: &std::collections::BTreeMap<u32, Part>,
     parts: &[CompletedPart],
@@ -233,7 +233,7 @@ fn listed(
     Ok(chosen)
 }
 
-/// Refuses parts that are too small, and a whole of another length than was announced.
+/// Refuses parts that are too small, and a total length that differs from the announced one.
 fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -> S3Result<()> {
     let before_last = &parts[..parts.len().saturating_sub(1)];
     if let Some((number, _)) = before_last.iter().find(|(_, part)| part.length < smallest) {
@@ -252,8 +252,8 @@ fn check_lengths(parts: &[(u32, Part)], smallest: u64, announced: Option<i64>) -
     Ok(())
 }
 
-/// Identifies the request that completed an object, so that a repeated request is recognised: the
-/// upload id, and a digest of the listed parts.
+/// Identifies the request that completed an object by the upload's id and a digest of the listed
+/// parts, so that a repeated request is recognised.
 fn completed(input: &CompleteMultipartUploadInput) -> Completed {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
@@ -276,7 +276,7 @@ pub(crate) async fn complete(
         Err(error) => Err(error),
     };
     let (identity, (checksums, kind)) = match done {
-        // It is complete already, or was while this request waited for another.
+        // The upload is complete already, or became complete while this request waited for another.
         Err(error) if *error.code() == s3s::S3ErrorCode::NoSuchUpload => {
             published_before(api, input, &target).await.ok_or(error)?
         }
@@ -293,7 +293,7 @@ pub(crate) async fn complete(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-/// The version of an object and its checksums.
+/// The version of an object, and its checksums.
 type Made = (Identity, (Values, ChecksumKind));
 
 async fn publish_upload(
@@ -339,7 +339,7 @@ async fn publish_upload(
     }
 }
 
-/// The object, where this very request has made it before and it is unchanged.
+/// The object, if the same request has already made it and it is unchanged.
 async fn published_before(api: &Api, input: &CompleteMultipartUploadInput, target: &Target) -> Option<Made> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
