@@ -1,22 +1,22 @@
-//! The file system that a directory is on, in the words of errors and answers.
+//! The file system of a directory, as described in errors and answers.
 
 use std::path::Path;
 
 use firstbyte_location::shown;
 use firstbyte_mount::mount_table::{Mount, Mounts};
 
-/// The file system that `path` is on; `None` if the table of mounts does not say.
+/// Finds the mount that contains `path`. `None` if the table of mounts does not have it.
 pub(crate) fn of(path: &Path) -> Option<Mount> {
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     Mounts::current().ok()?.of(&real).cloned()
 }
 
-/// A mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
+/// Formats a mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
 pub(crate) fn named(mount: &Mount) -> String {
     format!("{} ({} at {})", mount.kind, shown(&mount.device), shown(&mount.at))
 }
 
-/// Every mount but those of the system itself, for people who look for theirs.
+/// Lists all mounts, except the operating system's, for users who look for theirs.
 pub(crate) fn all() -> String {
     let table = Mounts::current().unwrap_or_default();
     let own = |mount: &Mount| ["/proc", "/sys", "/dev", "/run"].iter().any(|at| mount.at.starts_with(at));

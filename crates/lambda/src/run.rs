@@ -1,5 +1,5 @@
-//! A run of the transfer engine within one invocation. A thread of its own watches the deadline and
-//! stops it in time.
+//! A run of the transfer engine within one invocation. A separate thread watches the deadline and
+//! stops the run in time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 use crate::frontier::Frontier;
 use crate::meter::{Meter, Window};
 
-/// The interval at which the deadline is looked at; a fraction of the smallest margin.
+/// The interval at which the deadline is checked, a fraction of the smallest margin.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// An engine whose requests and transfers end before the deadline.
@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) engine: Engine,
     pub(crate) stop: Stop,
     pub(crate) meter: Arc<Meter>,
-    /// Dropping it ends the watch.
+    /// Ends the watching thread when it is dropped.
     _watch: Sender<()>,
 }
 
@@ -41,12 +41,12 @@ impl Run {
         Ok(Self { engine: client.transfers(settings), stop, meter, _watch: watch })
     }
 
-    /// The store; its requests end with the run.
+    /// The store, whose requests end with the run.
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
     }
 
-    /// Whether the deadline has ended it.
+    /// Whether the deadline has stopped the run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
     }
@@ -69,7 +69,7 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     Ok(sender)
 }
 
-/// Hears what the engine does: bytes for the meter, objects for the frontier.
+/// Receives events of the engine: bytes for the meter, objects for the frontier.
 pub(crate) struct Progress<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) frontier: &'a Frontier,

@@ -1,8 +1,7 @@
-//! `download`: copies one object, to a file below the function's directory unless the event says
-//! otherwise.
+//! `download`: copies one object, by default to a file below the function's directory.
 //!
 //! A download that the deadline stops keeps its partial file and journal. The next call in this
-//! environment resumes from them; in another environment it begins anew, and says so.
+//! environment resumes from them; in another environment it starts again, and reports this.
 
 use firstbyte_location::{Kind as EntryKind, Location};
 

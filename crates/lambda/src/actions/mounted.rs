@@ -1,5 +1,5 @@
-//! `mounted`: checks that a directory is there, as a function that trusts its mount does, and then
-//! reads a file in it. Both are timed apart, since the check reads nothing.
+//! `mounted`: checks that a directory exists, like a function that trusts its mount, and then reads
+//! a file in it. Both are timed separately, since the check reads no content.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -73,7 +73,7 @@ fn not_mounted(directory: &Path, why: &str) -> Failure {
     Failure::new(FailureKind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
 }
 
-/// A file as the operating system has it: no layer of ours is in between.
+/// A file of the operating system, read without firstbyte's own layers.
 struct Plain<'a> {
     file: File,
     path: &'a Path,
