@@ -11,9 +11,9 @@ use super::{Object, State, head_error, xml_error};
 use crate::quirk::Quirk;
 use crate::scripted::Reply;
 
-/// Bytes of a body that a server sends that ends every body early.
+/// Bytes of each body with [`Quirk::CutBodies`].
 const CUT: usize = 10_000;
-/// Bytes of a body that a server sends that answers a range by a shorter one.
+/// Bytes of each range with [`Quirk::ShortRanges`].
 const SHORT: usize = 10_000;
 
 impl State {
@@ -44,7 +44,7 @@ impl State {
         if is_head { self.head(&object, headers) } else { self.get(request, &object, headers) }
     }
 
-    /// Headers of both methods.
+    /// The headers of GET and HEAD.
     fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -103,7 +103,7 @@ impl State {
         self.body(request, "206 Partial Content", headers, &object.content[first..end])
     }
 
-    /// A response with a body, complete or not.
+    /// Makes a response with a body, complete or not.
     fn body(&mut self, request: &Request, status: &str, mut headers: Vec<String>, body: &[u8]) -> Reply {
         if self.has(Quirk::ChunkedBodies) {
             headers.push("transfer-encoding: chunked".to_owned());
@@ -136,7 +136,7 @@ fn borrowed(headers: &[String]) -> Vec<&str> {
     headers.iter().map(String::as_str).collect()
 }
 
-/// First byte and end of a `Range` header.
+/// Parses a `Range` header into the first byte and the end.
 fn parse_range(text: &str, length: usize) -> Option<(usize, usize)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
@@ -157,7 +157,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A time as HTTP has it.
+/// Formats a time as an HTTP date.
 pub(super) fn date(time: SystemTime) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
