@@ -92,7 +92,7 @@ pub(crate) async fn answer(
     (response, None)
 }
 
-/// Checks how a request is signed and by whom. Without keys both are empty.
+/// Checks how a request is signed and by whom. Without keys it is unsigned and has no signer.
 ///
 /// # Errors
 /// The response to a request with an invalid signature or none. HTML forms are not checked here,
