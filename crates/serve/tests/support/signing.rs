@@ -1,5 +1,5 @@
-//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and leaves out
-//! what a test asks for.
+//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and omits the
+//! parts that a test selects.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -8,10 +8,10 @@ use time::macros::format_description;
 
 /// The access key that signs.
 pub(crate) const KEY: &str = "alice";
-/// Its secret.
+/// The secret of the access key.
 pub(crate) const SECRET: &str = "secret";
 
-/// What of a request is signed.
+/// The signed parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Signed<'a> {
     pub(crate) method: &'a str,
@@ -52,7 +52,7 @@ impl<'a> Signed<'a> {
     }
 
     /// The target and the header lines of a request whose `x-amz-content-sha256` is `payload`, and
-    /// what the signatures of its chunks go on from.
+    /// the signer of its chunks.
     pub(crate) fn with_payload(&self, payload: &str) -> (String, String, Chain) {
         let stamp = stamp();
         let mut headers = vec![("x-amz-content-sha256", payload), ("x-amz-date", stamp.as_str())];
@@ -93,14 +93,14 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The signatures of a body, each of which covers the one before.
+/// The chunk signatures of a body, each of which covers the previous one.
 pub(crate) struct Chain {
     stamp: String,
     last: String,
 }
 
 impl Chain {
-    /// `data` as a signed chunk.
+    /// Makes a signed chunk of `data`.
     pub(crate) fn chunk(&mut self, data: &[u8]) -> Vec<u8> {
         let (empty, own) = (hex::encode(Sha256::digest(b"")), hex::encode(Sha256::digest(data)));
         let Self { stamp, last } = self;
@@ -136,11 +136,11 @@ fn version_4(scope: &str, text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Form<'a> {
     pub(crate) key: &'a str,
-    /// The age of its signature.
+    /// The age of the signature in days.
     pub(crate) days: i64,
     /// When its policy expires.
     pub(crate) expiration: &'a str,
-    /// False for a signature that is wrong.
+    /// False for a wrong signature.
     pub(crate) is_right: bool,
 }
 
@@ -235,7 +235,7 @@ fn hmac<D: Digest>(key: &[u8], text: &[u8]) -> Vec<u8> {
     D::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().to_vec()
 }
 
-/// What is encoded in a canonical query.
+/// The characters to encode in a canonical query.
 const ENCODED: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -267,7 +267,7 @@ fn scope_of(stamp: &str) -> String {
     format!("{}/us-east-1/s3/aws4_request", &stamp[..8])
 }
 
-/// `seconds` from now as HTTP writes dates.
+/// Formats the time `seconds` from now as an HTTP date.
 pub(crate) fn http_date(seconds: i64) -> String {
     let format = format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
