@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The number of wrong secrets that brings the first delay. Fewer are typing errors, or a program
 /// that sends an outdated secret in parallel.
-const DELAYED: u32 = 10;
+const FIRST_DELAYED: u32 = 10;
 /// The first delay. Each further wrong secret doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 /// The longest delay. It allows some 300 guesses a day.
@@ -40,7 +40,7 @@ struct Failures {
 
 impl Failures {
     fn delay(&self) -> Duration {
-        self.count.checked_sub(DELAYED).map_or(Duration::ZERO, |further| {
+        self.count.checked_sub(FIRST_DELAYED).map_or(Duration::ZERO, |further| {
             FIRST_DELAY.saturating_mul(1 << further.min(20)).min(LONGEST_DELAY)
         })
     }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_bound() {
-        let delays: Vec<u64> = (DELAYED - 2..DELAYED + 8)
+        let delays: Vec<u64> = (FIRST_DELAYED - 2..FIRST_DELAYED + 8)
             .map(|count| Failures { count, last: Instant::now() }.delay().as_secs())
             .collect();
         assert_eq!(delays, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn one_key_from_one_address_is_delayed_and_no_other() {
         let attempts = Attempts::default();
-        for _ in 0..DELAYED {
+        for _ in 0..FIRST_DELAYED {
             assert_eq!(attempts.wait(HERE, "alice"), None);
             attempts.failed(HERE, "alice");
         }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn addresses_of_one_ipv6_network_count_as_one() {
         let attempts = Attempts::default();
-        for host in 0..DELAYED {
+        for host in 0..FIRST_DELAYED {
             attempts.failed(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
         }
         assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_flood_of_addresses_is_bounded_and_does_not_end_a_delay() {
         let attempts = Attempts::default();
-        for _ in 0..DELAYED + 5 {
+        for _ in 0..FIRST_DELAYED + 5 {
             attempts.failed(HERE, "alice");
         }
         for number in 0..u32::try_from(MOST_PAIRS).unwrap() + 50 {

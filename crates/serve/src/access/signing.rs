@@ -19,7 +19,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 const REGION: &str = "us-east-1";
 
 /// The longest validity of a signed URL, as in S3.
-pub(crate) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const MAX_VALIDITY: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Derives the key with which `secret` signs in `scope` (`DATE/REGION/SERVICE/aws4_request`).
 pub(crate) fn scope_key(secret: &str, scope: &str) -> hmac::Key {

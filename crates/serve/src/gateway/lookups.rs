@@ -14,10 +14,10 @@ use firstbyte_store::{Stat, Store};
 
 use super::error::Unserved;
 use super::object::RemoteObject;
-use super::{Gateway, PATIENCE};
+use super::{Gateway, MAX_LOOKUP_WAIT};
 
 /// The most objects remembered, some 10 MB.
-const MOST: usize = 10_000;
+const MAX_OBJECTS: usize = 10_000;
 
 /// The time after an outage of the origin in which it is not asked again. Clients get a stale
 /// answer or an error at once.
@@ -91,8 +91,8 @@ impl Lookups {
             known.last().filter(|last| last.asked.elapsed() <= self.fresh.saturating_add(gateway.stale));
         let outcome = match &before {
             None => asked.await,
-            Some(_) => tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
-                Err(Unserved::Unavailable(format!("{location}: no answer within {PATIENCE:?}")))
+            Some(_) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
+                Err(Unserved::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
             }),
         };
         match (outcome, before) {
@@ -168,7 +168,7 @@ impl Lookups {
         let known = match objects.get(id) {
             Some(known) => Arc::clone(known),
             None => {
-                if objects.len() >= MOST {
+                if objects.len() >= MAX_OBJECTS {
                     forget_least_used(&mut objects);
                 }
                 Arc::clone(objects.entry(id.clone()).or_default())

@@ -54,7 +54,7 @@ pub(crate) const FRAMES: &str = "x-firstbyte-frames";
 const ORIGIN_CALLS: usize = 32;
 
 /// How long a client waits for a new look-up before it gets the previous one, if there is one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(5);
 
 /// A remote location, and the state to serve it.
 pub(crate) struct Gateway {

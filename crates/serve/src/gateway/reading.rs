@@ -55,7 +55,7 @@ pub(crate) enum BlockFrames {
 }
 
 /// Length of a checksum in bytes.
-const SUM: u64 = 4;
+const CHECKSUM_BYTES: u64 = 4;
 
 /// A range that is being sent.
 pub(super) struct Reading {
@@ -203,7 +203,7 @@ impl Pieces for Reading {
     fn length(&self) -> u64 {
         match self.frames {
             BlockFrames::None => self.range.len(),
-            BlockFrames::Blocks => self.range.len() + SUM * self.range.len().div_ceil(BLOCK),
+            BlockFrames::Blocks => self.range.len() + CHECKSUM_BYTES * self.range.len().div_ceil(BLOCK),
         }
     }
 

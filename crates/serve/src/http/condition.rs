@@ -122,8 +122,8 @@ impl Condition {
     /// Parses `If-Match`, `If-None-Match` and `If-Unmodified-Since`.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         Self {
-            matches: all(headers, IF_MATCH),
-            differs: all(headers, IF_NONE_MATCH),
+            matches: join_values(headers, IF_MATCH),
+            differs: join_values(headers, IF_NONE_MATCH),
             unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
             ..Self::default()
         }
@@ -172,7 +172,7 @@ impl Condition {
 }
 
 /// Joins all values of header `name` into one list. A value that is not UTF-8 matches no tag.
-fn all(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+fn join_values(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let values: Vec<_> =
         headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!values.is_empty()).then(|| values.join(","))

@@ -34,11 +34,11 @@ const HEAD_ROOM: usize = 4 << 10;
 
 /// The most bytes of a refused body that are discarded to keep the connection. A longer body ends
 /// the connection.
-const READ_PAST: usize = 256 << 10;
+const MAX_DISCARDED: usize = 256 << 10;
 
 /// The longest wait for the rest of a refused body, which delays the response. It is enough for
 /// bytes that are already in flight.
-const ON_ITS_WAY: Duration = Duration::from_secs(2);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A response, with the fields that the log and the counters need.
 #[derive(Debug)]
@@ -218,7 +218,7 @@ async fn read_past(wire: &mut Wire) -> bool {
     }
     let drain = async {
         let mut read = 0;
-        while read <= READ_PAST {
+        while read <= MAX_DISCARDED {
             match std::future::poll_fn(|context| wire.poll_body(context)).await {
                 Ok(piece) if piece.is_empty() => return true,
                 Ok(piece) => read += piece.len(),
@@ -227,7 +227,7 @@ async fn read_past(wire: &mut Wire) -> bool {
         }
         false
     };
-    timeout(ON_ITS_WAY, drain).await.unwrap_or(false)
+    timeout(DISCARD_TIMEOUT, drain).await.unwrap_or(false)
 }
 
 async fn refuse(wire: &mut Wire, outcome: Outcome, connections: &Connections) {
@@ -248,7 +248,7 @@ async fn close(wire: &mut Wire) {
     }
     let linger = async {
         let mut read = 0;
-        while read < READ_PAST {
+        while read < MAX_DISCARDED {
             wire.buffer.clear();
             match fill(wire).await {
                 Ok(count) if count > 0 => read += count,
@@ -256,5 +256,5 @@ async fn close(wire: &mut Wire) {
             }
         }
     };
-    let _ = timeout(ON_ITS_WAY, linger).await;
+    let _ = timeout(DISCARD_TIMEOUT, linger).await;
 }

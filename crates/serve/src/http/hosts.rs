@@ -37,14 +37,14 @@ impl Hosts {
     /// # Errors
     /// One of `domains` is not a host name.
     pub(crate) fn new(names: &[String], domains: &[String]) -> Result<Self> {
-        let domains = domains.iter().map(|domain| match normal(domain) {
+        let domains = domains.iter().map(|domain| match normalize(domain) {
             Some(name) if is_name(&name) && !domain.contains(':') => Ok(name),
             _ => Err(Error::Setting(format!(
                 "--host-style {domain}: write a host name without a port, such as s3.lab.example"
             ))),
         });
         let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-        let names = names.iter().filter_map(|name| normal(name)).collect();
+        let names = names.iter().filter_map(|name| normalize(name)).collect();
         Ok(Self { names, machine, domains: domains.collect::<Result<_>>()? })
     }
 
@@ -54,7 +54,7 @@ impl Hosts {
         if host.is_empty() {
             return Addressed::Server;
         }
-        let Some(name) = normal(host) else { return Addressed::Elsewhere };
+        let Some(name) = normalize(host) else { return Addressed::Elsewhere };
         if name.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || self.names.contains(&name)
@@ -83,7 +83,7 @@ impl Hosts {
 
 /// Normalizes a `Host` value to its name or address: without port, brackets and final dot, in lower
 /// case. `None` if the port is not a number.
-fn normal(host: &str) -> Option<String> {
+fn normalize(host: &str) -> Option<String> {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) => (address, rest),
         None => host.find(':').map_or((host, ""), |at| host.split_at(at)),

@@ -27,7 +27,7 @@ pub(crate) fn bound(identity: &Identity) -> i128 {
 }
 
 /// Remembers the published version `identity` if its change time exceeds `bound`.
-pub(crate) fn published(identity: &Identity, bound: i128) {
+pub(crate) fn record_published(identity: &Identity, bound: i128) {
     if identity.changed <= bound {
         return;
     }

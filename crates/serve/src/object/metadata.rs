@@ -5,9 +5,9 @@
 //! file, they differ and the attribute is ignored. If only the change time is later, checksums are
 //! ignored ([`change_time`]). So a checksum is never reported for other bytes. The attribute of a
 //! directory, for a key that ends in `/`, stays valid when its entries change.
-//! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
-//! file system has no extended attributes, content types, checksums and part boundaries are not
-//! stored, and the log reports this once.
+//! Metadata from a client is stored or refused ([`MetadataRefusal`]), never dropped. One exception:
+//! if the file system has no extended attributes, content types, checksums and part boundaries are
+//! not stored, and the log reports this once.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -29,11 +29,11 @@ const ATTRIBUTE: &str = "user.firstbyte.object";
 
 /// The kernel's limit for an attribute, in bytes. ext4 takes some 4,000 bytes for all attributes of
 /// a file.
-const LONGEST: usize = 64 << 10;
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
 /// The size in bytes up to which an attribute fits on every file system with attributes. If it does
 /// not fit, the disk is full.
-const SMALL: usize = 1024;
+const SMALL_ATTRIBUTE_BYTES: usize = 1024;
 
 /// The name of the user metadata in which clients send a file's modification time.
 const MTIME: &str = "mtime";
@@ -91,7 +91,7 @@ pub(crate) struct Completed {
 
 /// The reason for which the metadata of an object is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotKept {
+pub(crate) enum MetadataRefusal {
     /// The metadata is larger than S3 allows, or than the file system can store.
     #[error(
         "the metadata is too large: 2,048 bytes of user metadata and 2,048 bytes of other headers at most, and \
@@ -112,14 +112,14 @@ pub(crate) enum NotKept {
     NoHeader,
 }
 
-impl From<NotKept> for io::Error {
-    fn from(reason: NotKept) -> Self {
+impl From<MetadataRefusal> for io::Error {
+    fn from(reason: MetadataRefusal) -> Self {
         Self::other(reason)
     }
 }
 
-impl NotKept {
-    /// The [`NotKept`] inside an error of [`ObjectMetadata::write`]. `None` for other errors.
+impl MetadataRefusal {
+    /// The [`MetadataRefusal`] in an error of [`ObjectMetadata::write`]. `None` for other errors.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
@@ -142,7 +142,7 @@ impl Bound {
         let mut value = vec![0; 4096];
         let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
         if read == Err(Errno::RANGE) {
-            value.resize(LONGEST, 0);
+            value.resize(MAX_ATTRIBUTE_BYTES, 0);
             read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
         }
         serde_json::from_slice(&value[..read.ok()?]).ok()
@@ -222,24 +222,24 @@ impl ObjectMetadata {
     }
 
     /// Refuses metadata above S3's limits, and values that are not valid in a header.
-    pub(crate) fn check(&self) -> Result<(), NotKept> {
+    pub(crate) fn check(&self) -> Result<(), MetadataRefusal> {
         self.check_values()?;
         let headers = self.headers_beside_user_metadata();
         let others =
             self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
         let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(NotKept::TooLarge) }
+        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(MetadataRefusal::TooLarge) }
     }
 
     /// Refuses values that are not valid in a header, because every response would lack them.
-    fn check_values(&self) -> Result<(), NotKept> {
+    fn check_values(&self) -> Result<(), MetadataRefusal> {
         let is_value = |text: &String| HeaderValue::from_bytes(text.as_bytes()).is_ok();
         let headers = self.headers_beside_user_metadata();
         let fits = self.content_type.iter().chain(headers.into_iter().flatten()).all(is_value)
             && self.user.iter().all(|(name, value)| {
                 is_value(value) && HeaderName::try_from(format!("x-amz-meta-{name}")).is_ok()
             });
-        if fits { Ok(()) } else { Err(NotKept::NoHeader) }
+        if fits { Ok(()) } else { Err(MetadataRefusal::NoHeader) }
     }
 
     fn headers_beside_user_metadata(&self) -> [&Option<String>; 5] {
@@ -259,7 +259,7 @@ impl ObjectMetadata {
     /// the client sent.
     ///
     /// # Errors
-    /// A system call fails, or the file system cannot store all of it ([`NotKept`]).
+    /// A system call fails, or the file system cannot store all of it ([`MetadataRefusal`]).
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
         self.check_values()?;
         match self.sent_modification_time() {
@@ -280,7 +280,7 @@ impl ObjectMetadata {
             return match self.keep(directory) {
                 // A directory has no other place for a modification time.
                 Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
-                    Err(NotKept::NoAttributes.into())
+                    Err(MetadataRefusal::NoAttributes.into())
                 }
                 done => done,
             };
@@ -298,7 +298,8 @@ impl ObjectMetadata {
         let bare = Self { parts: Parts::default(), ..without.clone() };
         let mut done = self.set_attribute(file);
         for less in [without, bare].iter().filter(|less| *less != self) {
-            if done.as_ref().is_err_and(|error| NotKept::of(error) == Some(NotKept::TooLarge)) {
+            if done.as_ref().is_err_and(|error| MetadataRefusal::of(error) == Some(MetadataRefusal::TooLarge))
+            {
                 done = less.set_attribute(file);
             }
         }
@@ -318,7 +319,7 @@ impl ObjectMetadata {
     /// The result of a write whose attribute of `length` bytes was refused with `error`.
     fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
         match error {
-            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(NotKept::NoAttributes.into()),
+            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(MetadataRefusal::NoAttributes.into()),
             Errno::NOTSUP | Errno::NOSYS => {
                 static LOGGED: Once = Once::new();
                 LOGGED.call_once(|| {
@@ -327,8 +328,10 @@ impl ObjectMetadata {
                 });
                 Ok(())
             }
-            Errno::TOOBIG | Errno::RANGE => Err(NotKept::TooLarge.into()),
-            Errno::NOSPC | Errno::DQUOT if length > SMALL => Err(NotKept::TooLarge.into()),
+            Errno::TOOBIG | Errno::RANGE => Err(MetadataRefusal::TooLarge.into()),
+            Errno::NOSPC | Errno::DQUOT if length > SMALL_ATTRIBUTE_BYTES => {
+                Err(MetadataRefusal::TooLarge.into())
+            }
             error => Err(error.into()),
         }
     }
@@ -357,16 +360,16 @@ fn binding(metadata: &Metadata) -> (u64, i128) {
 }
 
 /// Records that `file`, in the version `identity`, has its final name.
-pub(crate) fn published(file: &File, identity: &Identity) {
+pub(crate) fn record_published(file: &File, identity: &Identity) {
     if let Some(Bound { changed_by: Some(bound), .. }) = Bound::read(file) {
-        change_time::published(identity, bound);
+        change_time::record_published(identity, bound);
     }
 }
 
 /// Copies the modification time and the metadata of `from` to its copy `to`.
 ///
 /// # Errors
-/// A system call fails, or the file system of `to` cannot store all of it ([`NotKept`]).
+/// A system call fails, or the file system of `to` cannot store all of it ([`MetadataRefusal`]).
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     to.set_modified(from.metadata()?.modified()?)?;
     let kept = ObjectMetadata::read(from);

@@ -99,7 +99,7 @@ pub(crate) fn publish(
         let (from, file) = (finished.name, finished.file);
         let flags = if condition.expects_absence() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let identity = match rename(finished.directory, from, parent, name, flags) {
-            Ok(()) => named(file)?,
+            Ok(()) => record_final_name(file)?,
             Err(Errno::EXIST) => return Err(Unmet::Different.into()),
             Err(Errno::XDEV) => {
                 let note = PartNote::create(root, base, &to.parent())?;
@@ -335,7 +335,7 @@ fn copy_across(
         match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
             Err(error) => Err(error.into()),
-            Ok(()) => Ok(named(&file)?),
+            Ok(()) => Ok(record_final_name(&file)?),
         }
     };
     let done = copy();
@@ -348,9 +348,9 @@ fn copy_across(
 }
 
 /// The version of `file`, which was just moved to its final name.
-fn named(file: &File) -> io::Result<Identity> {
+fn record_final_name(file: &File) -> io::Result<Identity> {
     let identity = Identity::from(&file.metadata()?);
-    metadata::published(file, &identity);
+    metadata::record_published(file, &identity);
     Ok(identity)
 }
 

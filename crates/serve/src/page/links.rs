@@ -14,7 +14,7 @@ use serde_json::json;
 use super::html::url_path;
 use super::protocol::{Answer, Refusal, from_page, json_response, read_json};
 use crate::access::keys::{Access, Rights};
-use crate::access::signing::{LONGEST, presigned};
+use crate::access::signing::{MAX_VALIDITY, presigned};
 use crate::config::Buckets;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -55,7 +55,7 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     }
     let Asked { seconds } = read_json(&mut request.body, LONGEST_JSON).await?;
     let valid = Duration::from_secs(seconds);
-    if seconds == 0 || valid > LONGEST {
+    if seconds == 0 || valid > MAX_VALIDITY {
         return Err(refused(StatusCode::BAD_REQUEST, "request", "a link is valid for 1 second to 7 days"));
     }
     let object = object_path(state, &path).ok_or_else(|| {

@@ -99,7 +99,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
         "actions_js" => ACTIONS.into(),
         "links_js" => LINKS.into(),
         "link_time" if of.account.is_some() => LINK_TIME.into(),
-        "kept" => kept.map_or(Cow::Borrowed(""), |kept| period(kept).into()),
+        "kept" => kept.map_or(Cow::Borrowed(""), |kept| format_duration(kept).into()),
         "change_buttons" => offered(CHANGE_BUTTONS).into(),
         "change_dialog" => offered(CHANGE_DIALOG).into(),
         "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
@@ -161,7 +161,7 @@ fn page(status: StatusCode, html: String) -> Response {
 }
 
 /// Formats a duration for display: in days if it is at least one, else in hours or seconds.
-fn period(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let (count, unit) = match seconds {
         86_400.. => (seconds / 86_400, "day"),

@@ -281,7 +281,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
     let (root, path) = (state.root.clone(), path.clone());
     let publish = move || {
         stamp(temporary.file())?;
-        settled(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
+        separate_unmet(publish::publish_temporary(&root, temporary, &EntryPath::default(), &path, &condition))
     };
     let published = match blocking(publish).await? {
         Ok(published) => published,
@@ -294,7 +294,7 @@ async fn put(state: &Arc<DirectoryState>, mut request: Request, path: &EntryPath
 async fn delete(state: &Arc<DirectoryState>, request: &Request, path: EntryPath) -> io::Result<Response> {
     let (root, condition) = (state.root.clone(), Condition::of_headers(&request.headers));
     let remove = move || {
-        let remove = |kind| settled(publish::remove(&root, &path, kind, &condition));
+        let remove = |kind| separate_unmet(publish::remove(&root, &path, kind, &condition));
         match remove(Kind::File)? {
             Ok(false) | Err(Unmet::Missing) => remove(Kind::Directory),
             done => Ok(done),
@@ -322,7 +322,7 @@ async fn check_write(
         return Ok(Ok(()));
     }
     let (root, path, condition) = (state.root.clone(), path.clone(), condition.clone());
-    blocking(move || settled(publish::check(&root, &path, &condition))).await
+    blocking(move || separate_unmet(publish::check(&root, &path, &condition))).await
 }
 
 /// Runs file system work on a blocking thread, so that other connections do not wait.
@@ -331,7 +331,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 /// Separates an unmet condition from other errors.
-fn settled<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
+fn separate_unmet<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(publish::Error::Unmet(unmet)) => Ok(Err(unmet)),

@@ -123,7 +123,7 @@ async fn object(
     };
     let file_name = name.key.rsplit('/').next().map(OsStr::new);
     let response = object_response(request, file_name, &described, &found.metadata(), selected);
-    let response = said(response, &found);
+    let response = with_stale_header(response, &found);
     if request.method == Method::HEAD {
         return Ok(
             response.with_header(http::header::CONTENT_LENGTH, selected.range(&described).len().to_string())
@@ -140,7 +140,7 @@ async fn object(
 }
 
 /// Adds the age of the look-up to the response, if the origin could not be asked.
-fn said(response: Response, found: &RemoteObject) -> Response {
+fn with_stale_header(response: Response, found: &RemoteObject) -> Response {
     match found.stale {
         Some(age) => response.with_header(HeaderName::from_static(STALE), age.as_secs().to_string()),
         None => response,

@@ -9,7 +9,7 @@ use s3s::{S3Error, S3ErrorCode, s3_error};
 use crate::gateway::{Gateway, RETRY_SECONDS, Unserved};
 use crate::http::condition::Unmet;
 use crate::object::checksum::Refusal;
-use crate::object::metadata::NotKept;
+use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
 use crate::object::uploads;
 use crate::path::PathError;
@@ -60,7 +60,7 @@ pub(crate) fn from_body(error: io::Error) -> S3Error {
 
 /// Converts an error of a file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
-    match NotKept::of(error) {
+    match MetadataRefusal::of(error) {
         Some(reason) => reason.into(),
         None => from_kind(error),
     }
@@ -159,12 +159,12 @@ impl From<Refusal> for S3Error {
     }
 }
 
-impl From<NotKept> for S3Error {
-    fn from(reason: NotKept) -> Self {
+impl From<MetadataRefusal> for S3Error {
+    fn from(reason: MetadataRefusal) -> Self {
         match reason {
-            NotKept::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
-            NotKept::NoAttributes => s3_error!(NotImplemented, "{reason}"),
-            NotKept::NoHeader => s3_error!(InvalidArgument, "{reason}"),
+            MetadataRefusal::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
+            MetadataRefusal::NoAttributes => s3_error!(NotImplemented, "{reason}"),
+            MetadataRefusal::NoHeader => s3_error!(InvalidArgument, "{reason}"),
         }
     }
 }

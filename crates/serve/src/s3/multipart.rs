@@ -25,7 +25,7 @@ use crate::s3::writes::described;
 use crate::token::random_token;
 
 /// Runs work on uploads on a blocking thread.
-pub(crate) async fn working<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> uploads::Result<T> + Send + 'static,
 ) -> S3Result<T> {
     match tokio::task::spawn_blocking(work).await {
@@ -38,7 +38,7 @@ pub(crate) async fn working<T: Send + 'static>(
 pub(crate) async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
     let bucket = api.bucket(bucket).await?;
     let (uploads, id) = (api.directory()?.uploads.clone(), id.to_owned());
-    let upload = working(move || uploads.find(&bucket, &id)).await?;
+    let upload = run_blocking(move || uploads.find(&bucket, &id)).await?;
     match &upload.description.origin {
         Origin::S3 { key: own, .. } if own == key => Ok(upload),
         _ => Err(s3_error!(NoSuchUpload, "there is no such upload of this key")),
@@ -59,7 +59,7 @@ pub(crate) async fn create(
     let origin = Origin::S3 { key: input.key.clone(), checksum };
     let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.directory()?.uploads.clone(), random_token());
-    let upload = working(move || uploads.create(&target.bucket, &id, &description)).await?;
+    let upload = run_blocking(move || uploads.create(&target.bucket, &id, &description)).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
@@ -130,9 +130,9 @@ pub(crate) async fn upload_part(
         announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
     let agreed = agreed(&upload);
     let stated = stated_of_part(&request, agreed)?;
-    let claim = working(move || claim(&upload, number, length)).await?;
+    let claim = run_blocking(move || claim(&upload, number, length)).await?;
     let (length, checksums) = objects::receive(&stated, body, claim.clone()).await?;
-    let part = working(move || claim.record(length, checksums)).await?;
+    let part = run_blocking(move || claim.record(length, checksums)).await?;
     let output = UploadPartOutput { e_tag: Some(tag(part.etag())), ..Default::default() };
     Ok(S3Response::new(with_checksums!(output, shown(agreed, &part))))
 }
@@ -152,7 +152,7 @@ pub(crate) async fn copy_part(
     let agreed = agreed(&upload);
     let mut checksums = objects::stated(&request).naming(agreed.map(|agreed| agreed.algorithm)).checksums();
     let from = FileContent { file: source.file, range, version: source.identity };
-    let part = working(move || {
+    let part = run_blocking(move || {
         let claim = claim(&upload, number, range.len())?;
         copy_digesting(&from.file, range, &*claim, 0, &mut checksums)
             .and_then(|()| from.check_unchanged())
@@ -294,14 +294,14 @@ pub(crate) async fn complete(
 }
 
 /// The version of an object, and its checksums.
-type Made = (Identity, (Values, ChecksumKind));
+type VersionAndChecksums = (Identity, (Values, ChecksumKind));
 
 async fn publish_upload(
     api: &Api,
     request: &S3Request<CompleteMultipartUploadInput>,
     upload: Arc<Upload>,
     target: &Target,
-) -> S3Result<Made> {
+) -> S3Result<VersionAndChecksums> {
     let (input, headers) = (request.input.clone(), request.headers.clone());
     let directory = api.directory()?;
     let (root, uploads, target) = (directory.root.clone(), directory.uploads.clone(), target.clone());
@@ -340,7 +340,11 @@ async fn publish_upload(
 }
 
 /// The object, if the same request has already made it and it is unchanged.
-async fn published_before(api: &Api, input: &CompleteMultipartUploadInput, target: &Target) -> Option<Made> {
+async fn published_before(
+    api: &Api,
+    input: &CompleteMultipartUploadInput,
+    target: &Target,
+) -> Option<VersionAndChecksums> {
     let found = objects::open(&api.directory().ok()?.root, &target.path, &input.key).await.ok()?;
     let same = found.metadata.completed.as_ref() == Some(&completed(input));
     same.then(|| (found.identity, found.metadata.shown_checksums()))
@@ -354,6 +358,6 @@ pub(crate) async fn abort(
     let input = &request.input;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let uploads = api.directory()?.uploads.clone();
-    working(move || uploads.remove(&upload)).await?;
+    run_blocking(move || uploads.remove(&upload)).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }

@@ -45,7 +45,7 @@ pub(crate) async fn head(
     let range = asked(request.input.part_number, &request.headers, &found)?;
     let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let stale = found.stale();
-    Ok(said(S3Response::new(head_output(found, key, range, &asked)), stale))
+    Ok(with_stale_header(S3Response::new(head_output(found, key, range, &asked)), stale))
 }
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
@@ -90,11 +90,11 @@ pub(crate) async fn get(
     if frames == BlockFrames::Blocks {
         response.headers.insert(FRAMES, 1.into());
     }
-    Ok(said(response, stale))
+    Ok(with_stale_header(response, stale))
 }
 
 /// Adds the age of the look-up to the response, if a gateway's origin could not be asked.
-fn said<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
+fn with_stale_header<T>(mut response: S3Response<T>, stale: Option<Duration>) -> S3Response<T> {
     if let Some(age) = stale {
         response.headers.insert(STALE, age.as_secs().into());
     }

@@ -24,7 +24,7 @@ pub(crate) async fn page(
     query: &Query,
 ) -> Result<Page<Described>, Unserved> {
     let visible = gateway.visible(access, bucket);
-    let mut made = Made { query, visible, page: PageBuilder::new(query) };
+    let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
     let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
     let cut = prefix.rfind('/').map_or(0, |slash| slash + 1);
     let (base, beginning) = prefix.split_at(cut);
@@ -57,13 +57,13 @@ pub(crate) async fn page(
 }
 
 /// A page in progress.
-struct Made<'a> {
+struct RemotePage<'a> {
     query: &'a Query,
     visible: Visible<'a>,
     page: PageBuilder<'a, Described>,
 }
 
-impl Made<'_> {
+impl RemotePage<'_> {
     /// The prefix to request from the origin: the request's, or that of all visible keys if it is
     /// longer. `None`: no visible key has the request's prefix.
     fn asked_prefix(&self) -> Option<String> {

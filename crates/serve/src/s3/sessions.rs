@@ -36,7 +36,7 @@ const PREFIX: &str = "SESSION";
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-s3session-token");
 const MODE: HeaderName = HeaderName::from_static("x-amz-create-session-mode");
 /// Lifetime of a session, as in AWS.
-const LIFE: Duration = Duration::from_secs(5 * 60);
+const S3_SESSION_LIFE: Duration = Duration::from_secs(5 * 60);
 /// Characters that are not encoded in the canonical form of a request.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const IN_PATHS: AsciiSet = UNRESERVED.remove(b'/');
@@ -99,7 +99,7 @@ impl Sessions {
             Some(b"ReadOnly") => true,
             Some(_) => return Err(s3_error!(InvalidArgument, "{MODE} is ReadOnly or ReadWrite")),
         };
-        let ends = since_epoch(SystemTime::now() + LIFE);
+        let ends = since_epoch(SystemTime::now() + S3_SESSION_LIFE);
         let id = Session { holder: holder.to_owned(), bucket, ends, reads_only }.id();
         let ends = OffsetDateTime::from(UNIX_EPOCH + Duration::from_secs(ends)).format(&Rfc3339);
         let ends = ends.unwrap_or_default();

@@ -17,17 +17,17 @@ use crate::http::request::query_pairs;
 
 /// The accepted values of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum AcceptedValues {
     /// Any value: the header has its effect, or none on what is stored.
     Any,
     /// Only these values, which describe what the server does anyway.
     Only(&'static [&'static str]),
 }
 
-use Use::{Any, Only};
+use AcceptedValues::{Any, Only};
 
 /// The `x-amz-*` headers of writes. A name that ends in `*` stands for all names with that prefix.
-const HEADERS: [(&str, Use); 40] = [
+const HEADERS: [(&str, AcceptedValues); 40] = [
     // The object.
     ("x-amz-meta-*", Any),
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
@@ -202,7 +202,7 @@ pub(super) fn check_headers<'a>(
     Ok(())
 }
 
-fn rule(name: &str) -> Option<Use> {
+fn rule(name: &str) -> Option<AcceptedValues> {
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.len() > start.len() && name.starts_with(start),
         None => name == pattern,

@@ -6,7 +6,7 @@ use firstbyte_location::is_full;
 use http::StatusCode;
 use rustix::io::Errno;
 
-use crate::object::metadata::NotKept;
+use crate::object::metadata::MetadataRefusal;
 use crate::object::publish;
 use crate::object::uploads;
 
@@ -108,7 +108,9 @@ impl Error {
             Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
-            Self::Io { cause, .. } if NotKept::of(cause).is_some() => (StatusCode::BAD_REQUEST, "metadata"),
+            Self::Io { cause, .. } if MetadataRefusal::of(cause).is_some() => {
+                (StatusCode::BAD_REQUEST, "metadata")
+            }
             // A link that leads out of the directory counts as missing, as for readers.
             Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
                 (StatusCode::NOT_FOUND, "no-directory")
