@@ -108,12 +108,12 @@ impl<'a> Call<'a> {
     }
 
     /// Whether files stay after a failure, because the call may be repeated with its token.
-    pub(crate) fn leaves(&self, failure: &Failure) -> bool {
+    pub(crate) fn keeps_files_after(&self, failure: &Failure) -> bool {
         self.common.continues && failure.kind != FailureKind::Changed
     }
 
     /// Records a path to remove with the answer, unless the event says `keep`.
-    pub(crate) fn makes(&self, path: &Path) {
+    pub(crate) fn remove_with_answer(&self, path: &Path) {
         if !self.common.keep {
             self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
         }
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
     /// Removes the recorded paths. Near the deadline this is left to the next call.
     pub(crate) fn clean(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
-        self.environment.leave(made);
+        self.environment.add_leftovers(made);
         if self.deadline.remaining() > self.deadline.floor() / 2 {
             self.environment.clear();
         }

@@ -11,7 +11,7 @@ use crate::meter::Rate;
 /// a time in 1970.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// The earliest valid deadline (2000-01-01), since 1970.
-const FIRST_MOMENT: Duration = Duration::from_secs(946_684_800);
+const EARLIEST_DEADLINE: Duration = Duration::from_secs(946_684_800);
 /// The time to end a run, and to write and send the answer, on a whole processor: some ten times
 /// the measured time.
 const REPLY: Duration = Duration::from_millis(150);
@@ -21,9 +21,9 @@ const LONGEST_REPLY: Duration = Duration::from_secs(1);
 /// share is proportional.
 const ONE_PROCESSOR: u64 = 1769 << 20;
 /// The most bytes in flight that a stop waits for.
-const IN_HAND: f64 = (2 << 20) as f64;
+const MAX_IN_FLIGHT_BYTES: f64 = (2 << 20) as f64;
 /// Divisor of the whole time: the wait for bytes in flight takes at most this part of it.
-const SHARE: u32 = 4;
+const MAX_WAIT_DIVISOR: u32 = 4;
 
 /// The time at which an invocation has to end.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,8 @@ impl Deadline {
     pub fn new(started: Instant, milliseconds: u64, memory: Option<u64>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stated = Duration::from_millis(milliseconds);
-        let left = if stated < FIRST_MOMENT { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
+        let left =
+            if stated < EARLIEST_DEADLINE { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
         Self { started, ends: Instant::now() + left, floor: floor(memory) }
     }
 
@@ -72,9 +73,9 @@ impl Deadline {
     /// flight at the measured rate.
     #[must_use]
     pub fn margin(&self, rate: Option<Rate>) -> Duration {
-        let longest = self.ends.saturating_duration_since(self.started) / SHARE;
-        let in_hand = rate.map_or(Duration::ZERO, |rate| rate.time_of(IN_HAND));
-        self.floor + in_hand.min(longest)
+        let longest = self.ends.saturating_duration_since(self.started) / MAX_WAIT_DIVISOR;
+        let in_flight = rate.map_or(Duration::ZERO, |rate| rate.time_of(MAX_IN_FLIGHT_BYTES));
+        self.floor + in_flight.min(longest)
     }
 
     /// Whether work has to stop now.

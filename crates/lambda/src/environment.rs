@@ -118,7 +118,7 @@ impl Environment {
     }
 
     /// Adds paths that this or a later call removes.
-    pub(crate) fn leave(&self, paths: Vec<PathBuf>) {
+    pub(crate) fn add_leftovers(&self, paths: Vec<PathBuf>) {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
     }
 

@@ -65,10 +65,10 @@ impl Failure {
                 | FailureKind::Certificate => {
                     "check the endpoint, and the function's subnet, route and VPC endpoint"
                 }
-                _ => return Self::new(kind, said(error, error.trace())),
+                _ => return Self::new(kind, line_with_trace(error, error.trace())),
             },
         };
-        Self::new(kind, format!("{}; {advice}", said(error, error.trace())))
+        Self::new(kind, format!("{}; {advice}", line_with_trace(error, error.trace())))
     }
 
     /// Converts a failed transfer.
@@ -109,7 +109,7 @@ impl Failure {
 
 /// Formats an error in one line, with its request's identifiers, because a function's log has
 /// nothing else.
-fn said(error: &StoreError, trace: Option<&Trace>) -> String {
+fn line_with_trace(error: &StoreError, trace: Option<&Trace>) -> String {
     match trace.map(ToString::to_string).filter(|trace| !trace.is_empty()) {
         Some(trace) => format!("{error} [{trace}]"),
         None => error.to_string(),

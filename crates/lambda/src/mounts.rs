@@ -6,21 +6,21 @@ use firstbyte_location::shown;
 use firstbyte_mount::mount_table::{Mount, Mounts};
 
 /// Finds the mount that contains `path`. `None` if the table of mounts does not have it.
-pub(crate) fn of(path: &Path) -> Option<Mount> {
+pub(crate) fn find_mount(path: &Path) -> Option<Mount> {
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     Mounts::current().ok()?.of(&real).cloned()
 }
 
 /// Formats a mount as `nfs4 (fs-1.efs:/ at /mnt/efs)`.
-pub(crate) fn named(mount: &Mount) -> String {
+pub(crate) fn describe(mount: &Mount) -> String {
     format!("{} ({} at {})", mount.kind, shown(&mount.device), shown(&mount.at))
 }
 
 /// Lists all mounts, except the operating system's, for users who look for theirs.
-pub(crate) fn all() -> String {
+pub(crate) fn describe_all() -> String {
     let table = Mounts::current().unwrap_or_default();
     let own = |mount: &Mount| ["/proc", "/sys", "/dev", "/run"].iter().any(|at| mount.at.starts_with(at));
-    let mounts: Vec<String> = table.iter().filter(|mount| !own(mount)).map(named).collect();
+    let mounts: Vec<String> = table.iter().filter(|mount| !own(mount)).map(describe).collect();
     if mounts.is_empty() { "nothing".into() } else { mounts.join(", ") }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         let mount = |path: &str| table.of(Path::new(path)).unwrap();
         assert_eq!((mount("/mnt/efs/x").kind.as_str(), mount("/mnt/efsx").kind.as_str()), ("nfs4", "ext4"));
         assert_eq!(mount("/mnt/a b").kind, "fuse.firstbyte");
-        assert_eq!(named(mount("/mnt/efs")), "nfs4 (fs-1.efs:/ at /mnt/efs)");
-        assert!(of(Path::new("/proc/self")).unwrap().kind == "proc");
+        assert_eq!(describe(mount("/mnt/efs")), "nfs4 (fs-1.efs:/ at /mnt/efs)");
+        assert!(find_mount(Path::new("/proc/self")).unwrap().kind == "proc");
     }
 }

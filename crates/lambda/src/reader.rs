@@ -14,11 +14,11 @@ use crate::meter::{Meter, Rate, Window};
 use crate::run::Run;
 
 /// Bytes in the first step: one block, so that the first byte does not wait for others.
-const FIRST: u64 = 128 << 10;
+const FIRST_STEP: u64 = 128 << 10;
 /// Bytes in each later step.
 const STEP: u64 = 1 << 20;
 /// The interval at which a waiting read checks the deadline.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An object or a file that can be read at an offset.
 pub trait Source {
@@ -44,7 +44,7 @@ impl Source for LazyFile {
     ) -> Result<Option<usize>> {
         use firstbyte::Error;
         use firstbyte_hydrate::Error as Read;
-        match self.read_at_while(buffer, offset, LOOK, go_on) {
+        match self.read_at_while(buffer, offset, CHECK_INTERVAL, go_on) {
             Ok(read) => Ok(Some(read)),
             Err(Error::Store(StoreError::Cancelled)) => Ok(None),
             Err(Error::Read(Read::Store(error))) if matches!(*error, StoreError::Cancelled) => Ok(None),
@@ -99,7 +99,7 @@ pub fn read(
     let empty = Hasher::new(Algorithm::Crc32c).finish();
     let mut reading = Reading { bytes: 0, first_byte: None, crc32c: empty, rate: None };
     while reading.bytes < range.len() {
-        let step = if reading.bytes == 0 { FIRST } else { STEP }.min(range.len() - reading.bytes);
+        let step = if reading.bytes == 0 { FIRST_STEP } else { STEP }.min(range.len() - reading.bytes);
         let step = &mut buffer[..to_usize(step)];
         let mut go_on = || !deadline.is_near(reading.rate);
         if !go_on() {

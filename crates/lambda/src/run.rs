@@ -16,7 +16,7 @@ use crate::frontier::Frontier;
 use crate::meter::{Meter, Window};
 
 /// The interval at which the deadline is checked, a fraction of the smallest margin.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An engine whose requests and transfers end before the deadline.
 pub(crate) struct Run {
@@ -56,7 +56,7 @@ fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>
     let (sender, ended) = mpsc::channel();
     let look = move || {
         let mut window = Window::of(&meter);
-        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if deadline.is_near(window.rate()) {
                 stop.stop();
                 return;

@@ -32,7 +32,7 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let stated =
         event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
     let destination = call.destination(stated, &source)?;
-    claim(call, &destination, token.is_some())?;
+    claim_destination(call, &destination, token.is_some())?;
     let run = call.run(event.concurrency)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
@@ -101,7 +101,7 @@ fn tree(source: &Location, destination: &Location) -> Tree<'static> {
 
 /// Checks that the files that are removed with the answer were made by this call, or by the calls
 /// that it continues.
-fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
+fn claim_destination(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
     let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
     if !continues && !tmp::is_vacant(path) {
         return Err(Failure::event(format!(
@@ -109,7 +109,7 @@ fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()>
              `destination`, or `\"keep\": true`"
         )));
     }
-    call.makes(path);
+    call.remove_with_answer(path);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
     }
     answer.stages.opened_seconds = call.now();
     if let Some(path) = call.below_directory(&destination) {
-        call.makes(path);
+        call.remove_with_answer(path);
     }
     if let Some(token) = &token {
         token.check(&source, &stat.version)?;

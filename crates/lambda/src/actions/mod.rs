@@ -38,7 +38,7 @@ pub fn perform(environment: &Environment, event: Value, deadline: Deadline) -> R
     match answer {
         Ok(answer) => Ok(call.finish(answer)),
         Err(failure) => {
-            if !call.leaves(&failure) {
+            if !call.keeps_files_after(&failure) {
                 call.clean();
             }
             Err(failure)

@@ -23,10 +23,10 @@ pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
     let directory = PathBuf::from(&event.directory);
     let is_there = directory.is_dir();
     let ready = call.now();
-    let mount = mounts::of(&directory);
-    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), mounts::named);
+    let mount = mounts::find_mount(&directory);
+    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), mounts::describe);
     if !is_there {
-        let why = format!("there is no such directory; mounted here are {}", mounts::all());
+        let why = format!("there is no such directory; mounted here are {}", mounts::describe_all());
         return Err(not_mounted(&directory, &why));
     }
     if let Some(expected) = &event.filesystem

@@ -7,12 +7,12 @@ use firstbyte_lambda::reader::Reading;
 use serde::Serialize;
 
 /// Divisor of the time budget: the rate is trusted this long after the first byte.
-const TRIAL: u32 = 8;
+const TRIAL_DIVISOR: u32 = 8;
 /// A part is refused early only if it needs the remaining time multiplied by this factor. Requests
 /// are still being added, so the rate may rise.
-const DOUBT: f64 = 1.5;
+const REFUSAL_FACTOR: f64 = 1.5;
 /// The share of the estimated bytes that is reported as the largest part.
-const SAFE: f64 = 0.9;
+const SAFETY_FACTOR: f64 = 0.9;
 
 /// The largest part that can be read before the deadline, for the next request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,19 +42,19 @@ impl Estimate {
     /// Whether the bytes read so far show that the part cannot be read in time.
     pub(crate) fn refuses(&self, reading: &Reading, elapsed: Duration) -> bool {
         let Some(first) = reading.first_byte else { return false };
-        if elapsed < first + self.budget / TRIAL || reading.bytes >= self.wanted {
+        if elapsed < first + self.budget / TRIAL_DIVISOR || reading.bytes >= self.wanted {
             return false;
         }
         let left = self.budget.saturating_sub(elapsed).as_secs_f64();
         let needed = as_f64(self.wanted - reading.bytes) / self.rate(reading, elapsed);
-        needed > left * DOUBT
+        needed > left * REFUSAL_FACTOR
     }
 
     /// The largest part that can be read in time, estimated from this reading.
     pub(crate) fn fits(&self, reading: &Reading, elapsed: Duration) -> Fits {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
-        let bytes = (rate * reads * SAFE).min(as_f64(self.size));
+        let bytes = (rate * reads * SAFETY_FACTOR).min(as_f64(self.size));
         Fits {
             largest_bytes: firstbyte::size::whole(bytes),
             largest_share: share(bytes, self.size),
