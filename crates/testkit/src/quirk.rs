@@ -55,7 +55,7 @@ pub enum Quirk {
     NoRanges,
     /// Another range than was requested is sent.
     WrongRanges,
-    /// At most 1,000 bytes are sent for a range.
+    /// At most 10,000 bytes are sent for a range.
     ShortRanges,
     /// The first body of each object ends in the middle.
     ShortBodies,

@@ -12,9 +12,9 @@ use crate::quirk::Quirk;
 use crate::scripted::Reply;
 
 /// Bytes of each body with [`Quirk::CutBodies`].
-const CUT: usize = 10_000;
+const CUT_BODY_BYTES: usize = 10_000;
 /// Bytes of each range with [`Quirk::ShortRanges`].
-const SHORT: usize = 10_000;
+const SHORT_RANGE_BYTES: usize = 10_000;
 
 impl State {
     pub(super) fn read(&mut self, request: &Request) -> Reply {
@@ -93,7 +93,7 @@ impl State {
         }
         let (mut first, mut end) = (first, end.min(length));
         if self.has(Quirk::ShortRanges) {
-            end = end.min(first + SHORT);
+            end = end.min(first + SHORT_RANGE_BYTES);
         }
         if self.has(Quirk::WrongRanges) {
             first = first.saturating_sub(1);
@@ -119,8 +119,8 @@ impl State {
         if large && self.once(Quirk::Stalls, key) {
             return Reply::raw(status, &headers, half);
         }
-        if self.has(Quirk::CutBodies) && body.len() > CUT {
-            return Reply::raw(status, &headers, &body[..CUT]).then_close();
+        if self.has(Quirk::CutBodies) && body.len() > CUT_BODY_BYTES {
+            return Reply::raw(status, &headers, &body[..CUT_BODY_BYTES]).then_close();
         }
         match Reply::raw(status, &headers, body) {
             Reply::Send(bytes) if self.has(Quirk::Slow) => {
