@@ -107,7 +107,7 @@ impl EntryPath {
         self
     }
 
-    /// The number of leading bytes that name the directory which links must not leave.
+    /// Returns the number of leading bytes that name the directory which links must not leave.
     pub(crate) fn fence(&self) -> usize {
         self.fence
     }
@@ -118,7 +118,7 @@ impl EntryPath {
         Self::parse(&decoded)
     }
 
-    /// The path of the entry `name` in this directory.
+    /// Returns the path of the entry `name` in this directory.
     pub(crate) fn join(&self, name: &OsStr) -> Self {
         Self { path: self.path.join(name), fence: self.fence }
     }
@@ -128,30 +128,30 @@ impl EntryPath {
         self.path.as_os_str().is_empty()
     }
 
-    /// The last component; `None` for the root.
+    /// Returns the last component; `None` for the root.
     pub(crate) fn name(&self) -> Option<&OsStr> {
         self.path.file_name()
     }
 
-    /// The first component; for the root, the root.
+    /// Returns the first component; for the root, the root.
     pub(crate) fn first(&self) -> Self {
         let path = self.path.iter().next().map(PathBuf::from).unwrap_or_default();
         Self { path, fence: 0 }
     }
 
-    /// The parent directory; for the root, the root. A parent above the fence has no fence.
+    /// Returns the parent directory; for the root, the root. A parent above the fence has no fence.
     pub(crate) fn parent(&self) -> Self {
         let path = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
         let fence = if path.as_os_str().len() < self.fence { 0 } else { self.fence };
         Self { path, fence }
     }
 
-    /// The bytes of the path, with `/` between components.
+    /// Returns the bytes of the path, with `/` between components.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.path.as_os_str().as_bytes()
     }
 
-    /// The bytes of the path followed by `/`; empty for the root.
+    /// Returns the bytes of the path followed by `/`; empty for the root.
     pub(crate) fn as_directory(&self) -> Vec<u8> {
         let mut bytes = self.as_bytes().to_vec();
         if !bytes.is_empty() {
@@ -160,19 +160,19 @@ impl EntryPath {
         bytes
     }
 
-    /// The relative path.
+    /// Returns the relative path.
     pub(crate) fn as_path(&self) -> &Path {
         &self.path
     }
 
-    /// The path for system calls: the root is `.`.
+    /// Returns the path for system calls: the root is `.`.
     pub(crate) fn for_kernel(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.path }
     }
 
-    /// The directory that links must not leave, and the path below it. `None` if that is the served
-    /// directory. The server's owner chose the fence's directory, so links on the way to it are
-    /// followed anywhere inside the served directory.
+    /// Returns the directory that links must not leave, and the path below it. `None` if that is
+    /// the served directory. The server's owner chose the fence's directory, so links on the way to
+    /// it are followed anywhere inside the served directory.
     pub(crate) fn at_fence(&self) -> Option<(&Path, &Path)> {
         let bytes = self.as_bytes();
         if self.fence == 0 || self.fence >= bytes.len() {

@@ -83,7 +83,7 @@ impl Server {
         Ok(Self { listener, acceptor, connections: Arc::new(connections), state, served })
     }
 
-    /// The URL of the server, such as `http://127.0.0.1:8080`.
+    /// Returns the URL of the server, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}{}", self.state.scheme(), self.state.address, self.state.config.base_path)
@@ -181,13 +181,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// The URL of the server, such as `http://127.0.0.1:8080`.
+    /// Returns the URL of the server, such as `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address it listens on.
+    /// Returns the address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -113,8 +113,8 @@ impl ServerState {
         }
     }
 
-    /// The name under which wrong secrets of `access_key` are counted. All unknown keys share the
-    /// empty name.
+    /// Returns the name under which wrong secrets of `access_key` are counted. All unknown keys
+    /// share the empty name.
     pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
         match &self.config.authentication {
             Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
@@ -131,13 +131,13 @@ impl ServerState {
         Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
     }
 
-    /// The name of the session cookie. It contains the port, because all ports of a host share
-    /// cookies.
+    /// Returns the name of the session cookie. It contains the port, because all ports of a host
+    /// share cookies.
     pub(crate) fn session_cookie(&self) -> String {
         format!("{SESSION_COOKIE}_{}", self.address.port())
     }
 
-    /// The scheme of the server's own URLs.
+    /// Returns the scheme of the server's own URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.config.tls.is_some() { "https" } else { "http" }
     }

@@ -110,7 +110,7 @@ fn pair(from: IpAddr, access_key: &str) -> (IpAddr, String) {
     (network(from), access_key.to_owned())
 }
 
-/// The address; for IPv6 its /64 network, because one client has 2^64 addresses.
+/// Returns the address, or for IPv6 its /64 network, because one client has 2^64 addresses.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::path::EntryPath;
 
-/// What a key's holder may do below a prefix.
+/// The right of a key's holder below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rights {
     /// List and read.
@@ -148,8 +148,8 @@ impl Access {
         self.fence(rights, path).is_some()
     }
 
-    /// The length of the shortest prefix that gives `rights` for `path`; `None` if no prefix does.
-    /// Links below it must not lead out of it: see [`EntryPath::fenced`].
+    /// Returns the length of the shortest prefix that gives `rights` for `path`; `None` if no
+    /// prefix does. Links below it must not lead out of it: see [`EntryPath::fenced`].
     pub(crate) fn fence(&self, rights: Rights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
@@ -173,8 +173,8 @@ impl Access {
         }
     }
 
-    /// The deepest directory that contains all paths of these rights: the page's start for a
-    /// visitor.
+    /// Returns the deepest directory that contains all paths of these rights: the page's start for
+    /// a visitor.
     pub(crate) fn home(&self) -> EntryPath {
         let Self::Key(key) = self else { return EntryPath::default() };
         let mut prefixes = key.grants.iter().map(|(_, prefix)| Path::new(prefix));
@@ -194,7 +194,7 @@ impl Access {
         }
     }
 
-    /// The name of the client in the access log.
+    /// Returns the name of the client in the access log.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Key(key) => &key.access_key,

@@ -52,7 +52,7 @@ pub(crate) enum Unserved {
 }
 
 impl Unserved {
-    /// The HTTP status of the response.
+    /// Returns the HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound | Self::NoBucket => StatusCode::NOT_FOUND,

@@ -107,7 +107,7 @@ impl Gateway {
         self.chain.check(&request.headers, Instant::now())
     }
 
-    /// The served location, for messages.
+    /// Returns the served location, for messages.
     pub(crate) fn location(&self) -> &Location {
         self.origin.location()
     }
@@ -117,7 +117,7 @@ impl Gateway {
         self.origin.has_buckets()
     }
 
-    /// The path that rights are checked against, and that plain URLs have.
+    /// Returns the path that rights are checked against, and that plain URLs have.
     pub(crate) fn path(&self, bucket: &str, key: &str) -> String {
         self.origin.path(bucket, key)
     }
@@ -278,7 +278,7 @@ impl Gateway {
         Ok(entries.into_iter().filter_map(name).collect())
     }
 
-    /// The keys of a bucket that `access` may see.
+    /// Returns the keys of a bucket that `access` may see.
     pub(crate) fn visible<'a>(&'a self, access: &'a Access, bucket: &'a str) -> Visible<'a> {
         Visible::new(&self.origin, access, bucket)
     }

@@ -108,7 +108,7 @@ impl Names {
     }
 }
 
-/// The name to start after, so that a listing continues behind `entry`.
+/// Returns the name to start after, so that a listing continues behind `entry`.
 fn behind(entry: &Entry) -> String {
     let name = String::from_utf8_lossy(&entry.name);
     match entry.kind {

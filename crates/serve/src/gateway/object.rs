@@ -21,8 +21,8 @@ pub(crate) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// The version of the object, in HTTP's terms. An unknown length is reported as 0; such an
-    /// object is sent as a stream.
+    /// Returns the version of the object, in HTTP's terms. An unknown length is reported as 0; such
+    /// an object is sent as a stream.
     pub(crate) fn described(&self) -> Described {
         let version = &self.stat.version;
         Described {
@@ -40,7 +40,7 @@ impl RemoteObject {
         self.stat.version.strength() == firstbyte_location::Strength::None
     }
 
-    /// The metadata that the origin keeps with the object.
+    /// Returns the metadata that the origin keeps with the object.
     pub(crate) fn metadata(&self) -> ObjectMetadata {
         let metadata = &self.stat.metadata;
         let header = |name: &str| metadata.headers.get(name).cloned();

@@ -69,12 +69,12 @@ impl Origin {
         Ok((Self { location: location.clone(), base, scope, has_buckets }, buckets))
     }
 
-    /// The location as it was given.
+    /// Returns the location as it was given.
     pub(super) fn location(&self) -> &Location {
         &self.location
     }
 
-    /// The key prefix of all served objects, or the key of the only one; empty for all.
+    /// Returns the key prefix of all served objects, or the key of the only one; empty for all.
     pub(super) fn scope(&self) -> &str {
         &self.scope
     }
@@ -84,7 +84,8 @@ impl Origin {
         self.has_buckets
     }
 
-    /// The location of a bucket, to ask whether it exists. `None` if there is only one bucket.
+    /// Returns the location of a bucket, to ask whether it exists. `None` if there is only one
+    /// bucket.
     pub(super) fn bucket(&self, name: &str) -> std::result::Result<Option<Location>, Unserved> {
         if !self.has_buckets {
             return Ok(None);
@@ -93,12 +94,13 @@ impl Origin {
         Ok(Some(self.base.join(name.as_bytes())))
     }
 
-    /// The path that rights are checked against: below the only bucket, or with the bucket's name.
+    /// Returns the path that rights are checked against: below the only bucket, or with the
+    /// bucket's name.
     pub(super) fn path(&self, bucket: &str, key: &str) -> String {
         if self.has_buckets { format!("{bucket}/{key}") } else { key.to_owned() }
     }
 
-    /// The path of the object at `location`. `None` if it is not served.
+    /// Returns the path of the object at `location`. `None` if it is not served.
     pub(super) fn path_of(&self, location: &Location) -> Option<String> {
         let (path, key) = match (location, &self.base, self.has_buckets) {
             (Location::Object(object), Location::Object(base), true) => {
@@ -124,7 +126,7 @@ impl Origin {
         self.serves(beginning) || self.scope.starts_with(beginning)
     }
 
-    /// The location of an object.
+    /// Returns the location of an object.
     ///
     /// # Errors
     /// The key is not served, or is not valid for any store.
@@ -139,7 +141,7 @@ impl Origin {
         self.place(bucket, key)
     }
 
-    /// The location of all keys that start with `prefix`, which is empty or ends in `/`.
+    /// Returns the location of all keys that start with `prefix`, which is empty or ends in `/`.
     ///
     /// # Errors
     /// As [`locate`](Self::locate).
@@ -182,14 +184,14 @@ fn check_names(key: &str) -> std::result::Result<(), Unserved> {
     Ok(())
 }
 
-/// The host in `USER:PASSWORD@HOST:PORT`, without brackets.
+/// Returns the host in `USER:PASSWORD@HOST:PORT`, without brackets.
 fn host(authority: &str) -> &str {
     let host = authority.rsplit('@').next().unwrap_or_default();
     let end = if host.starts_with('[') { ']' } else { ':' };
     host.trim_start_matches('[').split(end).next().unwrap_or_default()
 }
 
-/// The last name in a path.
+/// Returns the last name in a path.
 fn last_name(path: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())
 }

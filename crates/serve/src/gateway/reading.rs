@@ -121,7 +121,7 @@ impl Reading {
         Ok(piece)
     }
 
-    /// The bytes at `at` that are in the cached file: the whole rest of a complete object,
+    /// Returns the bytes at `at` that are in the cached file: the whole rest of a complete object,
     /// otherwise up to the end of a stride or a block. `None` if they are absent.
     fn cached(&self) -> Option<Piece> {
         if self.frames == BlockFrames::Blocks {
@@ -134,7 +134,7 @@ impl Reading {
         [to(self.at + STRIDE), to(block_end(self.at))].into_iter().find_map(|range| pinned(&self.file, range))
     }
 
-    /// The rest of the range, if the object is so small that the cache packs it.
+    /// Returns the rest of the range, if the object is so small that the cache packs it.
     async fn small(&self) -> Option<Piece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
@@ -179,7 +179,8 @@ impl Reading {
         piece
     }
 
-    /// The CRC-32C of the block at `at`, from the cache or computed from bytes that just arrived.
+    /// Returns the CRC-32C of the block at `at`, from the cache or computed from bytes that just
+    /// arrived.
     fn checksum_of(&self, piece: &Piece) -> io::Result<u32> {
         match piece {
             Piece::File(..) => self
@@ -241,7 +242,7 @@ fn pinned(file: &File, range: ByteRange) -> Option<Piece> {
     Some(Piece::File(Arc::new(blocks), range))
 }
 
-/// The end of the block that contains the byte at `offset`.
+/// Returns the end of the block that contains the byte at `offset`.
 fn block_end(offset: u64) -> u64 {
     (offset / BLOCK + 1) * BLOCK
 }

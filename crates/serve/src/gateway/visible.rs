@@ -29,8 +29,8 @@ impl<'a> Visible<'a> {
             && self.access.reaches(self.origin.path(self.bucket, beginning).as_bytes())
     }
 
-    /// The key prefix of all visible keys, or the only visible key; empty for all. `None`: no key
-    /// is visible.
+    /// Returns the key prefix of all visible keys, or the only visible key; empty for all. `None`:
+    /// no key is visible.
     pub(crate) fn root(&self) -> Option<String> {
         let home = String::from_utf8_lossy(self.access.home().as_bytes()).into_owned();
         let home = match self.origin.has_buckets() {

@@ -126,7 +126,7 @@ impl Chunks {
         }
     }
 
-    /// The state after `line`, which is given without its line feed.
+    /// Returns the state after `line`, which is given without its line feed.
     fn after_line(&self, line: &[u8], see: &mut impl FnMut(Line<'_>) -> io::Result<()>) -> io::Result<State> {
         let in_trailers = matches!(self.state, State::Trailers(_));
         let line = match line.strip_suffix(b"\r") {

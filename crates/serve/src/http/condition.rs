@@ -129,7 +129,7 @@ impl Condition {
         }
     }
 
-    /// The condition that no version exists.
+    /// Returns the condition that no version exists.
     pub(crate) fn absent() -> Self {
         Self { differs: Some("*".to_owned()), ..Self::default() }
     }

@@ -65,13 +65,13 @@ impl Identity {
         Self { size: 0, ..Self::from(metadata) }
     }
 
-    /// The strong tag, without quotes.
+    /// Returns the strong tag, without quotes.
     #[must_use]
     pub(crate) fn etag(&self) -> String {
         self.tag_between("")
     }
 
-    /// The strong tag in quotes, as in a header.
+    /// Returns the strong tag in quotes, as in a header.
     #[must_use]
     pub(crate) fn quoted_etag(&self) -> String {
         self.tag_between("\"")
@@ -86,21 +86,21 @@ impl Identity {
         tag
     }
 
-    /// The time of the last modification.
+    /// Returns the time of the last modification.
     pub(crate) fn modified_at(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
     }
 
-    /// The time of the last modification, to the second, clamped to 1970 to 9999 for HTTP dates and
-    /// S3's XML.
+    /// Returns the time of the last modification, to the second, clamped to 1970 to 9999 for HTTP
+    /// dates and S3's XML.
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
     }
 
-    /// The time of the last modification in RFC 3339, with its fraction, clamped to the years 1 to
-    /// 9999.
+    /// Returns the time of the last modification in RFC 3339, with its fraction, clamped to the
+    /// years 1 to 9999.
     pub(crate) fn rfc3339(&self) -> String {
         let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
         let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));

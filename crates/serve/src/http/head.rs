@@ -70,7 +70,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// The status of the response.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {

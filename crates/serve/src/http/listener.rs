@@ -67,7 +67,8 @@ pub(crate) async fn run(
     }
 }
 
-/// The most open connections: `limit`, or fewer if the process may not have enough descriptors.
+/// Returns the most open connections: `limit`, or fewer if the process may not have enough
+/// descriptors.
 fn most_connections(limit: usize) -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = descriptors.map_or(usize::MAX, |most| to_usize(most / DESCRIPTORS_EACH));

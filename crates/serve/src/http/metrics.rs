@@ -22,7 +22,7 @@ impl Route {
     /// All routes, in the order of their discriminants.
     pub(crate) const ALL: [Self; 4] = [Self::S3, Self::Plain, Self::Reserved, Self::Metrics];
 
-    /// The label of the route in `/metrics`.
+    /// Returns the label of the route in `/metrics`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::S3 => "s3",

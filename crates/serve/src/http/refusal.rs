@@ -23,7 +23,7 @@ pub(crate) fn too_many_attempts(wait: Duration) -> Response {
     Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
-/// The reason for which a request for `host` is refused, with the remedy.
+/// Returns the reason for which a request for `host` is refused, with the remedy.
 pub(crate) fn unknown_host_line(host: &str) -> String {
     // The value comes from outside, so only a valid name is repeated.
     let name = host.split(':').next().unwrap_or_default();

@@ -33,13 +33,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The value of header `name`. `None` if it is missing or not text.
+    /// Returns the value of header `name`. `None` if it is missing or not text.
     #[must_use]
     pub(crate) fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The decoded value of query parameter `name`; empty if the parameter has no value.
+    /// Returns the decoded value of query parameter `name`; empty if the parameter has no value.
     #[must_use]
     pub(crate) fn query(&self, name: &str) -> Option<String> {
         query_pairs(&self.query).find(|(key, _)| key == name).map(|(_, value)| value)
@@ -92,7 +92,7 @@ impl RequestBody {
         Ok(whole)
     }
 
-    /// The announced length in bytes. `None` if it was not announced.
+    /// Returns the announced length in bytes. `None` if it was not announced.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {
         match self {

@@ -68,7 +68,7 @@ pub(crate) enum Piece {
 /// A body that becomes available piece by piece. Its length is known before it is sent.
 #[async_trait::async_trait]
 pub(crate) trait Pieces: Send {
-    /// The total length of all pieces in bytes.
+    /// Returns the total length of all pieces in bytes.
     fn length(&self) -> u64;
 
     /// Returns the next piece. `None` after the last.
@@ -82,7 +82,7 @@ pub(crate) trait Pieces: Send {
 pub(crate) enum Body {
     /// No body.
     Empty,
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(Bytes),
     /// A range of a file, sent by sendfile on plain TCP.
     File(FileContent),
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Body {
 }
 
 impl Body {
-    /// The length in bytes. `None` if it is unknown before sending.
+    /// Returns the length in bytes. `None` if it is unknown before sending.
     #[must_use]
     pub(crate) fn length(&self) -> Option<u64> {
         match self {

@@ -122,8 +122,8 @@ pub(crate) async fn send_throttled(
     Ok(())
 }
 
-/// The error for a file that became shorter than its announced length. The client must see a broken
-/// response, not a short one.
+/// Returns the error for a file that became shorter than its announced length. The client must see
+/// a broken response, not a short one.
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }

@@ -238,7 +238,7 @@ impl WireBody {
         Self { slot, length, stall, deadline: None, received: 0 }
     }
 
-    /// The announced length in bytes. `None` if it was not announced.
+    /// Returns the announced length in bytes. `None` if it was not announced.
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }

@@ -20,8 +20,8 @@ const MOST_LATE: usize = 4096;
 
 static LATE: Mutex<VecDeque<Identity>> = Mutex::new(VecDeque::new());
 
-/// The bound for a file of version `identity` that is about to be published, in nanoseconds since
-/// 1970.
+/// Returns the bound for a file of version `identity` that is about to be published, in nanoseconds
+/// since 1970.
 pub(crate) fn bound(identity: &Identity) -> i128 {
     identity.changed + PUBLISHING
 }

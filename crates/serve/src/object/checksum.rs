@@ -7,7 +7,7 @@ use firstbyte_location::{Algorithm, Hasher};
 
 use crate::object::writer::Digest;
 
-/// The name of the header with an algorithm's value.
+/// Returns the name of the header with an algorithm's value.
 pub(crate) fn header(algorithm: Algorithm) -> &'static str {
     algorithm.header().unwrap_or("content-md5")
 }

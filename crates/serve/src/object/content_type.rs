@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 /// The content type for unknown extensions. Browsers then save the file.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The content type for a file of this name.
+/// Returns the content type for a file of this name.
 pub(crate) fn content_type(name: Option<&OsStr>) -> &'static str {
     name.and_then(firstbyte_location::content_type).unwrap_or(UNKNOWN)
 }

@@ -33,7 +33,7 @@ impl From<&Identity> for Described {
 }
 
 impl Described {
-    /// The version, to evaluate conditions against.
+    /// Returns the version, to evaluate conditions against.
     pub(crate) fn current(&self) -> Current<'_> {
         let etag = self.etag.as_deref().unwrap_or_default();
         Current { etag: etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"'), modified: self.modified }

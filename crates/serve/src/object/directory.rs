@@ -71,7 +71,7 @@ impl Reader {
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
-    /// The position, from which another reader can [resume](Self::resume).
+    /// Returns the position, from which another reader can [resume](Self::resume).
     pub(crate) fn position(&self) -> io::Result<Position> {
         let found = self.entries.stat()?;
         Ok(Position { directory: (found.st_dev, found.st_ino), offset: self.offset })
@@ -106,12 +106,12 @@ impl Reader {
         }
     }
 
-    /// The version of `entry`. `None` if it no longer exists.
+    /// Returns the version of `entry`. `None` if it no longer exists.
     pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
         identity_at(&self.root, self.entries.fd().ok()?, &self.path, &entry.name)
     }
 
-    /// The path of the entry `name` in this directory.
+    /// Returns the path of the entry `name` in this directory.
     pub(crate) fn path_of(&self, name: &OsStr) -> EntryPath {
         self.path.join(name)
     }
@@ -173,8 +173,8 @@ pub(crate) fn is_left_out(path: &EntryPath, error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-/// The version of the entry `name` in the open `directory`, which is `path` in `root`. `None` if it
-/// no longer exists. Blocking.
+/// Returns the version of the entry `name` in the open `directory`, which is `path` in `root`.
+/// `None` if it no longer exists. Blocking.
 pub(crate) fn identity_at(
     root: &Root,
     directory: BorrowedFd<'_>,

@@ -119,7 +119,8 @@ impl From<MetadataRefusal> for io::Error {
 }
 
 impl MetadataRefusal {
-    /// The [`MetadataRefusal`] in an error of [`ObjectMetadata::write`]. `None` for other errors.
+    /// Returns the [`MetadataRefusal`] in an error of [`ObjectMetadata::write`]. `None` for other
+    /// errors.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
@@ -210,12 +211,13 @@ impl ObjectMetadata {
         headers
     }
 
-    /// The checksums that S3 reports, and their kind.
+    /// Returns the checksums that S3 reports, and their kind.
     pub(crate) fn shown_checksums(&self) -> (Values, ChecksumKind) {
         shown(&self.checksums, self.composite.as_ref())
     }
 
-    /// The checksums of the part with this number, from 1; empty if the upload has none for parts.
+    /// Returns the checksums of the part with this number, from 1; empty if the upload has none for
+    /// parts.
     pub(crate) fn checksums_of_part(&self, number: i32) -> Values {
         let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         index.zip(self.part_checksums.as_ref()).and_then(|(index, sums)| sums.get(index)).unwrap_or_default()
@@ -316,7 +318,7 @@ impl ObjectMetadata {
         set.or_else(|error| self.without_attribute(error, value.len()))
     }
 
-    /// The result of a write whose attribute of `length` bytes was refused with `error`.
+    /// Returns the result of a write whose attribute of `length` bytes was refused with `error`.
     fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
         match error {
             Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(MetadataRefusal::NoAttributes.into()),
@@ -336,8 +338,8 @@ impl ObjectMetadata {
         }
     }
 
-    /// The modification time that rclone and others send as `x-amz-meta-mtime`: seconds since 1970,
-    /// with a fraction.
+    /// Returns the modification time that rclone and others send as `x-amz-meta-mtime`: seconds
+    /// since 1970, with a fraction.
     fn sent_modification_time(&self) -> Option<SystemTime> {
         let (_, text) = self.user.iter().find(|(name, _)| name == MTIME)?;
         let (is_before, text) = text.strip_prefix('-').map_or((false, text.as_str()), |text| (true, text));
@@ -349,8 +351,8 @@ impl ObjectMetadata {
     }
 }
 
-/// The size and time that an attribute is bound to. A directory's change with its entries, so its
-/// attribute is bound to neither.
+/// Returns the size and time that an attribute is bound to. A directory's change with its entries,
+/// so its attribute is bound to neither.
 fn binding(metadata: &Metadata) -> (u64, i128) {
     if metadata.is_dir() {
         return (0, 0);
@@ -408,12 +410,12 @@ impl Parts {
         self.0.is_empty()
     }
 
-    /// The number of parts.
+    /// Returns the number of parts.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|(count, _)| count).sum()
     }
 
-    /// The bytes of each part, in order.
+    /// Returns the bytes of each part, in order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = ByteRange> {
         let lengths = self.0.iter().flat_map(|(count, length)| std::iter::repeat_n(*length, *count as usize));
         lengths.scan(0, |start: &mut u64, length| {

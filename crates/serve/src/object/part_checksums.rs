@@ -29,7 +29,7 @@ pub(crate) enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// The name in S3.
+    /// Returns the name in S3.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FullObject => FULL_OBJECT,
@@ -119,7 +119,7 @@ impl PartChecksums {
         Self { algorithm, values: BASE64_STANDARD.encode(values.concat()) }
     }
 
-    /// The checksum of the part at `index`, from 0.
+    /// Returns the checksum of the part at `index`, from 0.
     pub(crate) fn get(&self, index: usize) -> Option<Values> {
         let bytes = BASE64_STANDARD.decode(&self.values).ok()?;
         let value = bytes.chunks_exact(self.algorithm.value_len()).nth(index)?;
@@ -197,13 +197,13 @@ impl WholeChecksums {
         Ok(())
     }
 
-    /// The checksums that S3 reports, and their kind.
+    /// Returns the checksums that S3 reports, and their kind.
     pub(crate) fn shown(&self) -> (Values, ChecksumKind) {
         shown(&self.full, self.composite.as_ref())
     }
 }
 
-/// The checksums of an object that S3 reports, and their kind.
+/// Returns the checksums of an object that S3 reports, and their kind.
 pub(crate) fn shown(full: &Values, composite: Option<&(Algorithm, String)>) -> (Values, ChecksumKind) {
     let mut values = full.clone();
     match composite {

@@ -280,8 +280,9 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The version that readers see under `path`, whose directory is open as `parent`. A link that
-/// leads nowhere has no version, so it can be replaced and removed. `IsADirectory` for a directory.
+/// Returns the version that readers see under `path`, whose directory is open as `parent`. A link
+/// that leads nowhere has no version, so it can be replaced and removed. `IsADirectory` for a
+/// directory.
 fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<Identity>> {
     let name = path.name().unwrap_or_default();
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -347,7 +348,7 @@ fn copy_across(
     done
 }
 
-/// The version of `file`, which was just moved to its final name.
+/// Records that `file` has its final name. Returns its version.
 fn record_final_name(file: &File) -> io::Result<Identity> {
     let identity = Identity::from(&file.metadata()?);
     metadata::record_published(file, &identity);

@@ -90,7 +90,7 @@ impl SortedNames {
         Ok(cursor)
     }
 
-    /// The bytes that the names count towards the limit of the index.
+    /// Returns the bytes that the names count towards the limit of the index.
     pub(crate) fn weight(&self) -> usize {
         let store = match &self.store {
             Store::Memory(bytes) => bytes.len(),
@@ -136,7 +136,7 @@ impl Cursor<'_> {
         Ok(Some(&self.bytes[name]))
     }
 
-    /// The range of the next name in `bytes`.
+    /// Returns the range of the next name in `bytes`.
     fn peek(&mut self) -> io::Result<Option<Range<usize>>> {
         if self.at == self.bytes.len() {
             let Some(range) = self.names.block(self.block) else { return Ok(None) };
@@ -188,7 +188,7 @@ impl Unsorted {
         self.ends.push(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
     }
 
-    /// The bytes in use, including those that sorting will need.
+    /// Returns the bytes in use, including those that sorting will need.
     fn bytes(&self) -> usize {
         self.names.len() + 2 * size_of::<u32>() * self.ends.len()
     }

@@ -28,8 +28,8 @@ use crate::token::random_token;
 /// locked.
 const ATTEMPTS: u32 = 100;
 
-/// The bucket for unfinished writes to `directory`: the bucket that contains it, or the served
-/// directory if no such bucket exists. Blocking.
+/// Returns the bucket for unfinished writes to `directory`: the bucket that contains it, or the
+/// served directory if no such bucket exists. Blocking.
 pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
     let first = match buckets {
         Buckets::Named(_) => EntryPath::default(),
@@ -53,12 +53,12 @@ impl TemporaryFile {
         Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
     }
 
-    /// The open file, for writing and for extended attributes.
+    /// Returns the open file, for writing and for extended attributes.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// The directory of the file, and its name there.
+    /// Returns the directory of the file, and its name there.
     pub(crate) fn place(&self) -> (BorrowedFd<'_>, &OsStr) {
         (self.directory.as_fd(), &self.name)
     }
@@ -102,7 +102,7 @@ impl PartNote {
         Ok(note)
     }
 
-    /// The name of the part.
+    /// Returns the name of the part.
     pub(crate) fn part(&self) -> String {
         part_of(&self.name).unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl TemporaryDirectory {
         Ok(Self { parent, name, directory })
     }
 
-    /// The open directory.
+    /// Returns the open directory.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
     }

@@ -43,7 +43,7 @@ pub(crate) struct Stated {
 }
 
 impl Stated {
-    /// The algorithm of the checksum in the header `name`.
+    /// Returns the algorithm of the checksum in the header `name`.
     pub(crate) fn algorithm_of(name: &HeaderName) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.header() == Some(name.as_str()))
     }
@@ -97,12 +97,12 @@ impl Stated {
         self
     }
 
-    /// The algorithms that are stated with or without a value.
+    /// Returns the algorithms that are stated with or without a value.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.values.iter().map(|(algorithm, _)| *algorithm).chain(self.named.iter().copied())
     }
 
-    /// The algorithms needed to check the content.
+    /// Returns the algorithms needed to check the content.
     fn compared(&self) -> impl Iterator<Item = Algorithm> {
         self.algorithms().chain(self.hash.as_ref().map(|_| Algorithm::Sha256))
     }
@@ -163,7 +163,7 @@ impl Stated {
     }
 }
 
-/// The algorithm that `x-amz-sdk-checksum-algorithm` or `x-amz-checksum-algorithm` names.
+/// Returns the algorithm that `x-amz-sdk-checksum-algorithm` or `x-amz-checksum-algorithm` names.
 ///
 /// # Errors
 /// The algorithm is not supported.

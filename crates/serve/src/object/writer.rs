@@ -62,7 +62,7 @@ impl<D: Digest> Writer<D> {
         Ok(())
     }
 
-    /// The offset of the next piece.
+    /// Returns the offset of the next piece.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status, and the code for programs.
+    /// Returns the HTTP status, and the code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
@@ -145,7 +145,7 @@ impl Directory {
         staging::bucket_of(&self.root, &self.buckets, &self.path)
     }
 
-    /// The path of the entry `name`, which must be one plain component and not hidden.
+    /// Returns the path of the entry `name`, which must be one plain component and not hidden.
     fn entry(&self, name: &[u8]) -> Result<EntryPath> {
         match EntryPath::parse(name) {
             Ok(path) if path.as_bytes() == name && !path.is_root() && !name.contains(&b'/') => {

@@ -67,7 +67,7 @@ async fn link(state: &ServerState, access: &Access, mut request: Request) -> Ans
     Ok(json_response(StatusCode::OK, &json!({ "url": url, "seconds": seconds })))
 }
 
-/// The path of an object's URL in the S3 API. `None` if the name is in no bucket.
+/// Returns the path of an object's URL in the S3 API. `None` if the name is in no bucket.
 fn object_path(state: &ServerState, path: &EntryPath) -> Option<String> {
     let below = url_path(path.as_bytes());
     let base = &state.config.base_path;

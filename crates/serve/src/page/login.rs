@@ -66,8 +66,9 @@ fn opens(state: &ServerState, access: &Access, next: &str) -> bool {
     EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
 }
 
-/// The start page of `access`, as a path on this server: the directory that contains all its paths,
-/// or the nearest existing one above. For a gateway, which has no `root`, nothing is looked up.
+/// Returns the start page of `access`, as a path on this server: the directory that contains all
+/// its paths, or the nearest existing one above. For a gateway, which has no `root`, nothing is
+/// looked up.
 pub(super) async fn home(state: &ServerState, root: Option<&Root>, access: &Access) -> String {
     let mut path = access.home();
     while let Some(root) = root.filter(|_| !path.is_root()) {

@@ -161,7 +161,8 @@ pub(crate) async fn refused(
     answer
 }
 
-/// The request's prefix without the base path: the name of the only bucket, if the request has it.
+/// Returns the request's prefix without the base path: the name of the only bucket, if the request
+/// has it.
 fn own_prefix<'a>(state: &ServerState, request: &'a Request) -> &'a str {
     request.prefix.strip_prefix(state.config.base_path.as_str()).unwrap_or_default()
 }

@@ -81,8 +81,8 @@ pub(super) async fn answer(state: &DirectoryState, access: &Access, request: Req
     dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }
 
-/// The directory that a request names, for writing by `access`. Refuses requests that another site
-/// may have caused.
+/// Returns the directory that a request names, for writing by `access`. Refuses requests that
+/// another site may have caused.
 pub(super) fn writable(
     state: &DirectoryState,
     access: &Access,

@@ -77,7 +77,7 @@ pub(crate) async fn answer(
         .with_body(Body::Stream(Box::pin(stream)))
 }
 
-/// The file name for the archive of `path`.
+/// Returns the file name for the archive of `path`.
 fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
     let name = match (path.name(), buckets) {
         (Some(name), _) => name.as_bytes(),
@@ -93,7 +93,7 @@ struct Archive {
     access: Access,
     /// Requested entries that are still to come.
     asked: VecDeque<Item>,
-    /// The directories on the way to the next entry, outermost first.
+    /// The directories above the next entry, outermost first.
     levels: Vec<Level>,
     /// The file whose content comes next.
     content: Option<Content>,

@@ -41,8 +41,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The form that `request` asks for by `?format=` or `Accept`. `None` means the page for
-    /// browsers.
+    /// Returns the form that `request` asks for by `?format=` or `Accept`. `None` means the page
+    /// for browsers.
     pub(crate) fn asked_by(request: &Request) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
         let agent = request.header(USER_AGENT).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// The content type of the listing.
+    /// Returns the content type of the listing.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",

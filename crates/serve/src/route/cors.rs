@@ -115,7 +115,7 @@ impl Cors {
     }
 }
 
-/// The names of all headers of a response, including those that are added while it is sent.
+/// Returns the names of all headers of a response, including those that are added while it is sent.
 fn exposed(headers: &HeaderMap) -> String {
     let names = headers.keys().filter(|name| !matches!(**name, SET_COOKIE | VARY));
     let names = names.map(HeaderName::as_str).filter(|name| !name.starts_with("access-control-"));
@@ -125,7 +125,7 @@ fn exposed(headers: &HeaderMap) -> String {
     names.join(", ")
 }
 
-/// The origin of the page that caused the request. `None` if no browser sent it.
+/// Returns the origin of the page that caused the request. `None` if no browser sent it.
 pub(crate) fn origin(headers: &HeaderMap) -> Option<&str> {
     headers.get(ORIGIN)?.to_str().ok()
 }

@@ -108,7 +108,7 @@ pub(crate) fn confine(state: &ServerState, named: &str, mut response: Response) 
     response
 }
 
-/// The content type that follows from the file name in `path`, a URL's path.
+/// Returns the content type that follows from the file name in `path`, a URL's path.
 pub(crate) fn named_type(path: &str) -> &'static str {
     content_type(Path::new(OsStr::new(path)).file_name())
 }

@@ -21,7 +21,7 @@ impl NameValidation for DirectoryNames {
     }
 }
 
-/// The rights of a signed request.
+/// Returns the rights of a signed request.
 pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Credentials>) -> Access {
     let Some(keys) = keys else { return Access::Everyone };
     let key = credentials.and_then(|credentials| keys.get(&credentials.access_key));
@@ -69,8 +69,8 @@ impl S3Access for RightsByPrefix {
                 S3Path::Bucket { bucket },
                 "ListObjects" | "ListObjectsV2" | "ListObjectVersions" | "ListMultipartUploads",
             ) => access.reaches(below(bucket, &prefix).as_bytes()),
-            // These return no content of an object. Each key to delete, and the key that a form
-            // posts, is checked separately.
+            // These operations return no content of an object. Each key to delete, and the key that
+            // a form posts, is checked separately.
             (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects" | "PostObject") => {
                 access.reaches(below(bucket, "").as_bytes())
             }

@@ -74,7 +74,7 @@ impl Api {
         Self { objects, buckets: config.buckets.clone(), keys, signatures: config.signatures }
     }
 
-    /// The served directory, for operations that a gateway does not support.
+    /// Returns the served directory, for operations that a gateway does not support.
     ///
     /// # Errors
     /// A gateway is served, which only reads.
@@ -85,7 +85,7 @@ impl Api {
         }
     }
 
-    /// The path of an existing bucket.
+    /// Returns the path of an existing bucket.
     pub(crate) async fn bucket(&self, name: &str) -> S3Result<EntryPath> {
         let path = match &self.buckets {
             Buckets::Named(own) if own == name => return Ok(EntryPath::default()),
@@ -104,8 +104,8 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that `access` has `rights` to, with the fence of these
-    /// rights. They are checked by the names alone, before the bucket is looked up.
+    /// Returns the bucket and path of an object that `access` has `rights` to, with the fence of
+    /// these rights. They are checked by the names alone, before the bucket is looked up.
     pub(crate) async fn target(
         &self,
         access: &Access,
@@ -128,7 +128,7 @@ impl Api {
         Ok(Target { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
     }
 
-    /// The served directory, if it accepts writes.
+    /// Returns the served directory, if it accepts writes.
     pub(crate) fn check_writing(&self) -> S3Result<&Directory> {
         let directory = self.directory()?;
         match directory.writing {
@@ -139,7 +139,7 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that the signer may read.
+    /// Returns the bucket and path of an object that the signer may read.
     pub(crate) async fn readable<T>(
         &self,
         request: &S3Request<T>,
@@ -173,7 +173,7 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that the signer may write, if writes are accepted.
+    /// Returns the bucket and path of an object that the signer may write, if writes are accepted.
     pub(crate) async fn writable<T>(
         &self,
         request: &S3Request<T>,
@@ -194,7 +194,7 @@ impl Api {
         Ok(())
     }
 
-    /// The rights of a request.
+    /// Returns the rights of a request.
     pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
         let before = || verify::signer(&request.extensions);
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))

@@ -42,7 +42,7 @@ impl Attempt {
         Self { from, notes: Arc::default() }
     }
 
-    /// The address of the client.
+    /// Returns the address of the client.
     pub(super) fn address(&self) -> IpAddr {
         self.from
     }
@@ -57,12 +57,12 @@ impl Attempt {
         CURRENT.scope(self.clone(), work).await
     }
 
-    /// The key whose secret was compared.
+    /// Returns the key whose secret was compared.
     pub(super) fn compared(&self) -> Option<String> {
         self.notes().compared.clone()
     }
 
-    /// The key that the signature proved.
+    /// Returns the key that the signature proved.
     pub(super) fn proved(&self) -> Option<String> {
         self.notes().proved.clone()
     }
@@ -105,7 +105,8 @@ impl S3Auth for KeyFile {
     }
 }
 
-/// The error after too many wrong signatures of a key, with the code upon which S3 clients wait.
+/// Returns the error after too many wrong signatures of a key, with the code upon which S3 clients
+/// wait.
 fn too_many_attempts(wait: Duration) -> S3Error {
     let seconds = wait.as_secs() + 1;
     let message =

@@ -60,7 +60,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// The names of all buckets of a source with several buckets.
+/// Returns the names of all buckets of a source with several buckets.
 async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
     let root = match objects {
         Objects::Directory(directory) => directory.root.clone(),
@@ -74,13 +74,13 @@ async fn first_level(objects: &Objects) -> S3Result<Vec<String>> {
     .await
 }
 
-/// The name after which a page of buckets begins.
+/// Returns the name after which a page of buckets begins.
 fn decode_token(token: &str) -> S3Result<String> {
     let name = hex::decode(token).ok().and_then(|name| String::from_utf8(name).ok());
     name.ok_or_else(|| s3_error!(InvalidArgument, "this server gave no such continuation token"))
 }
 
-/// The most buckets on a page: all, unless the request asks for fewer.
+/// Returns the most buckets on a page: all, unless the request asks for fewer.
 fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
     match asked.map(usize::try_from) {
         None => Ok(usize::MAX),

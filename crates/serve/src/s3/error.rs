@@ -21,7 +21,7 @@ pub(crate) fn custom(code: &'static str, status: StatusCode, why: impl Into<Stri
     error
 }
 
-/// The error for a write to a gateway.
+/// Returns the error for a write to a gateway.
 pub(crate) fn read_only(gateway: &Gateway) -> S3Error {
     Unserved::ReadOnly(gateway.location().to_string()).into()
 }

@@ -12,7 +12,7 @@ use crate::object::stated::Stated;
 use crate::s3::outputs::moment;
 use crate::s3::understood;
 
-/// The metadata to store with the object.
+/// Returns the metadata to store with the object.
 ///
 /// # Errors
 /// The metadata cannot be stored, or a field requests an unsupported feature.
@@ -37,7 +37,7 @@ pub(crate) fn described(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// The checksums that fields state for the file.
+/// Returns the checksums that fields state for the file.
 pub(crate) fn stated(input: &PutObjectInput) -> Stated {
     let values = [
         (Algorithm::Crc32, &input.checksum_crc32),

@@ -59,7 +59,7 @@ struct Walk<'a> {
     query: &'a Query,
     access: &'a Access,
     page: PageBuilder<'a, Identity>,
-    /// The number of directories on the way.
+    /// The number of directories that the walk is in.
     depth: usize,
 }
 

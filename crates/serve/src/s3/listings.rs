@@ -159,8 +159,8 @@ pub(crate) async fn versions(
     }))
 }
 
-/// The start of the page after a marker. A marker that ends with the delimiter is a common prefix,
-/// the last of its page.
+/// Returns the start of the page after a marker. A marker that ends with the delimiter is a common
+/// prefix, the last of its page.
 fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     match (marker.filter(|marker| !marker.is_empty()), delimiter) {
         (None, _) => After::Start,

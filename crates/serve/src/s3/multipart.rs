@@ -70,7 +70,7 @@ pub(crate) async fn create(
     }))
 }
 
-/// Finds the upload of part `number`. Returns the number as `object::uploads` has it too.
+/// Finds the upload of part `number`, and converts the number for `object::uploads`.
 async fn upload_of_part(
     api: &Api,
     bucket: &str,
@@ -85,7 +85,7 @@ async fn upload_of_part(
     }
 }
 
-/// The checksum that an S3 upload was begun with.
+/// Returns the checksum that an S3 upload was begun with.
 pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     match &upload.description.origin {
         Origin::S3 { checksum, .. } => *checksum,
@@ -93,14 +93,14 @@ pub(crate) fn agreed(upload: &Upload) -> Option<Agreed> {
     }
 }
 
-/// The checksums to report for a part: the agreed one, otherwise all.
+/// Returns the checksums to report for a part: the agreed one, otherwise all.
 pub(crate) fn shown(agreed: Option<Agreed>, part: &Part) -> Values {
     let mut values = part.checksums.clone();
     values.retain(|algorithm, _| agreed.is_none_or(|agreed| agreed.algorithm == *algorithm));
     values
 }
 
-/// The checksums stated for a part, and the agreed one.
+/// Returns the checksums stated for a part, and the agreed one.
 fn stated_of_part<T>(request: &S3Request<T>, agreed: Option<Agreed>) -> S3Result<Stated> {
     let stated = objects::stated(request);
     if let Some(agreed) = agreed {
@@ -192,7 +192,7 @@ fn copied_range(text: &str, size: u64) -> S3Result<ByteRange> {
     Ok(ByteRange::new(first, last + 1))
 }
 
-/// The checksums that a client lists for a part.
+/// Returns the checksums that a client lists for a part.
 fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &String)> {
     [
         (Algorithm::Crc32, &part.checksum_crc32),
@@ -205,7 +205,7 @@ fn listed_checksums(part: &CompletedPart) -> impl Iterator<Item = (Algorithm, &S
     .filter_map(|(algorithm, value)| Some((algorithm, value.as_ref()?)))
 }
 
-/// The parts that a client lists, in its order.
+/// Returns the parts that a client lists, in its order.
 fn listed(
     known: &std::collections::BTreeMap<u32, Part>,
     parts: &[CompletedPart],
@@ -339,7 +339,7 @@ async fn publish_upload(
     }
 }
 
-/// The object, if the same request has already made it and it is unchanged.
+/// Returns the object, if the same request has already made it and it is unchanged.
 async fn published_before(
     api: &Api,
     input: &CompleteMultipartUploadInput,

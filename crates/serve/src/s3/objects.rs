@@ -60,7 +60,7 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
     Ok(Found { file: Arc::new(file), identity, metadata })
 }
 
-/// The checksums that a request states for its content, parsed from its head.
+/// Returns the checksums that a request states for its content, parsed from its head.
 pub(crate) fn stated<T>(request: &S3Request<T>) -> Stated {
     request.extensions.get::<Stated>().cloned().unwrap_or_default()
 }

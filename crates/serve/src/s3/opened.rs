@@ -35,13 +35,13 @@ impl From<Found> for Opened {
 }
 
 impl Opened {
-    /// An object behind a gateway.
+    /// Returns an object behind a gateway.
     pub(crate) fn remote(gateway: &Arc<Gateway>, found: RemoteObject) -> Self {
         let (described, metadata) = (found.described(), found.metadata());
         Self { described, metadata, content: Content::Remote(Arc::clone(gateway), found) }
     }
 
-    /// The age of the look-up, if the origin could not be asked.
+    /// Returns the age of the look-up, if the origin could not be asked.
     pub(crate) fn stale(&self) -> Option<Duration> {
         match &self.content {
             Content::File(..) => None,
@@ -54,7 +54,7 @@ impl Opened {
         matches!(&self.content, Content::Remote(_, found) if found.is_stream())
     }
 
-    /// The form in which a request asks for a range.
+    /// Returns the form in which a request asks for a range.
     pub(crate) fn frames(&self, headers: &HeaderMap, range: Option<ByteRange>) -> BlockFrames {
         match &self.content {
             Content::File(..) => BlockFrames::None,
@@ -62,7 +62,7 @@ impl Opened {
         }
     }
 
-    /// The body with the bytes of a range, which the connection loop sends.
+    /// Returns the body with the bytes of a range, which the connection loop sends.
     ///
     /// # Errors
     /// The first bytes do not arrive from the gateway's origin.

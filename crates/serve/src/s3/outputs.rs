@@ -26,12 +26,12 @@ pub(crate) fn sent_tag(mut text: String) -> ETag {
     ETag::Strong(text)
 }
 
-/// The time when a version was last modified.
+/// Returns the time when a version was last modified.
 pub(crate) fn modified(identity: &Identity) -> Timestamp {
     Timestamp::from(identity.last_modified())
 }
 
-/// A date of `Expires`, kept as it was sent.
+/// Returns a date of `Expires`, kept as it was sent.
 pub(crate) fn expires(text: &str) -> Option<Timestamp> {
     Timestamp::parse(TimestampFormat::HttpDate, text.trim()).ok()
 }
@@ -41,12 +41,12 @@ pub(crate) fn moment(time: Timestamp) -> SystemTime {
     time::OffsetDateTime::from(time).into()
 }
 
-/// The current time.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-/// A text in a listing: percent-encoded if the client asked for it (`encoding-type=url`).
+/// Returns a text for a listing, percent-encoded if the client asked for it (`encoding-type=url`).
 pub(crate) fn shown(text: String, encoded: bool) -> String {
     const KEPT: percent_encoding::AsciiSet =
         percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
@@ -95,7 +95,7 @@ macro_rules! with_checksums {
 }
 pub(crate) use with_checksums;
 
-/// The value of one checksum.
+/// Returns the value of one checksum.
 pub(crate) fn value(values: &Values, algorithm: Algorithm) -> Option<String> {
     values.get(&algorithm).cloned()
 }

@@ -34,7 +34,7 @@ pub(crate) enum After {
     Prefix(String),
 }
 
-/// One page.
+/// A page of a listing.
 #[derive(Debug)]
 pub(crate) struct Page<V = Identity> {
     /// Keys and their versions.
@@ -61,8 +61,8 @@ impl Page {
 }
 
 impl Query {
-    /// The part of `key` up to the first delimiter after the query's prefix, with which the key
-    /// begins.
+    /// Returns the part of `key` up to the first delimiter after the query's prefix, with which the
+    /// key begins.
     pub(crate) fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
         let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
         let start = self.prefix.len();
@@ -131,7 +131,7 @@ impl<'a, V> PageBuilder<'a, V> {
         Step::On
     }
 
-    /// Called before an entry is added. If the page is full, that entry begins the next page.
+    /// Whether the page is full. If it is, the entry to be added begins the next page.
     fn is_full(&mut self) -> bool {
         let is_full = self.page.objects.len() + self.page.prefixes.len() >= self.query.limit;
         if is_full {
@@ -140,7 +140,7 @@ impl<'a, V> PageBuilder<'a, V> {
         is_full
     }
 
-    /// The last entry of the page.
+    /// Returns the last entry of the page.
     fn last(&self) -> After {
         let last = match self.ends_in_prefix {
             true => self.page.prefixes.last().cloned().map(After::Prefix),

@@ -16,7 +16,7 @@ use crate::s3::page_builder::After;
 /// The most keys on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
 
-/// The most keys on a page.
+/// Returns the most keys on a page.
 pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     match max_keys.unwrap_or(LARGEST_PAGE) {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
@@ -24,7 +24,8 @@ pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     }
 }
 
-/// The age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111, 5.2.1.1).
+/// Returns the age in seconds that a request allows by `Cache-Control: max-age` (RFC 9111,
+/// 5.2.1.1).
 ///
 /// A client that lists ranges of keys in parallel begins each with a key instead of a token. By
 /// this header it states how long the listing has been running.
@@ -42,7 +43,7 @@ pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
     encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
 }
 
-/// The continuation token for a page that begins at `next`.
+/// Returns the continuation token for a page that begins at `next`.
 pub(crate) fn token(next: &After) -> Option<String> {
     match next {
         After::Start => None,

@@ -328,7 +328,7 @@ fn take_chunked(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// The names in `x-amz-trailer`. Only checksums may come after a body.
+/// Returns the names in `x-amz-trailer`. Only checksums may come after a body.
 fn announced_trailers(headers: &mut HeaderMap) -> S3Result<Vec<HeaderName>> {
     let Some(text) = take_one(headers, &TRAILER)? else { return Ok(Vec::new()) };
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());

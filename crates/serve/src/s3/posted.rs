@@ -107,7 +107,7 @@ fn malformed() -> S3Error {
     s3_error!(MalformedPOSTRequest, "the body is no multipart/form-data with a file behind its fields")
 }
 
-/// The boundary in the content type.
+/// Returns the boundary in the content type.
 fn boundary(headers: &HeaderMap) -> S3Result<String> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let parameters = kind.split(';').skip(1).filter_map(|pair| pair.trim().split_once('='));
@@ -167,7 +167,7 @@ impl Fields {
         self.text = written;
     }
 
-    /// The position after the head of the file. `None` until the head is complete.
+    /// Returns the position after the head of the file. `None` until the head is complete.
     fn find_file(&mut self) -> S3Result<Option<usize>> {
         while let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
             let end = self.seen + at + 1;
@@ -215,7 +215,7 @@ impl Fields {
     }
 }
 
-/// The name in a part's `Content-Disposition`, in lower case; empty for any other line.
+/// Returns the name in a part's `Content-Disposition`, in lower case; empty for any other line.
 fn part_name(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let Some((name, value)) = line.split_once(':') else { return String::new() };
@@ -227,8 +227,8 @@ fn part_name(line: &[u8]) -> String {
     name.map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// The name of the file in a part's `Content-Disposition`, without the directories that some
-/// browsers send.
+/// Returns the name of the file in a part's `Content-Disposition`, without the directories that
+/// some browsers send.
 fn part_file_name(line: &[u8]) -> Option<String> {
     let line = String::from_utf8_lossy(line);
     let (name, value) = line.split_once(':')?;

@@ -12,12 +12,12 @@ use crate::s3::objects::{self, Target};
 /// The owner of all buckets and objects. The server has users, but no accounts.
 pub(super) const OWNER: &str = "firstbyte";
 
-/// The owner of every bucket.
+/// Returns the owner of every bucket.
 pub(super) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// The owner has full control.
+/// Returns the only grant: full control for the owner.
 fn grants() -> Vec<Grant> {
     let grantee = Grantee {
         display_name: Some(OWNER.to_owned()),
@@ -32,7 +32,7 @@ fn grants() -> Vec<Grant> {
     }]
 }
 
-/// The error for a configuration that is not set: 404.
+/// Returns the error for a configuration that is not set: 404.
 pub(crate) fn not_configured(code: &'static str) -> S3Error {
     let code = S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::NoSuchResource);
     let mut error =

@@ -26,7 +26,7 @@ fn is_of_signature(name: &str) -> bool {
     SIGNATURE.contains(&name)
 }
 
-/// The `x-amz-` fields of a query that count as headers: names in lower case, and values.
+/// Returns the `x-amz-` fields of a query that count as headers: names in lower case, and values.
 pub(super) fn amz_fields(query: &str) -> impl Iterator<Item = (String, String)> {
     query_pairs(query)
         .filter(|(name, _)| !is_of_signature(name))

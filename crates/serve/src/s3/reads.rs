@@ -115,7 +115,8 @@ fn check_read(headers: &HeaderMap, found: &Opened) -> S3Result<()> {
     }
 }
 
-/// The headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with them.
+/// Returns the headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with
+/// them.
 fn headers_of_unmodified(found: &Opened) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
@@ -130,7 +131,7 @@ fn headers_of_unmodified(found: &Opened) -> HeaderMap {
     headers
 }
 
-/// The range that the request asks for, by bytes or by part. `None`: the whole object.
+/// Returns the range that the request asks for, by bytes or by part. `None`: the whole object.
 fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, found),
@@ -138,8 +139,8 @@ fn asked(part: Option<i32>, headers: &HeaderMap, found: &Opened) -> S3Result<Opt
     }
 }
 
-/// The range of the `Range` header. `None`, the whole object, if `If-Range` names another version,
-/// so that a resumed download does not mix two.
+/// Returns the range of the `Range` header. `None`, the whole object, if `If-Range` names another
+/// version, so that a resumed download does not mix two.
 fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     let size = found.described.size;
     if !range_applies(headers, found.described.current()) {
@@ -160,8 +161,8 @@ fn asked_range(headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange
     }
 }
 
-/// The range of a read by `partNumber`. An object without known parts counts as one part, as in S3
-/// an object that was sent whole.
+/// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
+/// as in S3 an object that was sent whole.
 fn asked_part(number: i32, headers: &HeaderMap, found: &Opened) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));

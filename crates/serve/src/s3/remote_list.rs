@@ -64,8 +64,8 @@ struct RemotePage<'a> {
 }
 
 impl RemotePage<'_> {
-    /// The prefix to request from the origin: the request's, or that of all visible keys if it is
-    /// longer. `None`: no visible key has the request's prefix.
+    /// Returns the prefix to request from the origin: the request's, or that of all visible keys if
+    /// it is longer. `None`: no visible key has the request's prefix.
     fn asked_prefix(&self) -> Option<String> {
         let (root, prefix) = (self.visible.root()?, &self.query.prefix);
         if root.starts_with(prefix.as_str()) {
@@ -79,15 +79,15 @@ impl RemotePage<'_> {
         self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
     }
 
-    /// The key of an entry in a listing below `base`. A directory's ends in `/`. `None` if the name
-    /// is not valid in a key.
+    /// Returns the key of an entry in a listing below `base`. A directory's ends in `/`. `None` if
+    /// the name is not valid in a key.
     fn key(&self, base: &str, entry: &Entry) -> Option<String> {
         let name = std::str::from_utf8(&entry.name).ok()?;
         let slash = if entry.kind == Kind::Directory { "/" } else { "" };
         Some(format!("{base}{name}{slash}"))
     }
 
-    /// The position after an entry.
+    /// Returns the position after an entry.
     fn position(&self, base: &str, entry: &Entry) -> Option<After> {
         let key = self.key(base, entry)?;
         Some(if entry.kind == Kind::Directory { After::Prefix(key) } else { After::Key(key) })
@@ -121,7 +121,7 @@ impl RemotePage<'_> {
     }
 }
 
-/// The key after which the origin's listing begins.
+/// Returns the key after which the origin's listing begins.
 fn position(after: &After) -> Option<String> {
     match after {
         After::Start => None,

@@ -86,7 +86,7 @@ impl Service {
         Self { service, verifying, forms, forms_at_once, sessions, key_file: key_file() }
     }
 
-    /// The keys of the server. `None` without keys.
+    /// Returns the keys of the server. `None` without keys.
     pub(super) fn keys(&self) -> Option<&Keys> {
         self.key_file.as_ref().map(|file| &file.keys)
     }

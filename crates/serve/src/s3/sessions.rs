@@ -258,7 +258,7 @@ fn canonical(request: &Request, path: &str, signed: &str) -> String {
     )
 }
 
-/// The first component of a path.
+/// Returns the first component of a path.
 fn bucket(path: &str) -> String {
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     percent_decode_str(name).decode_utf8_lossy().into_owned()

@@ -82,7 +82,7 @@ pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<
     Ok(scheme)
 }
 
-/// The error for a signature of version 2 if only version 4 is accepted.
+/// Returns the error for a signature of version 2 if only version 4 is accepted.
 pub(super) fn version_2_refused() -> S3Error {
     s3_error!(
         InvalidRequest,
@@ -145,7 +145,7 @@ fn check_dates(authorization: &str, headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(AuthorizationHeaderMalformed, "the credential or x-amz-date has no valid date"))
 }
 
-/// The only `Authorization` value, if it is text.
+/// Returns the only `Authorization` value, if it is text.
 fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next(), values.next()) else {
@@ -167,7 +167,7 @@ pub(super) fn is_form(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.contains("form-data"))
 }
 
-/// The `SignedHeaders` of an `Authorization` value of version 4. They must be there once and
+/// Returns the `SignedHeaders` of an `Authorization` value of version 4. They must occur once and
 /// contain only names: nothing signs the value itself, and s3s ignores names that it does not find.
 fn signed_headers(authorization: &str) -> S3Result<String> {
     let malformed = |why: &'static str| s3_error!(AuthorizationHeaderMalformed, "{why}");
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A request with this `Authorization`, and a header that its signature does not cover.
+    /// Returns a request with this `Authorization`, and a header that its signature does not cover.
     fn with_value(authorization: &str) -> Request {
         let mut request = request("/b/k", &[("x-amz-copy-source", "/b/secret")]);
         let value = http::HeaderValue::from_bytes(authorization.as_bytes()).unwrap();

@@ -158,7 +158,7 @@ pub(super) enum BodyKind {
     Document,
 }
 
-/// The kind of a request's body.
+/// Returns the kind of a request's body.
 pub(super) fn body_kind(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> BodyKind {
     let has = |names: &[&str]| query_pairs(query).any(|(name, _)| names.contains(&name.as_str()));
     match (method, is_object(path)) {

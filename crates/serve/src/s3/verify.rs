@@ -29,7 +29,7 @@ pub(super) struct Verified {
     scope: Option<(String, String)>,
 }
 
-/// The credentials of the verified signer.
+/// Returns the credentials of the verified signer.
 pub(super) fn signer(extensions: &Extensions) -> Option<&Credentials> {
     extensions.get::<Verified>().map(|verified| &verified.credentials)
 }
@@ -96,18 +96,19 @@ pub(super) async fn verify(
 }
 
 impl Verified {
-    /// A request that the holder of `access_key` signed with `secret` for a region and a service.
+    /// Returns a request that the holder of `access_key` signed with `secret` for a region and a
+    /// service.
     pub(super) fn new(access_key: &str, secret: String, scope: (String, String)) -> Self {
         let credentials = Credentials { access_key: access_key.to_owned(), secret_key: secret.into() };
         Self { credentials, scope: Some(scope) }
     }
 
-    /// The access key of the signer.
+    /// Returns the access key of the signer.
     pub(super) fn access_key(&self) -> &str {
         &self.credentials.access_key
     }
 
-    /// The verifier of the body's chunk signatures, which follow from that of the head.
+    /// Returns the verifier of the body's chunk signatures, which follow from that of the head.
     pub(super) fn chunk_signatures(&self, scheme: &Scheme, headers: &HeaderMap) -> Option<ChunkSignatures> {
         let Scheme::Header { signature, .. } = scheme else { return None };
         let (region, service) = self.scope.as_ref()?;

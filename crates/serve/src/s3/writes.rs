@@ -25,8 +25,8 @@ use crate::s3::outputs::{modified, moment, tag, with_checksums};
 /// The most keys that one request deletes, as in S3.
 const MOST_DELETED: usize = 1000;
 
-/// The metadata to store with an object, from the headers of its request. Fails if it cannot be
-/// stored.
+/// Returns the metadata to store with an object, from the headers of its request. Fails if it
+/// cannot be stored.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     let mut user: Vec<(String, String)> = Vec::new();
     for name in headers.keys() {
@@ -49,7 +49,7 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// The value of a header. Several lines are joined to one list, as in S3.
+/// Returns the value of a header. Several lines are joined to one list, as in S3.
 ///
 /// # Errors
 /// A value is not UTF-8, so it cannot be stored.
@@ -130,7 +130,7 @@ pub(crate) async fn copy(
     Ok(copied(&identity, checksums))
 }
 
-/// The metadata to store with a copy: the source's, or the request's.
+/// Returns the metadata to store with a copy: the source's, or the request's.
 fn metadata_of_copy(request: &S3Request<CopyObjectInput>, source: &Found) -> S3Result<ObjectMetadata> {
     let input = &request.input;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");

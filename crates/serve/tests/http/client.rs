@@ -157,7 +157,7 @@ pub(crate) fn metric(client: &mut Client, name: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// The text of the first XML element `name` in an answer.
+/// Returns the text of the first XML element `name` in an answer.
 pub(crate) fn element(answer: &Answer, name: &str) -> Option<String> {
     let text = answer.text();
     let (_, behind) = text.split_once(&format!("<{name}>"))?;

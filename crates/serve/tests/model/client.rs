@@ -37,13 +37,13 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The text of the first XML element `name`.
+    /// Returns the text of the first XML element `name`.
     pub(crate) fn element(&self, name: &str) -> Option<String> {
         elements(&self.text(), name).into_iter().next()
     }
 }
 
-/// The texts of all XML elements `name`, tags without their quotes.
+/// Returns the texts of all XML elements `name`, tags without their quotes.
 pub(crate) fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let behind = text.split(&open).skip(1);

@@ -12,7 +12,7 @@ pub(crate) fn content(id: u64, cells: u32) -> Vec<u8> {
     (0..cells).flat_map(cell).collect()
 }
 
-/// The writes that make up `bytes`, in order.
+/// Returns the writes that make up `bytes`, in order.
 ///
 /// # Errors
 /// The bytes are not a sequence of whole writes but a mixture.

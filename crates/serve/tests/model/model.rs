@@ -88,13 +88,13 @@ impl State {
         }
     }
 
-    /// The state after the last request for the completion `id`.
+    /// Returns the state after the last request for the completion `id`.
     fn without(mut self, id: u64) -> Self {
         self.completed.remove(&id);
         self
     }
 
-    /// The state after `operation` took effect.
+    /// Returns the state after `operation` took effect.
     fn after(&self, operation: u64, action: &Action) -> Self {
         let mut next = self.clone();
         let ending = match action {
@@ -183,7 +183,7 @@ fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet
     reached
 }
 
-/// The state without `operation`, if `outcome` is possible for it.
+/// Returns the state without `operation`, if `outcome` is possible for it.
 fn end(mut state: State, operation: u64, outcome: &Outcome) -> Option<State> {
     let effected = state.effected.remove(&operation);
     let fits = match (outcome, effected) {

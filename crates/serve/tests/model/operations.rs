@@ -292,7 +292,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The parts that the server lists. `None` if the server was killed.
+    /// Returns the parts that the server lists. `None` if the server was killed.
     fn listed(&mut self, board: &Board) -> Option<Vec<(u32, u64, String)>> {
         let before = board.acknowledged.lock().unwrap().clone();
         let answer =

@@ -67,7 +67,7 @@ impl Server {
         Ok(Box::new(StreamOwned::new(session, stream)))
     }
 
-    /// The number of starts. Requests to an earlier start have ended.
+    /// Returns the number of starts. Requests to an earlier start have ended.
     pub(crate) fn starts(&self) -> u64 {
         self.starts.load(SeqCst)
     }

@@ -27,7 +27,7 @@ impl<'a> Signed<'a> {
         Self { method, path, query: &[], headers: &[("host", "localhost")], expires: "600" }
     }
 
-    /// The target of a presigned URL, Signature Version 4.
+    /// Returns the target of a presigned URL, Signature Version 4.
     pub(crate) fn presigned(&self) -> String {
         let (stamp, scope) = (stamp(), scope());
         let names = self.names();
@@ -45,14 +45,15 @@ impl<'a> Signed<'a> {
         format!("{}?{query}&X-Amz-Signature={signature}", self.path)
     }
 
-    /// The target and the header lines of a request signed by `Authorization`, Signature Version 4.
+    /// Returns the target and the header lines of a request signed by `Authorization`, Signature
+    /// Version 4.
     pub(crate) fn by_header(&self) -> (String, String) {
         let (target, lines, _) = self.with_payload("UNSIGNED-PAYLOAD");
         (target, lines)
     }
 
-    /// The target and the header lines of a request whose `x-amz-content-sha256` is `payload`, and
-    /// the signer of its chunks.
+    /// Returns the target and the header lines of a request whose `x-amz-content-sha256` is
+    /// `payload`, and the signer of its chunks.
     pub(crate) fn with_payload(&self, payload: &str) -> (String, String, Chain) {
         let stamp = stamp();
         let mut headers = vec![("x-amz-content-sha256", payload), ("x-amz-date", stamp.as_str())];
@@ -112,7 +113,7 @@ impl Chain {
         [line.as_bytes(), data, end].concat()
     }
 
-    /// The signature of one trailer.
+    /// Returns the signature of one trailer.
     pub(crate) fn trailer(&self, name: &str, value: &str) -> String {
         let own = hex::encode(Sha256::digest(format!("{name}:{value}\n")));
         let Self { stamp, last } = self;
@@ -124,7 +125,7 @@ fn sign_4(text: &str) -> String {
     version_4(&scope(), text)
 }
 
-/// The signature of `text` within `scope`.
+/// Returns the signature of `text` within `scope`.
 fn version_4(scope: &str, text: &str) -> String {
     let key = scope
         .split('/')
@@ -152,7 +153,7 @@ impl<'a> Form<'a> {
     /// The header line of a form.
     pub(crate) const HEAD: &'static str = "Content-Type: multipart/form-data; boundary=edge\r\n";
 
-    /// The body, with the file `content`.
+    /// Returns the body, with the file `content`.
     pub(crate) fn body(&self, content: &str) -> Vec<u8> {
         use base64::Engine as _;
         let stamp = stamp_of(OffsetDateTime::now_utc() - time::Duration::days(self.days));
@@ -182,7 +183,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The body of a form.
+/// Returns the body of a form.
 pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
     let mut body = String::new();
     for (name, value) in fields {
@@ -195,22 +196,22 @@ pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// The header lines of a request signed by Signature Version 2 at `date`.
+/// Returns the header lines of a request signed by Signature Version 2 at `date`.
 pub(crate) fn version_2(method: &str, path: &str, date: &str) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{date}\n{path}"));
     format!("Date: {date}\r\nAuthorization: AWS {KEY}:{signature}\r\n")
 }
 
-/// The target of a URL presigned by Signature Version 2 that expires at `expires`, seconds since
-/// 1970.
+/// Returns the target of a URL presigned by Signature Version 2 that expires at `expires`, seconds
+/// since 1970.
 pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{expires}\n{path}"));
     let signature = encode(&signature);
     format!("{path}?AWSAccessKeyId={KEY}&Expires={expires}&Signature={signature}")
 }
 
-/// The header lines and the body of an HTML form that uploads a file, signed by Signature Version
-/// 2.
+/// Returns the header lines and the body of an HTML form that uploads a file, signed by Signature
+/// Version 2.
 pub(crate) fn form_version_2(bucket: &str, key: &str, content: &str) -> (String, Vec<u8>) {
     use base64::Engine as _;
     let policy = serde_json::json!({

@@ -57,7 +57,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// The tag of the part: one of its checksums, in a form that no client takes for an MD5.
+    /// Returns the tag of the part: one of its checksums, in a form that no client takes for an
+    /// MD5.
     pub(crate) fn etag(&self) -> String {
         let sum = self.checksums.get(&Algorithm::Crc64Nvme).map_or("", String::as_str);
         format!("{}-{:x}", hex::encode(sum.trim_end_matches('=')), self.length)
@@ -155,12 +156,12 @@ impl Journal {
         }
     }
 
-    /// The length of the complete lines in bytes.
+    /// Returns the length of the complete lines in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// The time at which a line was last added.
+    /// Returns the time at which a line was last added.
     pub(super) fn touched(&self) -> io::Result<SystemTime> {
         self.file.metadata()?.modified()
     }

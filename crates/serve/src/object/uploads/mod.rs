@@ -96,7 +96,7 @@ impl Uploads {
         self.find(bucket, id)
     }
 
-    /// The upload `id` of `bucket`. Blocking.
+    /// Finds the upload `id` of `bucket`. Blocking.
     pub(crate) fn find(&self, bucket: &EntryPath, id: &str) -> Result<Arc<Upload>> {
         if !is_id(id) {
             return Err(Error::NoUpload(id.to_owned()));

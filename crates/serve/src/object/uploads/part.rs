@@ -46,7 +46,7 @@ impl WriteAt for Claim {
 }
 
 impl Claim {
-    /// The announced length of the part in bytes.
+    /// Returns the announced length of the part in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

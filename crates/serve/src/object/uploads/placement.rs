@@ -23,13 +23,13 @@ impl Placement {
         Self { length, seen: None }
     }
 
-    /// The length of a slot in bytes. `None` while it is unknown.
+    /// Returns the length of a slot in bytes. `None` while it is unknown.
     pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The offset of the slot for part `number` (from 1) of `length` bytes. `None` if it has no
-    /// slot.
+    /// Returns the offset of the slot for part `number` (from 1) of `length` bytes. `None` if it
+    /// has no slot.
     pub(crate) fn slot(&mut self, number: u32, length: u64) -> Option<u64> {
         if self.length.is_none() && length > 0 && (number == 1 || self.seen == Some(length)) {
             self.length = Some(length);

@@ -126,14 +126,14 @@ impl Upload {
         })))
     }
 
-    /// The complete parts, by number. Blocking.
+    /// Returns the complete parts, by number. Blocking.
     pub(crate) fn parts(&self) -> Result<BTreeMap<u32, Part>> {
         let (mut state, session) = self.open(Phase::Ending)?;
         verify(&mut state, &session)?;
         Ok(state.parts.clone())
     }
 
-    /// The time at which a part was last recorded. Blocking.
+    /// Returns the time at which a part was last recorded. Blocking.
     pub(crate) fn touched(&self) -> Result<SystemTime> {
         let directory = self.directory()?;
         let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());

@@ -94,7 +94,7 @@ impl Error {
         Self::Io { place: place.into(), cause: cause.into() }
     }
 
-    /// The HTTP status, and the code for programs.
+    /// Returns the HTTP status, and the code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),

@@ -81,18 +81,18 @@ fn part_size(source: &Source) -> u64 {
     source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
 }
 
-/// The number of parts; 0 for an empty file.
+/// Returns the number of parts; 0 for an empty file.
 fn part_count(source: &Source) -> usize {
     to_usize(source.size.div_ceil(part_size(source)))
 }
 
-/// The length in bytes of part `number`, from 0.
+/// Returns the length in bytes of part `number`, from 0.
 fn part_length(source: &Source, number: usize) -> u64 {
     let offset = (number as u64).saturating_mul(part_size(source));
     part_size(source).min(source.size.saturating_sub(offset))
 }
 
-/// The metadata to store with the file, as S3 clients and plain responses use it.
+/// Returns the metadata to store with the file, as S3 clients and plain responses use it.
 fn metadata(source: &Source) -> ObjectMetadata {
     let content_type = Some(source.content_type.clone()).filter(|text| !text.is_empty());
     let mtime = u64::try_from(source.mtime).ok();
@@ -231,7 +231,7 @@ impl Directory {
         }
     }
 
-    /// The file `name` of the directory; `None` if there is none. Links are not followed.
+    /// Returns the file `name` of the directory; `None` if there is none. Links are not followed.
     fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
         let open = match self.root.open_directory(&self.path) {
             // The directory is not made yet, or a DELETE that emptied it removed it.
@@ -259,7 +259,7 @@ impl Directory {
         percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
     }
 
-    /// The id of the upload of `source`. The same file, picked again, has the same id.
+    /// Returns the id of the upload of `source`. The same file, picked again, has the same id.
     fn id(&self, source: &Source) -> String {
         let Source { size, mtime, name, .. } = source;
         let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));

@@ -7,7 +7,7 @@ use super::*;
 use crate::object::checksum::Checksums;
 use crate::object::writer::{Digest, WriteAt};
 
-/// The served directory of a server that was just started.
+/// Returns the served directory of a server that was just started.
 fn serve(place: &Path) -> Directory {
     let root = Root::open(place).unwrap();
     let uploads = Arc::new(Uploads::new(root.clone()));

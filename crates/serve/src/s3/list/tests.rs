@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The keys and prefixes of the expected page, selected from all keys.
+/// Returns the keys and prefixes of the expected page, selected from all keys.
 fn model(keys: &[String], query: &Query) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut sorted: Vec<&String> = keys.iter().filter(|key| key.starts_with(&query.prefix)).collect();
