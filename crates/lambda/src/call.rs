@@ -79,8 +79,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The destination of a copy of `source`: the stated one, otherwise a file of the same name
-    /// below the function's directory.
+    /// Returns the destination of a copy of `source`: the stated one, otherwise a file of the same
+    /// name below the function's directory.
     pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
         let own = || {
             source.file_name().ok_or_else(|| {
@@ -97,7 +97,8 @@ impl<'a> Call<'a> {
         if is_directory { Ok(destination.child(&own()?)) } else { Ok(destination) }
     }
 
-    /// The path of a location below the function's directory. `None` for any other location.
+    /// Returns the path of a location below the function's directory. `None` for any other
+    /// location.
     pub(crate) fn below_directory<'p>(&self, destination: &'p Location) -> Option<&'p Path> {
         destination.as_local().filter(|path| path.starts_with(self.environment.directory()))
     }

@@ -45,32 +45,32 @@ impl Deadline {
         Self { started, ends: Instant::now() + left, floor: floor(memory) }
     }
 
-    /// The time since the start of the invocation.
+    /// Returns the time since the start of the invocation.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The start of the invocation.
+    /// Returns the start of the invocation.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// The time until the deadline.
+    /// Returns the time until the deadline.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
 
-    /// The time that is reserved for the answer of any action.
+    /// Returns the time that is reserved for the answer of any action.
     #[must_use]
     pub fn floor(&self) -> Duration {
         self.floor
     }
 
-    /// The time before the deadline at which work stops: for the answer, and for the bytes in
-    /// flight at the measured rate.
+    /// Returns the time before the deadline at which work stops: for the answer, and for the bytes
+    /// in flight at the measured rate.
     #[must_use]
     pub fn margin(&self, rate: Option<Rate>) -> Duration {
         let longest = self.ends.saturating_duration_since(self.started) / MAX_WAIT_DIVISOR;
@@ -85,7 +85,8 @@ impl Deadline {
     }
 }
 
-/// The time reserved for the answer, which grows as a function's share of a processor shrinks.
+/// Returns the time reserved for the answer, which grows as a function's share of a processor
+/// shrinks.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
 fn floor(memory: Option<u64>) -> Duration {
     let memory = memory.filter(|memory| *memory > 0).unwrap_or(ONE_PROCESSOR).min(ONE_PROCESSOR);

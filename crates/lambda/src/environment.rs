@@ -59,20 +59,20 @@ impl Environment {
         self.init_seconds.get_or_init(|| (self.age + self.begun.elapsed()).as_secs_f64());
     }
 
-    /// The random name of the environment.
+    /// Returns the random name of the environment.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The start of the environment, in seconds since 1970.
+    /// Returns the start of the environment, in seconds since 1970.
     #[must_use]
     pub fn started(&self) -> f64 {
         self.started
     }
 
-    /// The time in seconds from the start of the process to the first request for an event, to a
-    /// hundredth of a second.
+    /// Returns the time in seconds from the start of the process to the first request for an event,
+    /// to a hundredth of a second.
     #[must_use]
     pub fn init_seconds(&self) -> Option<f64> {
         self.init_seconds.get().copied()
@@ -83,13 +83,13 @@ impl Environment {
         self.invocations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The memory of the function, in bytes.
+    /// Returns the memory of the function, in bytes.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
 
-    /// The directory in which the function writes.
+    /// Returns the directory in which the function writes.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -129,8 +129,8 @@ impl Environment {
     }
 }
 
-/// The time since the start of this process, which the kernel reports in hundredths of a second:
-/// the 22nd field of proc(5)'s `stat`, the 20th after the name.
+/// Returns the time since the start of this process, which the kernel reports in hundredths of a
+/// second: the 22nd field of proc(5)'s `stat`, the 20th after the name.
 fn age_of_process() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;

@@ -27,12 +27,12 @@ impl Failure {
         Self { kind, message: one_line(message.as_ref()) }
     }
 
-    /// The failure for an invalid event.
+    /// Returns the failure for an invalid event.
     pub fn event(message: impl AsRef<str>) -> Self {
         Self::new(FailureKind::BadInput, message)
     }
 
-    /// The failure for a panic during the invocation.
+    /// Returns the failure for a panic during the invocation.
     #[must_use]
     pub fn panicked(panic: &dyn fmt::Display) -> Self {
         Self::new(FailureKind::Internal, format!("a mistake in firstbyte: {panic}; please report it"))
@@ -95,13 +95,13 @@ impl Failure {
         }
     }
 
-    /// The failure for a deadline that came before any progress from which another call could
-    /// continue.
+    /// Returns the failure for a deadline that came before any progress from which another call
+    /// could continue.
     pub(crate) fn no_progress(source: &Location) -> Self {
         Self::near(&format!("{source}: the time was too short to get anywhere"))
     }
 
-    /// The failure for too little time.
+    /// Returns the failure for too little time.
     pub(crate) fn near(why: &str) -> Self {
         Self::new(FailureKind::Deadline, format!("{why}; give the function a longer timeout"))
     }

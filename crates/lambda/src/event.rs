@@ -131,7 +131,7 @@ impl Read {
         size.map_err(|_| format!("`{text}` is not `all`, a share such as `1%` or a size such as `180MB`"))
     }
 
-    /// The range of an object of `size` bytes.
+    /// Returns the range of an object of `size` bytes.
     #[must_use]
     pub fn of(self, size: u64) -> ByteRange {
         let whole = ByteRange::new(0, size);

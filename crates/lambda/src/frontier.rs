@@ -46,7 +46,7 @@ impl Frontier {
         }
     }
 
-    /// The name up to which all objects have ended.
+    /// Returns the name up to which all objects have ended.
     pub(crate) fn through(&self) -> Option<String> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.before.values().next().cloned().unwrap_or_else(|| names.last.clone())

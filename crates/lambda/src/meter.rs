@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_millis(500);
 pub struct Rate(f64);
 
 impl Rate {
-    /// The rate of `bytes` in `time`; at least one byte and one microsecond are assumed.
+    /// Returns the rate of `bytes` in `time`; at least one byte and one microsecond are assumed.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     pub fn new(bytes: u64, time: Duration) -> Self {
@@ -25,7 +25,7 @@ impl Rate {
         self.0
     }
 
-    /// The time that `bytes` take, at most a day.
+    /// Returns the time that `bytes` take, at most a day.
     #[must_use]
     pub fn time_of(self, bytes: f64) -> Duration {
         Duration::from_secs_f64((bytes / self.0).clamp(0.0, 86_400.0))
@@ -45,7 +45,7 @@ impl Meter {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The time of the first byte.
+    /// Returns the time of the first byte.
     pub(crate) fn first(&self) -> Option<Instant> {
         self.first.get().copied()
     }
@@ -65,7 +65,7 @@ impl<'a> Window<'a> {
         Self { meter, since: Instant::now(), bytes: 0, rate: None }
     }
 
-    /// The rate of the last complete window. `None` before the first window with a byte.
+    /// Returns the rate of the last complete window. `None` before the first window with a byte.
     pub(crate) fn rate(&mut self) -> Option<Rate> {
         let bytes = self.meter.bytes.load(Ordering::Relaxed);
         let elapsed = self.since.elapsed();

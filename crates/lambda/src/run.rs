@@ -41,7 +41,7 @@ impl Run {
         Ok(Self { engine: client.transfers(settings), stop, meter, _watch: watch })
     }
 
-    /// The store, whose requests end with the run.
+    /// Returns the store, whose requests end with the run.
     pub(crate) fn store(&self) -> &Store {
         self.engine.store()
     }

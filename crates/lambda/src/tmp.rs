@@ -29,8 +29,8 @@ pub(crate) fn used(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Free bytes on the file system of `path`, which need not exist. `None` if the system does not
-/// report them.
+/// Returns the free bytes on the file system of `path`, which need not exist. `None` if the system
+/// does not report them.
 pub(crate) fn free(path: &Path) -> Option<u64> {
     let existing = path.ancestors().find(|path| path.exists())?;
     let file_system = rustix::fs::statvfs(existing).ok()?;
@@ -51,7 +51,7 @@ pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
     Err(too_small(path, &human(size.saturating_add(JOURNAL)), free.saturating_add(here)))
 }
 
-/// The failure if a call needs more space than is free.
+/// Returns the failure for a call that needs more space than is free.
 pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
     Failure::new(
         FailureKind::Full,
@@ -64,7 +64,7 @@ pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
     )
 }
 
-/// The partial file of `path` and its journal, in the same directory.
+/// Returns the partial file of `path` and its journal, in the same directory.
 pub(crate) fn partial_files(path: &Path) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let beginning = [b".", name.as_bytes(), b".firstbyte-"].concat();

@@ -114,7 +114,7 @@ impl Token {
         }
     }
 
-    /// The range to read.
+    /// Returns the range to read.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.range.map(|(offset, length)| ByteRange::at(offset, length))
     }

@@ -12,7 +12,7 @@ use support::{Function, Outcome, Store, http_event};
 
 const MIB: usize = 1 << 20;
 
-/// The status and the body of an answer. `None` if the function was killed.
+/// Returns the status and the body of an answer. `None` if the function was killed.
 fn get(api: &mut Function, query: &str, timeout: Duration) -> Option<(u64, Value)> {
     match api.invoke(&http_event(query), timeout) {
         Outcome::Answer(answer) => {

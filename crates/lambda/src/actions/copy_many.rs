@@ -75,7 +75,8 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     Ok(answer)
 }
 
-/// The options to list all objects below the source, in the order of names, after `through`.
+/// Returns the options to list all objects below the source, in the order of names, after
+/// `through`.
 fn options(run: &Run, through: Option<String>) -> ListOptions {
     ListOptions {
         recursive: true,
@@ -132,7 +133,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The job that copies an entry. `None` if it is not an object.
+    /// Returns the job that copies an entry. `None` if it is not an object.
     fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<Job, FailedJob>> {
         let failed = |location: &Location, error: StoreError| {
             Some(Err(FailedJob { location: location.to_string(), error: error.into() }))

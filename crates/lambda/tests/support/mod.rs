@@ -193,12 +193,12 @@ impl Function {
         }
     }
 
-    /// A path below the function's directory.
+    /// Returns a path below the function's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.tmp.join(name)
     }
 
-    /// The names in the function's directory.
+    /// Returns the names in the function's directory.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.tmp)
             .unwrap()

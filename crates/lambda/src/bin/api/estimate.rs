@@ -50,7 +50,7 @@ impl Estimate {
         needed > left * REFUSAL_FACTOR
     }
 
-    /// The largest part that can be read in time, estimated from this reading.
+    /// Returns the largest part that can be read in time, estimated from this reading.
     pub(crate) fn fits(&self, reading: &Reading, elapsed: Duration) -> Fits {
         let rate = self.rate(reading, elapsed);
         let reads = self.budget.saturating_sub(reading.first_byte.unwrap_or(self.budget)).as_secs_f64();
