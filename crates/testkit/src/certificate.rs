@@ -84,19 +84,20 @@ impl Certificate {
         Self { directory }
     }
 
-    /// The directory of both files: `public.crt` and `private.key`, the names that MinIO requires.
+    /// Returns the directory of both files: `public.crt` and `private.key`, the names that MinIO
+    /// requires.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The path of the certificate.
+    /// Returns the path of the certificate.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.directory.path().join("public.crt")
     }
 
-    /// The path of the private key.
+    /// Returns the path of the private key.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("private.key")

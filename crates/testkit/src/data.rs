@@ -67,7 +67,8 @@ fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number of test cases from the environment, for long runs. The default suits a normal test run.
+/// Returns a number of test cases from the environment, for long runs. The default suits a normal
+/// test run.
 pub fn count(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))

@@ -44,18 +44,18 @@ impl Process {
         process
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The address on which the process listens.
+    /// Returns the address on which the process listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of the server, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)

@@ -136,13 +136,13 @@ impl Quirk {
         Self::ClockBehind,
     ];
 
-    /// The name, as in the table of the documents.
+    /// Returns the name, as in the table of the documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.entry().0
     }
 
-    /// The server's behaviour, as a clause for the table of the documents.
+    /// Returns the server's behaviour, as a clause for the table of the documents.
     #[must_use]
     pub fn description(self) -> &'static str {
         self.entry().1

@@ -91,7 +91,7 @@ impl QuirkStore {
         Self { server: Scripted::start_with_bodies(answer), state }
     }
 
-    /// The URL of the server, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         self.server.url()
@@ -139,7 +139,7 @@ impl QuirkStore {
         *state = State { quirks, page, ..State::default() };
     }
 
-    /// The keys and contents of [`BUCKET`].
+    /// Returns the keys and contents of [`BUCKET`].
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         let state = lock(&self.state);
@@ -147,15 +147,16 @@ impl QuirkStore {
         own.map(|((_, key), object)| (key.clone(), object.content.clone())).collect()
     }
 
-    /// The headers that were stored with an object in [`BUCKET`]: content type, user metadata,
-    /// access list, encryption and others of a write. `None` if the object does not exist.
+    /// Returns the headers that were stored with an object in [`BUCKET`]: content type, user
+    /// metadata, access list, encryption and others of a write. `None` if the object does not
+    /// exist.
     #[must_use]
     pub fn headers(&self, key: &str) -> Option<BTreeMap<String, String>> {
         let state = lock(&self.state);
         Some(state.objects.get(&named(key))?.headers.iter().cloned().collect())
     }
 
-    /// The ids of uploads that are neither complete nor aborted.
+    /// Returns the ids of uploads that are neither complete nor aborted.
     #[must_use]
     pub fn uploads(&self) -> BTreeSet<String> {
         lock(&self.state).uploads.keys().cloned().collect()
@@ -206,7 +207,7 @@ impl State {
         reply
     }
 
-    /// The response that refuses the whole request, if a quirk demands it.
+    /// Returns the response that refuses the whole request, if a quirk demands it.
     fn refuse(&mut self, request: &Request) -> Option<Reply> {
         let to_object = !request.key.is_empty();
         if self.has(Quirk::HostStyleOnly) && !request.host_style && !request.bucket.is_empty() {
@@ -288,7 +289,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The texts of all elements `name` in XML.
+/// Returns the texts of all elements `name` in XML.
 fn elements(text: &str, name: &str) -> Vec<String> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let inner = text.split(&open).skip(1).filter_map(|rest| rest.split_once(&close));

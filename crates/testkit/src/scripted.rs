@@ -151,25 +151,25 @@ impl Scripted {
         Self { url, state }
     }
 
-    /// The URL of the server, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The number of requests.
+    /// Returns the number of requests.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state.count.load(Ordering::Relaxed)
     }
 
-    /// The recorded requests.
+    /// Returns the recorded requests.
     #[must_use]
     pub fn requests(&self) -> Vec<Received> {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The heads of the recorded requests.
+    /// Returns the heads of the recorded requests.
     #[must_use]
     pub fn heads(&self) -> Vec<String> {
         self.requests().into_iter().map(|request| request.head).collect()

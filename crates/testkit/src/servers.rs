@@ -127,14 +127,14 @@ pub fn azurite() -> Arc<Process> {
         command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]);
         command.arg("--blobHost").arg(address.ip().to_string());
         command.arg("--blobPort").arg(address.port().to_string());
-        // A directory where it may write.
+        // The directory of files that it might write.
         command.current_dir(std::env::temp_dir());
     }));
     *running = Arc::downgrade(&process);
     process
 }
 
-/// The connection string of an Azure emulator at `url`, with this key.
+/// Returns the connection string of an Azure emulator at `url`, with this key.
 #[must_use]
 pub fn azure_connection(url: &str, key: &str) -> String {
     format!("AccountName={AZURE_ACCOUNT};AccountKey={key};BlobEndpoint={url}/{AZURE_ACCOUNT}")

@@ -83,13 +83,13 @@ impl Sshd {
         Self { process, directory }
     }
 
-    /// The URL of the host, without a `/` at the end.
+    /// Returns the URL of the host, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("sftp://{}", self.process.address())
     }
 
-    /// The command that connects, with its arguments.
+    /// Returns the command that connects, with its arguments.
     #[must_use]
     pub fn ssh(&self, client: Client) -> String {
         format!("ssh -F {}", self.directory.join(client.file()).display())

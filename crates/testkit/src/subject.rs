@@ -156,7 +156,7 @@ const WHOLE_FILE: Support = Support::No("a file is written whole, by one session
 const GATEWAY: Support = Support::No("a gateway only reads");
 const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
-/// The capabilities of a gateway whose origin has the capabilities `origin`.
+/// Returns the capabilities of a gateway whose origin has the capabilities `origin`.
 fn of_gateway(origin: Capabilities) -> Capabilities {
     Capabilities {
         write: GATEWAY,
@@ -178,7 +178,7 @@ impl Place {
         !matches!(self, Self::Minio | Self::MinioTls | Self::Google | Self::Azure | Self::Scripted)
     }
 
-    /// The options of a store for this backend's server.
+    /// Returns the options of a store for this backend's server.
     fn options(self, url: Option<&str>, azure_key: &str) -> Options {
         let url = url.map(ToOwned::to_owned);
         match self {
@@ -191,7 +191,7 @@ impl Place {
         }
     }
 
-    /// The capabilities of this backend.
+    /// Returns the capabilities of this backend.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
         let files = Capabilities { free_keys: KEYS_ARE_PATHS, long_components: NAMES_ARE_FILES, ..FULL };
@@ -391,13 +391,13 @@ impl Subject {
         subject
     }
 
-    /// The location of an object.
+    /// Returns the location of an object.
     #[must_use]
     pub fn at(&self, name: &str) -> Location {
         self.base.join(name.as_bytes())
     }
 
-    /// The plain file that holds an object.
+    /// Returns the plain file that holds an object.
     ///
     /// # Panics
     /// The backend does not keep objects as files.

@@ -17,17 +17,17 @@ use crate::certificate::Certificate;
 /// The framing of a body, and the end of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By `Content-Length`; the connection stays open.
+    /// Framed by `Content-Length`; the connection stays open.
     KeptAlive,
-    /// By the end of the connection, after close_notify.
+    /// Framed by the end of the connection, after close_notify.
     Notified,
-    /// By the end of the connection without close_notify, as an attacker could cause it.
+    /// Framed by the end of the connection without close_notify, as an attacker could cause it.
     Unnotified,
-    /// By `Content-Length`, with half of the body missing; the connection ends after close_notify.
+    /// Framed by `Content-Length`, but half of the body is missing; close_notify is sent.
     CutNotified,
-    /// By `Content-Length`, with half of the body missing; no close_notify.
+    /// Framed by `Content-Length`, but half of the body is missing; close_notify is not sent.
     Cut,
-    /// By the end of the connection, with more bytes after close_notify in the same segment.
+    /// Framed by the end of the connection; more bytes follow close_notify in the same segment.
     NotifiedThenJunk,
 }
 
@@ -116,19 +116,19 @@ impl TlsPeer {
         Self { url, state }
     }
 
-    /// The URL of the server, without a `/` at the end.
+    /// Returns the URL of the server, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The number of connections.
+    /// Returns the number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// The bodies of PUT requests, in order of arrival.
+    /// Returns the bodies of PUT requests, in order of arrival.
     #[must_use]
     pub fn puts(&self) -> Vec<Vec<u8>> {
         self.state.puts.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -22,27 +22,28 @@ const AT_ONCE: Duration = Duration::from_secs(15);
 /// Time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The factor by which waits are longer here than on an idle machine: at least 4, at most 40.
+/// Returns the factor by which waits are longer here than on an idle machine: at least 4, at most
+/// 40.
 #[must_use]
 pub fn slowness() -> f64 {
     static MEASURED: LazyLock<f64> = LazyLock::new(|| factor(spin()));
     *MEASURED
 }
 
-/// The slowness of a machine whose [`spin`] takes `measured`.
+/// Returns the slowness of a machine whose [`spin`] takes `measured`.
 fn factor(measured: Duration) -> f64 {
     let times = measured.as_secs_f64() / AT_REST.as_secs_f64();
     (times * FACTOR.start()).clamp(*FACTOR.start(), *FACTOR.end())
 }
 
-/// The limit here of a wait that takes `at_rest` on an idle machine.
+/// Returns the limit here of a wait that takes `at_rest` on an idle machine.
 #[must_use]
 pub fn patience(at_rest: Duration) -> Duration {
     at_rest.mul_f64(slowness())
 }
 
-/// The limit of waits for events without delay on an idle machine: a minute, or longer on a slow
-/// machine. For the timeouts of channels, sockets and processes.
+/// Returns the limit of waits for events without delay on an idle machine: a minute, or longer on a
+/// slow machine. For the timeouts of channels, sockets and processes.
 #[must_use]
 pub fn wait_limit() -> Duration {
     patience(AT_ONCE)

@@ -96,7 +96,7 @@ impl Tree {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of an underlying name, in its own spelling.
+    /// Returns the path of an underlying name, in its own spelling.
     fn real(&self, state: &State, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let directory = state.path(parent)?;
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
@@ -146,7 +146,7 @@ impl Tree {
         Ok(attributes)
     }
 
-    /// The metadata of the underlying file, even if it was unlinked while open.
+    /// Returns the metadata of the underlying file, even if it was unlinked while open.
     fn metadata(&self, state: &State, ino: INodeNo) -> io::Result<FileAttr> {
         Ok(self.attributes(&fs::metadata(state.path(ino)?)?, ino.0))
     }

@@ -150,7 +150,7 @@ impl State {
         )
     }
 
-    /// Formats a name as the listing has it.
+    /// Formats a name for a listing, as the quirks require.
     fn name(&self, text: &str, encoded: bool) -> String {
         if !encoded || self.has(Quirk::UnencodedNames) {
             return escape(text);

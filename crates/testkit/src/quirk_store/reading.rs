@@ -44,7 +44,7 @@ impl State {
         if is_head { self.head(&object, headers) } else { self.get(request, &object, headers) }
     }
 
-    /// The headers of GET and HEAD.
+    /// Returns the headers of GET and HEAD.
     fn describe(&self, request: &Request, object: &Object) -> Vec<String> {
         let mut headers: Vec<String> =
             object.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();

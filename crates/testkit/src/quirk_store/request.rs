@@ -53,7 +53,7 @@ impl Request {
         Some(Self { method, target, bucket, key, host_style, parameters, headers, body })
     }
 
-    /// A parameter of the query.
+    /// Returns a parameter of the query.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
@@ -62,12 +62,12 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The bucket and key of the request.
+    /// Returns the bucket and key of the request.
     pub(super) fn name(&self) -> (String, String) {
         (self.bucket.clone(), self.key.clone())
     }
 
-    /// A text that is equal for repetitions of the same request.
+    /// Returns a text that is equal for repetitions of the same request.
     pub(super) fn event(&self) -> String {
         let part = self.value("partNumber").unwrap_or_default();
         let kind = ["uploads", "uploadId"].map(|name| self.value(name).is_some());
