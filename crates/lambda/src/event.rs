@@ -154,7 +154,6 @@ fn percent_of(size: u64, percent: f64) -> u64 {
     ((size as f64 * percent / 100.0).ceil() as u64).min(size)
 }
 
-/// Parses an event.
 pub(crate) fn parse(event: Value) -> Result<(Action, Common)> {
     let Value::Object(mut fields) = event else {
         return Err(Failure::event(

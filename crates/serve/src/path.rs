@@ -160,7 +160,6 @@ impl EntryPath {
         bytes
     }
 
-    /// Returns the relative path.
     pub(crate) fn as_path(&self) -> &Path {
         &self.path
     }

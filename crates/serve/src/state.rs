@@ -23,11 +23,9 @@ use crate::path::EntryPath;
 /// The state that all requests of one server share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
-    /// The configuration.
     pub(crate) config: Config,
     /// The bound address.
     pub(crate) address: SocketAddr,
-    /// Browser sessions.
     pub(crate) sessions: Sessions,
     /// Recent wrong secrets.
     pub(crate) attempts: Arc<Attempts>,

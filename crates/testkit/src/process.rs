@@ -44,7 +44,6 @@ impl Process {
         process
     }
 
-    /// Returns the id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -52,7 +52,6 @@ struct State {
     requests: Vec<String>,
 }
 
-/// A stored object.
 #[derive(Clone)]
 struct Object {
     content: Vec<u8>,
@@ -254,7 +253,6 @@ impl State {
         )
     }
 
-    /// Makes an XML response.
     fn xml(&self, text: &str) -> Reply {
         let rest = if self.has(Quirk::TrailingGarbage) { "\n\0\0<garbage" } else { "" };
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}{rest}");
@@ -284,7 +282,6 @@ fn head_error(status: &str) -> Reply {
     Reply::raw(status, &["content-length: 0"], b"")
 }
 
-/// Escapes a text for XML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

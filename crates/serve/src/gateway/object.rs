@@ -11,7 +11,6 @@ use crate::object::checksum::Values;
 use crate::object::described::Described;
 use crate::object::metadata::ObjectMetadata;
 
-/// An object at the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteObject {
     pub(super) location: Location,

@@ -191,7 +191,6 @@ fn host(authority: &str) -> &str {
     host.trim_start_matches('[').split(end).next().unwrap_or_default()
 }
 
-/// Returns the last name in a path.
 fn last_name(path: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())
 }

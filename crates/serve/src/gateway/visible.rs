@@ -17,7 +17,6 @@ impl<'a> Visible<'a> {
         Self { origin, access, bucket }
     }
 
-    /// Whether the key is visible.
     pub(crate) fn shows(&self, key: &str) -> bool {
         self.origin.serves(key)
             && self.access.allows(Rights::Read, self.origin.path(self.bucket, key).as_bytes())

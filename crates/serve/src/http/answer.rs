@@ -47,7 +47,6 @@ enum End {
     Close,
 }
 
-/// Sends `response`.
 pub(crate) async fn send(
     transport: &mut Transport,
     response: Response,

@@ -15,7 +15,6 @@ use crate::http::wire::WireBody;
 /// bucket.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The method.
     pub(crate) method: Method,
     /// The beginning that was removed from `path`: the base path, and the name of the only bucket
     /// if the request has it. Links and redirections begin with it.
@@ -24,7 +23,6 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// The text after `?`, percent-encoded, or empty.
     pub(crate) query: String,
-    /// The headers.
     pub(crate) headers: HeaderMap,
     /// The address of the client.
     pub(crate) peer: SocketAddr,

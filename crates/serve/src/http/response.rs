@@ -19,12 +19,10 @@ use crate::http::etag::Identity;
 /// and `connection`.
 #[derive(Debug)]
 pub(crate) struct Response {
-    /// The status.
     pub(crate) status: StatusCode,
     /// The headers, without framing ones. A `content-length` set here is kept for HEAD and 304
     /// only.
     pub(crate) headers: HeaderMap,
-    /// The body.
     pub(crate) body: Body,
 }
 
@@ -148,7 +146,6 @@ impl Response {
         self
     }
 
-    /// Replaces the body.
     #[must_use]
     pub(crate) fn with_body(mut self, body: Body) -> Self {
         self.body = body;

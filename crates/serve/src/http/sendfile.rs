@@ -128,7 +128,6 @@ fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
-/// Sends `range` of `file`.
 async fn send_range<F: AsFd + Send + Sync + ?Sized + 'static>(
     transport: &mut Transport,
     file: &Arc<F>,

@@ -19,16 +19,13 @@ use crate::path::{EntryPath, is_hidden};
 /// One visible entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The name.
     pub(crate) name: OsString,
-    /// The kind.
     pub(crate) kind: Kind,
 }
 
 /// The kind of an entry. Everything else (sockets, devices, links leading out) is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -58,7 +55,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Opens the directory `path`.
     pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
         Ok(Self { root: root.clone(), path: path.clone(), entries, offset: 0, shown_to: None })

@@ -158,7 +158,6 @@ impl TemporaryDirectory {
         Ok(Self { parent, name, directory })
     }
 
-    /// Returns the open directory.
     pub(crate) fn directory(&self) -> &OwnedFd {
         &self.directory
     }

@@ -90,7 +90,6 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes the folder `name`.
     pub(crate) fn make(&self, name: &str) -> Result<()> {
         let folder = self.entry(name.as_bytes())?;
         let failed = |error| Error::of(name.as_bytes(), error);
@@ -99,7 +98,6 @@ impl Directory {
         Ok(())
     }
 
-    /// Renames `entry` to `name`.
     pub(crate) fn rename(&self, entry: &str, name: &str) -> Result<()> {
         let entry = self.existing(entry)?;
         let to = self.entry(name.as_bytes())?;

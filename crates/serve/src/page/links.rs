@@ -29,7 +29,6 @@ struct Asked {
     seconds: u64,
 }
 
-/// Answers a request for a link.
 pub(super) async fn answer(state: &ServerState, access: &Access, request: Request) -> Response {
     link(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }

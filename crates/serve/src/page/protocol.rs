@@ -76,7 +76,6 @@ struct Completion {
     crc32c: Option<Vec<String>>,
 }
 
-/// Answers one request of the protocol.
 pub(super) async fn answer(state: &DirectoryState, access: &Access, request: Request) -> Response {
     dispatch(state, access, request).await.unwrap_or_else(Refusal::into_response)
 }

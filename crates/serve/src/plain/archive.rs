@@ -77,7 +77,6 @@ pub(crate) async fn answer(
         .with_body(Body::Stream(Box::pin(stream)))
 }
 
-/// Returns the file name for the archive of `path`.
 fn file_name(path: &EntryPath, buckets: &Buckets) -> Vec<u8> {
     let name = match (path.name(), buckets) {
         (Some(name), _) => name.as_bytes(),

@@ -58,7 +58,6 @@ impl Format {
         }
     }
 
-    /// Returns the content type of the listing.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -119,7 +118,6 @@ impl Lines {
         (!piece.is_empty()).then(|| piece.into())
     }
 
-    /// Adds an entry.
     pub(crate) fn add(&mut self, line: &Line<'_>) -> io::Result<()> {
         let slash = if line.is_file { "" } else { "/" };
         match self.format {

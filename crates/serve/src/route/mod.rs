@@ -34,7 +34,6 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Makes the router of a server with this state.
     pub(crate) fn new(state: Arc<ServerState>, served: Served) -> Self {
         Self { s3: s3::Service::new(&state, &served), state, served }
     }

@@ -42,7 +42,6 @@ impl Attempt {
         Self { from, notes: Arc::default() }
     }
 
-    /// Returns the address of the client.
     pub(super) fn address(&self) -> IpAddr {
         self.from
     }

@@ -101,7 +101,6 @@ fn from_kind(error: &io::Error) -> S3Error {
     }
 }
 
-/// Converts an error of publishing.
 pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
     match error {
         publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),

@@ -293,7 +293,6 @@ pub(crate) async fn complete(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-/// The version of an object, and its checksums.
 type VersionAndChecksums = (Identity, (Values, ChecksumKind));
 
 async fn publish_upload(

@@ -118,7 +118,6 @@ pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condi
     publishing(move || publish::check(&root, &path, &condition)).await
 }
 
-/// Creates the temporary file for an object of `bucket`.
 pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<TemporaryFile> {
     let (root, bucket) = (root.clone(), bucket.clone());
     let made = spawn_blocking(move || TemporaryFile::create(&root, &bucket)).await;

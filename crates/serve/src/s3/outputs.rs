@@ -10,7 +10,6 @@ use crate::http::etag::Identity;
 use crate::object::checksum::Values;
 use crate::object::described::Described;
 
-/// Makes a strong tag.
 pub(crate) fn tag(text: impl Into<String>) -> ETag {
     ETag::Strong(text.into())
 }
@@ -95,7 +94,6 @@ macro_rules! with_checksums {
 }
 pub(crate) use with_checksums;
 
-/// Returns the value of one checksum.
 pub(crate) fn value(values: &Values, algorithm: Algorithm) -> Option<String> {
     values.get(&algorithm).cloned()
 }

@@ -103,7 +103,6 @@ impl Verified {
         Self { credentials, scope: Some(scope) }
     }
 
-    /// Returns the access key of the signer.
     pub(super) fn access_key(&self) -> &str {
         &self.credentials.access_key
     }

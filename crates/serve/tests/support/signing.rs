@@ -101,7 +101,6 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Makes a signed chunk of `data`.
     pub(crate) fn chunk(&mut self, data: &[u8]) -> Vec<u8> {
         let (empty, own) = (hex::encode(Sha256::digest(b"")), hex::encode(Sha256::digest(data)));
         let Self { stamp, last } = self;
@@ -183,7 +182,6 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Returns the body of a form.
 pub(crate) fn form(fields: &[(&str, &str)], content: &str) -> Vec<u8> {
     let mut body = String::new();
     for (name, value) in fields {

@@ -7,7 +7,6 @@ use percent_encoding::percent_decode_str;
 use crate::scripted::Received;
 use crate::servers::BUCKET;
 
-/// A request to the store.
 pub(super) struct Request {
     pub(super) method: String,
     /// The path and the query.

@@ -23,7 +23,6 @@ pub(crate) struct Fits {
     pub(crate) budget_seconds: f64,
 }
 
-/// The estimate for one request.
 #[derive(Debug)]
 pub(crate) struct Estimate {
     size: u64,

@@ -23,7 +23,6 @@ pub(crate) struct Description {
 pub(crate) enum Origin {
     /// An S3 client, for an object of the bucket.
     S3 {
-        /// The key.
         key: String,
         /// The checksum of the object, if the client chose one.
         #[serde(default)]

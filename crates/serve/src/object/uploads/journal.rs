@@ -139,7 +139,6 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Creates a journal in `directory`.
     pub(super) fn create(directory: &OwnedFd) -> io::Result<()> {
         let mut line = serde_json::to_vec(&Line::Boot(BOOT.clone())).map_err(io::Error::from)?;
         line.push(b'\n');
@@ -166,7 +165,6 @@ impl Journal {
         self.file.metadata()?.modified()
     }
 
-    /// Reads the journal.
     pub(super) fn read(&mut self) -> io::Result<Recorded> {
         let mut text = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;

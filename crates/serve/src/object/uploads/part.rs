@@ -19,7 +19,6 @@ use crate::object::writer::WriteAt;
 /// The right of one request to write one part. Offsets are relative to the part.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// The id of the upload.
     pub(super) id: String,
     pub(super) state: Arc<Mutex<State>>,
     pub(super) session: Arc<Session>,

@@ -60,7 +60,6 @@ pub(crate) struct Whole {
     pub(crate) object: ObjectMetadata,
 }
 
-/// One upload in parts.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) id: String,
